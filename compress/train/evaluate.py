@@ -33,10 +33,10 @@ def make_evaluator(
 
     def score(model: PreTrainedModel) -> float:
         run = predict_function(model)
-        found = predict_encoded(run, encoded, rows, task, BATCH)
+        predictions = predict_encoded(run, encoded, rows, task, BATCH)
         if searched is not None:
-            found = kind.search(found, embed_encoded(run, searched, task, BATCH), task)
-        decided = kind.apply_threshold(found, kind.tune_threshold(found, gold, task))
+            predictions = kind.search(predictions, embed_encoded(run, searched, task, BATCH), task)
+        decided = kind.apply_threshold(predictions, kind.tune_threshold(predictions, gold, task))
         return float(kind.score(decided, gold, task)[task.metric])
 
     return score

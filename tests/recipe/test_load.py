@@ -127,9 +127,9 @@ def test_aliases_extend_those_of_the_named_task():
 
 
 def test_unknown_task_names_nearest_and_rest_is_still_checked():
-    found = problems_of("task: sst3\nteacher: m\nseed: -1\n")
-    assert found[0].startswith("line 1, task: no task is called 'sst3'; did you mean sst2?")
-    assert found[1:] == ["line 3, seed: should be greater than or equal to 0, got -1"]
+    result = problems_of("task: sst3\nteacher: m\nseed: -1\n")
+    assert result[0].startswith("line 1, task: no task is called 'sst3'; did you mean sst2?")
+    assert result[1:] == ["line 3, seed: should be greater than or equal to 0, got -1"]
 
 
 def test_own_task_may_have_any_name():
@@ -189,7 +189,7 @@ def test_corpus_is_a_path(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("override", "found"),
+    ("override", "check"),
     [
         ("finetune.epochs=2", lambda recipe: recipe.finetune.epochs == 2),
         ("prune.heads=0.25", lambda recipe: recipe.prune.heads == 0.25),
@@ -214,11 +214,11 @@ def test_corpus_is_a_path(monkeypatch):
         ("task.data.header={test: [a, b]}", lambda recipe: recipe.task.data.header == {"test": ("a", "b")}),
     ],
 )
-def test_overrides(override, found):
+def test_overrides(override, check):
     if override == "name=a=b":
         assert "name: may hold up to 100 letters" in problems_of(MINIMAL, override)[0]
     else:
-        assert found(parse(MINIMAL, override))
+        assert check(parse(MINIMAL, override))
 
 
 def test_overrides_expand_sections_and_single_items():
@@ -262,17 +262,17 @@ def test_invalid_overrides(override, message):
 
 
 def test_all_problems_at_once_in_order_with_lines():
-    found = problems_of(
+    result = problems_of(
         "task: sst2\nteacher: m\nfinetune:\n  epocs: 3\n  batch_size: 0\nprune: {heads: 1.5}\nquantise: int8\n"
     )
-    assert [line.partition(":")[0] for line in found] == [
+    assert [line.partition(":")[0] for line in result] == [
         "line 4, finetune.epocs",
         "line 5, finetune.batch_size",
         "line 6, prune.heads",
         "line 7, quantise",
     ]
-    assert "did you mean epochs?" in found[0]
-    assert "did you mean quantize?" in found[3]
+    assert "did you mean epochs?" in result[0]
+    assert "did you mean quantize?" in result[3]
 
 
 @pytest.mark.parametrize(
@@ -381,10 +381,10 @@ def test_all_problems_at_once_in_order_with_lines():
     ],
 )
 def test_each_problem_is_reported_once(section, message):
-    found = problems_of(f"task: sst2\nteacher: m\n{section}\n")
-    assert len(found) == 1
-    assert message in found[0]
-    assert found[0].startswith(("line 3, ", "line 1, recipe: targets"))
+    result = problems_of(f"task: sst2\nteacher: m\n{section}\n")
+    assert len(result) == 1
+    assert message in result[0]
+    assert result[0].startswith(("line 3, ", "line 1, recipe: targets"))
 
 
 @pytest.mark.parametrize(
@@ -414,9 +414,9 @@ def test_each_problem_is_reported_once(section, message):
     ],
 )
 def test_problems_of_a_task(task, message):
-    found = sorted(problems_of(f"task: {task}\nteacher: m\n"))
-    assert len(found) == len(message)
-    assert all(line.startswith(start) for line, start in zip(found, sorted(message), strict=True)), found
+    result = sorted(problems_of(f"task: {task}\nteacher: m\n"))
+    assert len(result) == len(message)
+    assert all(line.startswith(start) for line, start in zip(result, sorted(message), strict=True)), result
 
 
 def test_missing_sections():
@@ -455,9 +455,9 @@ def test_missing_sections():
     ],
 )
 def test_invalid_documents(text, message):
-    found = problems_of(text)
-    assert message in found[0]
-    assert len(found) == 1
+    result = problems_of(text)
+    assert message in result[0]
+    assert len(result) == 1
 
 
 def test_aliases_that_expand_exponentially():
@@ -476,8 +476,8 @@ def test_problems_of_further_checks_have_a_line():
         yield Problem(("gate", "max_drop"), "is too much")
         yield Problem(("seed",), "is odd")
 
-    found = problems_of(MINIMAL + "gate:\n  max_drop: 1\n", "seed=3", checks=[check])
-    assert found == ["line 4, gate.max_drop: is too much", "seed: is odd (given by --set)"]
+    result = problems_of(MINIMAL + "gate:\n  max_drop: 1\n", "seed=3", checks=[check])
+    assert result == ["line 4, gate.max_drop: is too much", "seed: is odd (given by --set)"]
 
 
 # --- paths

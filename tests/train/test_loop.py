@@ -16,6 +16,7 @@ from compress.train.fast_paths import fast_training
 from compress.train.fast_paths.fast_training import bf16_gain, choose_precision
 from compress.train.loop import train
 from compress.train.objective import TaskObjective
+from tests.train.recording_examples import RecordingExamples
 
 SETTINGS = {"epochs": 2, "batch_size": 8, "learning_rate": 3e-3, "precision": "fp32"}
 
@@ -36,29 +37,6 @@ class BreaksAt(TaskObjective):
         if self.left == 0:
             raise Broken
         return super().__call__(model, batch)
-
-
-class Seeing:
-    """Examples that remember what was asked of them."""
-
-    def __init__(self, encoded):
-        self.encoded, self.lengths, self.seen = encoded, encoded.lengths, []
-
-    def digest(self):
-        return self.encoded.digest()
-
-    def vocabulary(self):
-        return self.encoded.vocabulary()
-
-    def arrays(self):
-        return self.encoded.arrays()
-
-    def origins(self, indices):
-        return self.encoded.origins(indices)
-
-    def batch(self, indices):
-        self.seen += indices.tolist()
-        return self.encoded.batch(indices)
 
 
 def run(model, material, work, objective=None, seed=0, evaluate=True, **settings):
@@ -110,8 +88,8 @@ def test_scores_are_those_of_full_precision(tiny_model, material, tmp_path):
 
 def test_the_same_seed_gives_the_same_weights(tiny_model, material, tmp_path, same_weights):
     models = [tiny_model("bert") for _ in range(3)]
-    for place, (model, seed) in enumerate(zip(models, (1, 1, 2), strict=True)):
-        run(model, material, tmp_path / str(place), seed=seed)
+    for index, (model, seed) in enumerate(zip(models, (1, 1, 2), strict=True)):
+        run(model, material, tmp_path / str(index), seed=seed)
     assert same_weights(models[0], models[1])
     assert not same_weights(models[0], models[2])
 
@@ -254,13 +232,13 @@ def test_accumulated_batches_equal_one_batch(tiny_model, material, rows, tmp_pat
     run(twice, material, tmp_path / "twice", epochs=2, batch_size=20, accumulate=3, warmup=0)
     # Weights cannot be compared: what has no effect (a key's bias) moves by the sign of its rounding error.
     models = once, twice, tiny_model("bert")
-    found = [predict_encoded(predict_function(model), material.train, rows(50), material.task, 64) for model in models]
-    assert found[0] == pytest.approx(found[1], abs=1e-3)
-    assert found[0] != pytest.approx(found[2], abs=1e-2)
+    result = [predict_encoded(predict_function(model), material.train, rows(50), material.task, 64) for model in models]
+    assert result[0] == pytest.approx(result[1], abs=1e-3)
+    assert result[0] != pytest.approx(result[2], abs=1e-2)
 
 
 def test_every_row_is_seen(tiny_model, material, tmp_path):
-    examples = Seeing(material.train)
+    examples = RecordingExamples(material.train)
     train(tiny_model("bert"), TaskObjective(material.task), examples, Training(**SETTINGS), seed=0, work=tmp_path)
     assert np.bincount(examples.seen).tolist() == [2] * 50
 

@@ -1,4 +1,4 @@
-"""The same trainings on one process (called) or on several (by torchrun); the main one writes what it found.
+"""The same trainings on one process (called) or on several (by torchrun); the main one writes the results.
 
 torchrun --nproc-per-node 2 together.py TEACHER DATA FOLDER
 """
@@ -21,31 +21,11 @@ from compress.train.evaluate import predict_function
 from compress.train.finetune import finetune
 from compress.train.loop import train
 from compress.train.objective import TaskObjective
+from tests.train.recording_examples import RecordingExamples
 
 # Batches of 7 split into 4 and 3; the last one of an epoch holds one row, and leaves the second process none.
 SETTINGS = {"epochs": 4, "batch_size": 7, "learning_rate": 3e-3, "precision": "fp32"}
 RANK, WORLD = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-
-
-class Seeing:
-    def __init__(self, encoded):
-        self.encoded, self.lengths, self.seen = encoded, encoded.lengths, []
-
-    def digest(self):
-        return self.encoded.digest()
-
-    def vocabulary(self):
-        return self.encoded.vocabulary()
-
-    def arrays(self):
-        return self.encoded.arrays()
-
-    def origins(self, indices):
-        return self.encoded.origins(indices)
-
-    def batch(self, indices):
-        self.seen += indices.tolist()
-        return self.encoded.batch(indices)
 
 
 class StopsAt(TaskObjective):
@@ -85,7 +65,7 @@ def main(teacher, data, folder):
     def answers_of(model):
         return predict_encoded(predict_function(model), material.train, rows, material.task, 64)
 
-    examples = Seeing(material.train)
+    examples = RecordingExamples(material.train)
     model, result = one(teacher, material, folder / "plain", examples=examples)
     output = {"score": result.score, "logits": answers_of(model).tolist()}
 

@@ -79,9 +79,9 @@ def check_margin_loss(settings: Distill, task: Task | TaskInfo) -> None:
         raise UsageError("cross_encoder is set, but no loss uses it.", hint=f"add {MARGIN_LOSS}: 1.0")
     ranks = read_info(Path(settings.cross_encoder).expanduser()).task
     if ranks is None or ranks.kind != KIND:
-        found = "has no task in its compress.json" if ranks is None else f"is a {ranks.kind} model"
+        actual = "has no task in its compress.json" if ranks is None else f"is a {ranks.kind} model"
         raise ModelError(
-            f"cross_encoder: {settings.cross_encoder} {found}; expected a ranking model (task.kind: {KIND}).",
+            f"cross_encoder: {settings.cross_encoder} {actual}; expected a ranking model (task.kind: {KIND}).",
             hint="compress run with a ranking recipe trains one; give the folder of its winner",
         )
 

@@ -148,15 +148,15 @@ def check_teacher_labels(who: str, saved: CheckpointTask, task: TaskInfo) -> Non
 def check_teacher_head(who: str, saved: CheckpointTask, expected: Head) -> None:
     """Refuse a checkpoint that was trained with another kind of head."""
     if saved.head is not expected:
-        found = saved.head.name if saved.head else "unknown"
-        raise ModelError(f"{who} was trained for another task kind: its head is {found}, expected {expected.name}.")
+        actual = saved.head.name if saved.head else "unknown"
+        raise ModelError(f"{who} was trained for another task kind: its head is {actual}, expected {expected.name}.")
 
 
 def check_same_vocabulary(
-    who: str, found: PreTrainedTokenizerBase, expected: PreTrainedTokenizerBase, hint: str
+    who: str, actual: PreTrainedTokenizerBase, expected: PreTrainedTokenizerBase, hint: str
 ) -> None:
     """Refuse a tokenizer whose vocabulary differs from the teacher's in any token or id."""
-    theirs, own = found.get_vocab(), expected.get_vocab()
+    theirs, own = actual.get_vocab(), expected.get_vocab()
     if theirs == own:
         return
     token = min(theirs.items() ^ own.items(), key=lambda entry: (entry[1], entry[0]))[0]
@@ -184,10 +184,10 @@ def check_embedding_counts(models: Sequence[PreTrainedModel], tokenizer: PreTrai
         check_embedding_count(who, count, counts[0])
 
 
-def check_embedding_count(who: str, found: int, expected: int) -> None:
+def check_embedding_count(who: str, actual: int, expected: int) -> None:
     """Refuse a number of embeddings that differs from the teacher's by more than padding."""
-    if abs(found - expected) >= MAX_PADDING:
+    if abs(actual - expected) >= MAX_PADDING:
         raise ModelError(
-            f"{who} has {found} token embeddings and the teacher {expected}: they were trained with different "
+            f"{who} has {actual} token embeddings and the teacher {expected}: they were trained with different "
             "tokenizers, but both process the same batches."
         )

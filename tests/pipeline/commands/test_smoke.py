@@ -31,9 +31,9 @@ def small(tmp_path):
     ],
 )
 def test_student_is_initialised_as_in_the_recipe(small, student, expected):
-    found = small(student)
-    assert found.student == expected
-    form = plan_student_shape(shape_of_folder(Path(found.teacher.source)), found.student)
+    result = small(student)
+    assert result.student == expected
+    form = plan_student_shape(shape_of_folder(Path(result.teacher.source)), result.student)
     assert form.start == student.get("start", "slice" if "hidden" in student else "teacher")
 
 
@@ -52,13 +52,13 @@ def test_every_phase_gets_an_update(small):
         {"share": 0.05, "hidden_state": 1.0},
         {"share": 0.05, "soft_label": 1.0},
     ]
-    found = small({"layers": 3}, {"phases": phases, "layer_map": [[0, 5], [1, 11]]}).distill
-    assert found.max_steps == 3
-    assert [phase.share for phase in found.phases] == [pytest.approx(1 / 3)] * 3
-    relation = found.phases[0].losses.relation
+    result = small({"layers": 3}, {"phases": phases, "layer_map": [[0, 5], [1, 11]]}).distill
+    assert result.max_steps == 3
+    assert [phase.share for phase in result.phases] == [pytest.approx(1 / 3)] * 3
+    relation = result.phases[0].losses.relation
     assert (relation.layer, relation.heads) == (None, None)
-    assert found.phases[0].losses.soft_label.form == "mse"
-    assert found.layer_map == ((0, 1),)
+    assert result.phases[0].losses.soft_label.form == "mse"
+    assert result.layer_map == ((0, 1),)
 
 
 def test_every_process_gets_two_texts(small, monkeypatch):

@@ -345,8 +345,8 @@ def test_absent_model_is_a_warning_of_plan_and_an_error_of_run(key, recipe_file,
     override = f"{key}=owner/none"
     code, planned = outcome_of("plan", recipe_file, tmp_path / "runs", override, capsys)
     assert code == 0
-    place = f"{key}.0" if key.endswith("teachers") else key
-    message = f"{place}: there is no folder owner/none, and owner/none@main is not on this machine"
+    index = f"{key}.0" if key.endswith("teachers") else key
+    message = f"{index}: there is no folder owner/none, and owner/none@main is not on this machine"
     assert f"warning: a run cannot start on this machine: {message}" in planned.err
     run = outcome_of("run", recipe_file, tmp_path / "runs", override, capsys)
     assert run[0] == 2

@@ -69,14 +69,14 @@ def test_names_that_lead_to_no_model(key, recipe_file, tmp_path):
 
 
 def test_all_names_at_once_and_folders_have_no_revision(recipe_file, tmp_path):
-    found = errors(
+    result = errors(
         recipe_file,
         "teacher.revision=abc",
         "distill={soft_label: 1, cross_encoder: nowhere}",
         f"prune.recover.teachers={{source: {tmp_path / 'teacher'}, revision: abc}}",
         "student=./nowhere",
     )
-    assert [error.partition(":")[0] for error in found] == [
+    assert [error.partition(":")[0] for error in result] == [
         "teacher.revision",
         "student",
         "prune.recover.teachers.0.revision",

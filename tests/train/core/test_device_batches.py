@@ -13,16 +13,16 @@ ARRAYS = {array.name: array for array in (*KINDS["classification"].arrays().valu
 
 
 class Counting:
-    """Examples of growing length that remember when they were asked for."""
+    """Examples of growing length that record the requested batches."""
 
     def __init__(self):
-        self.asked = []
+        self.requested = []
 
     def arrays(self):
         return ARRAYS
 
     def batch(self, indices):
-        self.asked.append(indices.tolist())
+        self.requested.append(indices.tolist())
         ids = np.ones((len(indices), int(indices.max()) + 1), dtype=np.int64)
         return {"input_ids": ids, "attention_mask": ids, "labels": indices}
 
@@ -43,9 +43,9 @@ def array(*numbers):
 def test_next_batch_is_prepared_once(ahead):
     first = ahead(array(0, 1), array(2, 3))
     ahead._pending[1].result()
-    assert ahead._examples.asked == [[0, 1], [2, 3]]
+    assert ahead._examples.requested == [[0, 1], [2, 3]]
     second = ahead(array(2, 3))
-    assert ahead._examples.asked == [[0, 1], [2, 3]]
+    assert ahead._examples.requested == [[0, 1], [2, 3]]
     assert (first["labels"].tolist(), second["labels"].tolist()) == ([0, 1], [2, 3])
 
 
@@ -64,7 +64,7 @@ def test_error_of_prepared_batch_is_raised_on_use(ahead):
 def test_cpu_does_not_prepare_batches():
     batches = DeviceBatches(Counting(), CPU)
     batches(array(0), array(1))
-    assert batches._examples.asked == [[0]]
+    assert batches._examples.requested == [[0]]
     assert not batches.look_ahead
 
 

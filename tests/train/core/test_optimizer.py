@@ -37,19 +37,19 @@ def test_biases_and_norms_do_not_decay(tiny_model):
 
 
 def test_rates_fall_towards_the_embeddings(tiny_model):
-    found = rates(tiny_model("bert"), layer_decay=0.5)
-    assert found["classifier.weight"][0] == 1.0
-    assert found["bert.pooler.dense.weight"][0] == 1.0
-    assert found["bert.encoder.layer.1.output.dense.weight"][0] == 0.5
-    assert found["bert.encoder.layer.0.output.dense.weight"][0] == 0.25
-    assert found["bert.embeddings.word_embeddings.weight"][0] == 0.125
+    result = rates(tiny_model("bert"), layer_decay=0.5)
+    assert result["classifier.weight"][0] == 1.0
+    assert result["bert.pooler.dense.weight"][0] == 1.0
+    assert result["bert.encoder.layer.1.output.dense.weight"][0] == 0.5
+    assert result["bert.encoder.layer.0.output.dense.weight"][0] == 0.25
+    assert result["bert.embeddings.word_embeddings.weight"][0] == 0.125
 
 
 def test_shared_layers_are_one_layer(tiny_model):
-    found = rates(tiny_model("albert"), layer_decay=0.5)
+    result = rates(tiny_model("albert"), layer_decay=0.5)
     layer = "albert.encoder.albert_layer_groups.0.albert_layers.0.ffn.weight"
-    assert found[layer][0] == 0.5
-    assert found["albert.embeddings.word_embeddings.weight"][0] == 0.25
+    assert result[layer][0] == 0.5
+    assert result["albert.embeddings.word_embeddings.weight"][0] == 0.25
 
 
 def test_frozen_parts_learn_again_afterwards(tiny_model):
@@ -58,9 +58,9 @@ def test_frozen_parts_learn_again_afterwards(tiny_model):
         assert not any("embeddings" in name for name in rates(model))
         assert any("layer.0" in name for name in rates(model))
     with frozen(model, 1):
-        found = rates(model)
-        assert not any("embeddings" in name or "layer.0" in name for name in found)
-        assert any("layer.1" in name for name in found)
+        result = rates(model)
+        assert not any("embeddings" in name or "layer.0" in name for name in result)
+        assert any("layer.1" in name for name in result)
     assert rates(model).keys() == dict(model.named_parameters()).keys()
 
 

@@ -57,15 +57,15 @@ def first_gradients(model, objective, settings, material, count):
         fast = fast_training(model, objective.teachers(), trained.embeddings, precision, CPU, shares=count)
         with fast, threads.started():
             update = gradients.accumulate(0, False)
-    found = [parameter.grad.flatten() for parameter in trained.parameters if parameter.grad is not None]
-    return update, torch.cat(found)
+    result = [parameter.grad.flatten() for parameter in trained.parameters if parameter.grad is not None]
+    return update, torch.cat(result)
 
 
 def assert_equal_gradients(build, settings, material, tolerance=1e-6):
-    (whole, expected), (shared, found) = (first_gradients(*build(), settings, material, count) for count in (1, 3))
+    (whole, expected), (shared, result) = (first_gradients(*build(), settings, material, count) for count in (1, 3))
     assert shared.losses == pytest.approx(whole.losses, rel=10 * tolerance, abs=tolerance)
     assert shared.norm == pytest.approx(whole.norm, rel=10 * tolerance)
-    assert (found - expected).abs().max() < tolerance * expected.norm()
+    assert (result - expected).abs().max() < tolerance * expected.norm()
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ TWO = ({"share": 0.6, "hidden_state": 1.0, "attention": 1.0, "embedding": 1.0}, 
 
 
 class Listening(Teacher):
-    """Remembers what it was asked."""
+    """Records the requested parts of each call."""
 
     def __init__(self, model):
         super().__init__([(model, 1.0)])

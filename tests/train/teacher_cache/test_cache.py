@@ -1,4 +1,4 @@
-"""What a teacher says, kept on disk: the same bits, whatever part of it stands."""
+"""Teacher outputs cached on disk: the same bits, whatever part of them is cached."""
 
 import errno
 import json
@@ -32,14 +32,14 @@ MIB = 2**20
 
 
 class Counting(Teacher):
-    """A teacher that notes how many examples it was asked about, and how wide they were."""
+    """A teacher that records the number and width of the examples of each call."""
 
     def __init__(self, model):
         super().__init__([(model, 1.0)])
-        self.asked = []
+        self.shapes = []
 
     def __call__(self, batch, wanted):
-        self.asked.append(tuple(batch["input_ids"].shape))
+        self.shapes.append(tuple(batch["input_ids"].shape))
         return super().__call__(batch, wanted)
 
 
@@ -96,8 +96,8 @@ def test_cached_tensors_are_read_unchanged(dtype, pieces, tmp_path):
     values = torch.randn(3, *([4] if pieces else []), 2, 5).to(dtype)
     values[0].flatten()[:3] = torch.tensor([float("nan"), float("inf"), -0.0]).to(dtype)
     form = TensorFormat.of(values, pieces, 4)
-    kept = CachedTensor(tmp_path / "x", form, np.cumsum(lengths), create=True)
-    kept.write(np.array([2, 0, 3]), values)
+    tensor = CachedTensor(tmp_path / "x", form, np.cumsum(lengths), create=True)
+    tensor.write(np.array([2, 0, 3]), values)
     again = CachedTensor(tmp_path / "x", form, np.cumsum(lengths))
     assert len(again) == 4
     result = as_bits(again.read(np.array([3, 2, 0]), 6))
@@ -109,28 +109,28 @@ def test_cached_tensors_are_read_unchanged(dtype, pieces, tmp_path):
 
 
 def test_teacher_runs_once_per_example(teacher, material, batch_of, tmp_path):
-    asked = cached(teacher, material, tmp_path)
+    cached_teacher = cached(teacher, material, tmp_path)
     batch = batch_of(0, 7, 3, 9)
-    first = asked(batch, WANTED)
-    assert teacher.asked[1:] == [tuple(batch["input_ids"].shape)]  # the one before is the look at one example
+    first = cached_teacher(batch, WANTED)
+    assert teacher.shapes[1:] == [tuple(batch["input_ids"].shape)]  # the one before is the look at one example
     assert same_bits(batch, first, teacher(batch, WANTED))
-    count = len(teacher.asked)
+    count = len(teacher.shapes)
     again = batch_of(9, 3, width=30)
-    said = asked(again, WANTED)
-    assert len(teacher.asked) == count
+    outputs = cached_teacher(again, WANTED)
+    assert len(teacher.shapes) == count
     short = batch_of(9, 3)
-    assert same_bits(short, asked(short, WANTED), asked(short, WANTED))
+    assert same_bits(short, cached_teacher(short, WANTED), cached_teacher(short, WANTED))
     width = short["input_ids"].shape[1]
-    ours, theirs = flatten(*said), flatten(*asked(short, WANTED))
+    ours, theirs = flatten(*outputs), flatten(*cached_teacher(short, WANTED))
     assert all(torch.equal(ours[key][:, :width], theirs[key]) for key in ours if key.startswith(LAYER))
     assert torch.equal(ours["logits"], first[0]["logits"][[3, 2]])
 
 
 def test_layers_have_the_shape_a_model_gives_them(teacher, material, batch_of, tmp_path):
-    asked = cached(teacher, material, tmp_path)
+    cached_teacher = cached(teacher, material, tmp_path)
     batch = batch_of(*range(8))
-    asked(batch, WANTED)
-    answers, seen = asked(batch, WANTED)
+    cached_teacher(batch, WANTED)
+    answers, seen = cached_teacher(batch, WANTED)
     fresh, shown = teacher(batch, WANTED)
     assert {name: tensor.shape for name, tensor in answers.items()} == {"logits": fresh["logits"].shape}
     assert seen.keys() == shown.keys()
@@ -141,44 +141,44 @@ def test_layers_have_the_shape_a_model_gives_them(teacher, material, batch_of, t
 
 
 def test_augmented_texts_are_not_cached(teacher, material, batch_of, tmp_path):
-    asked = cached(teacher, material, tmp_path, lasting=10)
+    cached_teacher = cached(teacher, material, tmp_path, lasting=10)
     both = batch_of(3, 40, 4, 41)
-    asked(both, WANTED)
-    assert same_bits(both, asked(both, WANTED), asked(both, WANTED))
-    assert [rows for rows, _ in teacher.asked] == [1, 2, 2, 2, 2]  # what is kept and what is not never run together
-    assert {width for _, width in teacher.asked[1:]} == {both["input_ids"].shape[1]}
+    cached_teacher(both, WANTED)
+    assert same_bits(both, cached_teacher(both, WANTED), cached_teacher(both, WANTED))
+    assert [rows for rows, _ in teacher.shapes] == [1, 2, 2, 2, 2]  # what is cached and what is not never run together
+    assert {width for _, width in teacher.shapes[1:]} == {both["input_ids"].shape[1]}
     alone = batch_of(41, 42)
-    assert same_bits(alone, asked(alone, WANTED), teacher(alone, WANTED))
+    assert same_bits(alone, cached_teacher(alone, WANTED), teacher(alone, WANTED))
     assert [path.stat().st_size for path in tmp_path.rglob("present")] == [10]
 
 
 def test_a_budget_holds_the_layers_of_the_first_examples(teacher, material, batch_of, tmp_path):
     disk = part_of_the_layers(material, 20)
-    asked = cached(teacher, material, tmp_path, disk=disk + 5)
+    cached_teacher = cached(teacher, material, tmp_path, disk=disk + 5)
     batch = batch_of(5, 25, 19, 20)
-    first = asked(batch, WANTED)
-    assert same_bits(batch, first, asked(batch, WANTED))
-    assert [rows for rows, _ in teacher.asked] == [1, 2, 2, 2]
-    assert torch.equal(asked(batch, {})[0]["logits"], first[0]["logits"])
-    assert len(teacher.asked) == 4  # answers stand for all
+    first = cached_teacher(batch, WANTED)
+    assert same_bits(batch, first, cached_teacher(batch, WANTED))
+    assert [rows for rows, _ in teacher.shapes] == [1, 2, 2, 2]
+    assert torch.equal(cached_teacher(batch, {})[0]["logits"], first[0]["logits"])
+    assert len(teacher.shapes) == 4  # outputs are cached for all
     assert sum(path.stat().st_size for path in tmp_path.rglob("*.values")) == disk
 
 
 def test_only_present_examples_are_read(teacher, material, batch_of, tmp_path, monkeypatch):
     read, get = [], CachedTensor.read
 
-    def watched(kept, index, width):
-        if kept.form.dtype == "float32":  # not the flags
+    def watched(tensor, index, width):
+        if tensor.form.dtype == "float32":  # not the flags
             read.append(index.tolist())
-        return get(kept, index, width)
+        return get(tensor, index, width)
 
     monkeypatch.setattr(CachedTensor, "read", watched)
-    asked = cached(teacher, material, tmp_path, disk=part_of_the_layers(material, 20))
-    asked(batch_of(5, 25, 19, 30), {1: {"hidden"}})
+    cached_teacher = cached(teacher, material, tmp_path, disk=part_of_the_layers(material, 20))
+    cached_teacher(batch_of(5, 25, 19, 30), {1: {"hidden"}})
     assert read == [[5, 25, 19, 30], [5, 19]]  # the answers, and the layer
     read.clear()
     beyond = batch_of(26, 31, 41)
-    assert same_bits(beyond, asked(beyond, WANTED), teacher(beyond, WANTED))
+    assert same_bits(beyond, cached_teacher(beyond, WANTED), teacher(beyond, WANTED))
     assert read == [[26, 31, 41]]
 
 
@@ -189,35 +189,35 @@ def test_batch_composition_does_not_depend_on_the_cache(teacher, material, batch
     begun(batch, WANTED)
     marks = next((tmp_path / "begun").rglob("present"))
     marks.write_bytes(b"".join(b"\1" if index == 19 else b"\0" for index in range(50)))  # killed while it marked
-    teacher.asked.clear()
+    teacher.shapes.clear()
     assert same_bits(batch, fresh, begun(batch, WANTED))
-    assert [rows for rows, _ in teacher.asked] == [3, 2]
+    assert [rows for rows, _ in teacher.shapes] == [3, 2]
 
 
 def test_parts_of_a_batch_run_uncompiled(teacher, material, batch_of, tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr(cache, "eager_only", contextmanager(lambda compiled: (yield seen.append(compiled))))
-    asked = cached(teacher, material, tmp_path, lasting=10, compiles=True)
+    cached_teacher = cached(teacher, material, tmp_path, lasting=10, compiles=True)
     for indices in ((0, 1), (2, 20, 3), (20, 21), (0, 1)):
-        asked(batch_of(*indices), WANTED)
+        cached_teacher(batch_of(*indices), WANTED)
     assert seen == [False, True, True, False]
 
 
 def test_files_are_opened_where_all_processes_pass(teacher, material, batch_of, tiny_model, tiny_task, tmp_path):
     """And not in a call that one with other rows may never make."""
 
-    def keep(own, wanted):
+    def factory(own, wanted):
         return cached(own, material, tmp_path, wanted=wanted, begin=False)
 
     student = tiny_model("bert", num_hidden_layers=1)
-    objective = DistillObjective(student, teacher, Distill(losses={"soft_label": 1.0}), tiny_task, cache=keep)
+    objective = DistillObjective(student, teacher, Distill(losses={"soft_label": 1.0}), tiny_task, cache=factory)
     assert not list(tmp_path.iterdir())
-    objective(student, batch_of(0, 1))  # before any training: nothing is kept
+    objective(student, batch_of(0, 1))  # before any training: nothing is cached
     assert not list(tmp_path.iterdir())
     objective.begin(0.0)
     assert list(tmp_path.rglob("present"))
     objective.begin(0.1)
-    assert [rows for rows, _ in teacher.asked] == [2, 1]
+    assert [rows for rows, _ in teacher.shapes] == [2, 1]
 
 
 def test_plans_are_pure():
@@ -231,10 +231,10 @@ def test_plans_are_pure():
 
 
 def test_outputs_beyond_the_budget_are_warned_about(teacher, material, batch_of, tmp_path, capsys):
-    asked = cached(teacher, material, tmp_path, disk=10, console=Console())
+    cached_teacher = cached(teacher, material, tmp_path, disk=10, console=Console())
     batch = batch_of(0, 1)
     for _ in range(2):
-        assert same_bits(batch, asked(batch, WANTED), teacher(batch, WANTED))
+        assert same_bits(batch, cached_teacher(batch, WANTED), teacher(batch, WANTED))
     assert capsys.readouterr().err.count("alone need more") == 1
     assert not list(tmp_path.rglob("*.values"))
 
@@ -245,50 +245,52 @@ def test_cached_parts_are_logged_once(teacher, material, batch_of, tmp_path, cap
     assert "the teacher's outputs for 50 examples, and its layers for 50 of them" in output
     cached(teacher, material, tmp_path, console=Console())(batch_of(0, 1), WANTED)
     assert not capsys.readouterr().err
-    assert [rows for rows, _ in teacher.asked] == [1, 2]
+    assert [rows for rows, _ in teacher.shapes] == [1, 2]
 
 
 HALVES = [{"share": 0.5, "hidden_state": 1.0}, {"share": 0.5, "soft_label": 1.0}]
 
 
 @pytest.mark.parametrize(
-    ("device", "size", "kept"), [("cuda", None, False), ("cuda", "2GiB", True), ("cpu", None, True)]
+    ("device", "size", "is_cached"), [("cuda", None, False), ("cuda", "2GiB", True), ("cpu", None, True)]
 )
 def test_gpu_caches_layers_only_with_a_size(
-    device, size, kept, teacher, material, batch_of, tiny_task, tmp_path, capsys, monkeypatch
+    device, size, is_cached, teacher, material, batch_of, tiny_task, tmp_path, capsys, monkeypatch
 ):
     here = SimpleNamespace(device=torch.device(device), count=1, is_main=True)
     monkeypatch.setattr(cache, "current_processes", lambda: here)
     settings = Distill(epochs=2, batch_size=8, phases=HALVES, cache={} if size is None else size)
-    keep = cache.make_teacher_cache(settings, material.train, tiny_task, tmp_path, Console(), "distill")
+    factory = cache.make_teacher_cache(settings, material.train, tiny_task, tmp_path, Console(), "distill")
     here.device, here.wait = torch.device("cpu"), lambda: None
-    asked, batch = keep(teacher, WANTED), batch_of(0, 1, 2)
-    asked.begin()
+    cached_teacher, batch = factory(teacher, WANTED), batch_of(0, 1, 2)
+    cached_teacher.begin()
     for _ in range(2):
-        assert same_bits(batch, asked(batch, WANTED), teacher(batch, WANTED))
-        assert same_bits(batch, asked(batch, {}), teacher(batch, {}))
-    assert len(list(tmp_path.rglob("layer*.values"))) == (4 if kept else 0)
+        assert same_bits(batch, cached_teacher(batch, WANTED), teacher(batch, WANTED))
+        assert same_bits(batch, cached_teacher(batch, {}), teacher(batch, {}))
+    assert len(list(tmp_path.rglob("layer*.values"))) == (4 if is_cached else 0)
     output = capsys.readouterr().err
     assert output.count("the teacher's outputs for 50 examples") == 1
-    assert ("on a GPU" in output, ", and its layers" in output) == (not kept, kept)
-    assert len(teacher.asked) == (6 if kept else 8)  # the look at one example, four to compare, and what was not read
+    assert ("on a GPU" in output, ", and its layers" in output) == (not is_cached, is_cached)
+    assert len(teacher.shapes) == (
+        6 if is_cached else 8
+    )  # the look at one example, four to compare, and what was not read
 
 
-@pytest.mark.parametrize(("device", "kept"), [("cuda", False), ("cpu", True)])
-def test_unused_outputs_are_not_cached(device, kept, material, tiny_task, tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize(("device", "is_cached"), [("cuda", False), ("cpu", True)])
+def test_unused_outputs_are_not_cached(device, is_cached, material, tiny_task, tmp_path, capsys, monkeypatch):
     here = SimpleNamespace(device=torch.device(device), count=1, is_main=True)
     monkeypatch.setattr(cache, "current_processes", lambda: here)
     settings = Distill(epochs=2, batch_size=32, losses={"soft_label": 1.0, "hidden_state": 1.0})
     result = cache.make_teacher_cache(settings, material.train, tiny_task, tmp_path, Console(), "distill")
-    assert (result is not None) == kept
-    assert ("distill: on a GPU, layer outputs are cached only" in capsys.readouterr().err) != kept
+    assert (result is not None) == is_cached
+    assert ("distill: on a GPU, layer outputs are cached only" in capsys.readouterr().err) != is_cached
 
 
 def test_small_disk_caches_less(teacher, material, batch_of, tmp_path, capsys, monkeypatch):
     free = SimpleNamespace(free=cache.RESERVE + 1000)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: free)
-    asked = cached(teacher, material, tmp_path, console=Console())
-    asked(batch_of(0, 1), WANTED)
+    cached_teacher = cached(teacher, material, tmp_path, console=Console())
+    cached_teacher(batch_of(0, 1), WANTED)
     assert "of 1000 bytes" in capsys.readouterr().err
     assert sum(path.stat().st_size for path in tmp_path.rglob("*.values")) <= 1000
 
@@ -301,25 +303,25 @@ def full(*_):
 def test_full_disk_disables_the_cache_with_a_warning(
     indices, teacher, material, batch_of, tmp_path, capsys, monkeypatch
 ):
-    asked = cached(teacher, material, tmp_path, console=Console(), disk=part_of_the_layers(material, 20))
-    asked(batch_of(0, 1), WANTED)
+    cached_teacher = cached(teacher, material, tmp_path, console=Console(), disk=part_of_the_layers(material, 20))
+    cached_teacher(batch_of(0, 1), WANTED)
     monkeypatch.setattr("os.pwrite", full)
     batch = batch_of(*indices)
     real = batch["attention_mask"].bool()
-    ours, theirs = flatten(*asked(batch, WANTED)), flatten(*teacher(batch, WANTED))
-    for key, tensor in theirs.items():  # a part of these was read, or said beside others
+    ours, theirs = flatten(*cached_teacher(batch, WANTED)), flatten(*teacher(batch, WANTED))
+    for key, tensor in theirs.items():  # a part of these was read, or computed with others
         places = real if key.startswith(LAYER) else ...
         assert torch.allclose(ours[key][places], tensor[places], atol=1e-5), key
     assert "No space left on device" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
-    assert same_bits(batch, asked(batch, WANTED), teacher(batch, WANTED))
+    assert same_bits(batch, cached_teacher(batch, WANTED), teacher(batch, WANTED))
 
 
 def test_unwritable_folder_disables_the_cache_with_a_warning(teacher, material, batch_of, tmp_path, capsys):
     (tmp_path / "file").write_text("")
-    asked = cached(teacher, material, tmp_path / "file", console=Console())
+    cached_teacher = cached(teacher, material, tmp_path / "file", console=Console())
     batch = batch_of(0, 1)
-    assert same_bits(batch, asked(batch, WANTED), teacher(batch, WANTED))
+    assert same_bits(batch, cached_teacher(batch, WANTED), teacher(batch, WANTED))
     assert "cannot be cached" in capsys.readouterr().err
 
 
@@ -346,7 +348,7 @@ def test_files_from_before_the_last_boot_are_discarded(teacher, material, batch_
     cached(teacher, material, tmp_path)(batch_of(0, 1), WANTED)
     monkeypatch.setattr("compress.train.teacher_cache.cache_file.boot", lambda: "later")
     cached(teacher, material, tmp_path)(batch_of(0, 1), WANTED)
-    assert [rows for rows, _ in teacher.asked] == [1, 2, 1, 2]
+    assert [rows for rows, _ in teacher.shapes] == [1, 2, 1, 2]
 
 
 @pytest.mark.parametrize("damage", [lambda path: os.truncate(path, 8), lambda path: path.write_text("[]"), Path.unlink])
@@ -358,42 +360,42 @@ def test_truncated_files_are_not_read(which, damage, teacher, material, batch_of
     damage(folder / which)
     again = cached(teacher, material, tmp_path)
     assert same_bits(batch, again(batch, WANTED), teacher(batch, WANTED))
-    assert [rows for rows, _ in teacher.asked] == [1, 2, 1, 2, 2]  # anew; the last one compares
+    assert [rows for rows, _ in teacher.shapes] == [1, 2, 1, 2, 2]  # anew; the last one compares
 
 
 def test_parts_of_later_phases_are_cached_from_the_start(teacher, material, batch_of, tmp_path):
-    asked = cached(teacher, material, tmp_path)
+    cached_teacher = cached(teacher, material, tmp_path)
     batch = batch_of(0, 1, 2)
-    assert asked(batch, {1: {"hidden"}})[1].keys() == {1}
-    assert same_bits(batch, asked(batch, WANTED), teacher(batch, WANTED))
-    assert [rows for rows, _ in teacher.asked] == [1, 3, 3]
-    asked(batch, {0: {"hidden"}})  # nobody said that this would be asked: it is answered all the same
-    assert [rows for rows, _ in teacher.asked] == [1, 3, 3, 3]
+    assert cached_teacher(batch, {1: {"hidden"}})[1].keys() == {1}
+    assert same_bits(batch, cached_teacher(batch, WANTED), teacher(batch, WANTED))
+    assert [rows for rows, _ in teacher.shapes] == [1, 3, 3]
+    cached_teacher(batch, {0: {"hidden"}})  # not requested at the start: it is computed all the same
+    assert [rows for rows, _ in teacher.shapes] == [1, 3, 3, 3]
 
 
 def test_ensemble_is_cached_as_one(tiny_model, material, batch_of, tmp_path):
     both = Teacher([(tiny_model("bert"), 1.0), (tiny_model("roberta"), 1.0)])
     batch = batch_of(0, 1, 2)
-    asked = cached(both, material, tmp_path)
-    asked(batch, WANTED)
-    assert same_bits(batch, asked(batch, WANTED), both(batch, WANTED))
+    cached_teacher = cached(both, material, tmp_path)
+    cached_teacher(batch, WANTED)
+    assert same_bits(batch, cached_teacher(batch, WANTED), both(batch, WANTED))
 
 
 def test_outputs_per_token_are_cached(tiny_model, material, batch_of, tmp_path):
     teacher = Counting(tiny_model("bert", head="ForTokenClassification"))
-    asked = cached(teacher, material, tmp_path, per_token=True, wanted={})
+    cached_teacher = cached(teacher, material, tmp_path, per_token=True, wanted={})
     batch = batch_of(0, 1, 2)
-    asked(batch, {})
+    cached_teacher(batch, {})
     wide = batch_of(0, 1, 2, width=30)
-    logits, real = asked(wide, {})[0]["logits"], wide["attention_mask"].bool()
+    logits, real = cached_teacher(wide, {})[0]["logits"], wide["attention_mask"].bool()
     assert logits.shape[:2] == (3, 30)
     assert torch.equal(logits[real], teacher(batch, {})[0]["logits"][batch["attention_mask"].bool()])
     span = Counting(tiny_model("bert", head="ForQuestionAnswering"))
-    asked = cached(span, material, tmp_path, per_token=True, wanted={})
-    asked(batch, {})
-    answers = asked(wide, {})[0]
+    cached_teacher = cached(span, material, tmp_path, per_token=True, wanted={})
+    cached_teacher(batch, {})
+    answers = cached_teacher(wide, {})[0]
     assert {name: tensor.shape for name, tensor in answers.items()} == {"start_logits": (3, 30), "end_logits": (3, 30)}
-    assert [rows for rows, _ in span.asked] == [1, 3]
+    assert [rows for rows, _ in span.shapes] == [1, 3]
 
 
 SETTINGS = {"epochs": 3, "batch_size": 8, "learning_rate": 3e-3, "precision": "fp32"}
@@ -402,17 +404,17 @@ LOSSES = {"soft_label": 1.0, "hidden_state": 1.0, "attention": 1.0}
 
 @pytest.fixture
 def distilled(tiny_model, tiny_tokenizer, tiny_task, rows, monkeypatch):
-    """Distils as the settings say; returns the student's weights and how many examples the teacher was asked about."""
-    ask = Teacher.__call__
+    """Distils as the settings say; returns the student's weights and how many examples the teacher computed."""
+    call = Teacher.__call__
 
     def run(work, console=None, batches=None, **settings):
-        asked = []
+        computed = []
 
         def watched(teacher, batch, wanted):
-            asked.append(len(batch["input_ids"]))
-            if len(asked) == batches:
+            computed.append(len(batch["input_ids"]))
+            if len(computed) == batches:
                 raise KeyboardInterrupt
-            return ask(teacher, batch, wanted)
+            return call(teacher, batch, wanted)
 
         monkeypatch.setattr(Teacher, "__call__", watched)
         teacher = tiny_model("bert")
@@ -422,7 +424,7 @@ def distilled(tiny_model, tiny_tokenizer, tiny_task, rows, monkeypatch):
         made = distill_from_model(
             teacher, student, tiny_tokenizer, rows(50), rows(8), tiny_task, settings, work=work, console=console
         )
-        return made.state_dict(), sum(asked)
+        return made.state_dict(), sum(computed)
 
     return run
 
@@ -432,10 +434,10 @@ def alike(first, second, **tolerance):
 
 
 def test_training_runs_the_teacher_once_per_example(distilled, tmp_path):
-    kept, asked = distilled(tmp_path / "kept")
-    fresh, asked_always = distilled(tmp_path / "fresh", cache=False)
-    assert (asked, asked_always) == (51, 150)
-    assert alike(kept, fresh, atol=2e-4)  # after 21 updates of Adam; a batch's loss is compared below
+    with_cache, computed = distilled(tmp_path / "with_cache")
+    fresh, without_cache = distilled(tmp_path / "fresh", cache=False)
+    assert (computed, without_cache) == (51, 150)
+    assert alike(with_cache, fresh, atol=2e-4)  # after 21 updates of Adam; a batch's loss is compared below
     assert not list(tmp_path.rglob("*.values"))
 
 
@@ -453,10 +455,10 @@ def test_no_cache_where_it_is_useless(settings, distilled, tmp_path, capsys):
 
 def test_phases_request_what_they_need(distilled, tmp_path):
     phases = [{"share": 0.5, "hidden_state": 1.0}, {"share": 0.5, "soft_label": 1.0, "relation": 1.0}]
-    kept, asked = distilled(tmp_path / "kept", phases=phases)
-    fresh, asked_always = distilled(tmp_path / "fresh", phases=phases, cache=False)
-    assert (asked, asked_always) == (51, 150)
-    assert alike(kept, fresh, atol=5e-4)
+    with_cache, computed = distilled(tmp_path / "with_cache", phases=phases)
+    fresh, without_cache = distilled(tmp_path / "fresh", phases=phases, cache=False)
+    assert (computed, without_cache) == (51, 150)
+    assert alike(with_cache, fresh, atol=5e-4)
 
 
 @pytest.mark.parametrize("disk", ["100MB", 20_000])
@@ -466,8 +468,8 @@ def test_resumed_training_is_bit_identical(disk, distilled, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         distilled(tmp_path / "stopped", batches=7, **often)
     assert list(tmp_path.rglob("*.values"))
-    stopped, asked = distilled(tmp_path / "stopped", **often)
-    assert asked < 50 or disk == 20_000
+    stopped, computed = distilled(tmp_path / "stopped", **often)
+    assert computed < 50 or disk == 20_000
     assert alike(whole, stopped, rtol=0, atol=0)
 
 
@@ -520,16 +522,16 @@ def test_losses_differ_by_no_more_than_padding(dtype, tiny_model, material, batc
     settings = Distill(losses=LOSSES, hard_label=0.0)
     fresh = DistillObjective(student, model, settings, tiny_task)
 
-    def keep(teacher, wanted):
+    def factory(teacher, wanted):
         return cached(teacher, material, tmp_path, wanted=wanted)
 
-    kept = DistillObjective(student, model, settings, tiny_task, cache=keep)
+    cached_objective = DistillObjective(student, model, settings, tiny_task, cache=factory)
     with torch.no_grad():
         for first in range(0, 48, 8):
-            kept(student, batch_of(*range(first, first + 8), width=32))
+            cached_objective(student, batch_of(*range(first, first + 8), width=32))
         for order in np.random.default_rng(0).permutation(48).reshape(6, 8):
             batch = batch_of(*order)
-            ours, theirs = kept(student, batch), fresh(student, batch)
+            ours, theirs = cached_objective(student, batch), fresh(student, batch)
             for name, loss in theirs.items():
                 bound = 1e-5 if dtype is torch.float32 else 0.02
                 assert ours[name].item() == pytest.approx(loss.item(), rel=bound, abs=bound), name
