@@ -130,7 +130,7 @@ class TrainingRun:
                 self.model, teachers, self.trained.embeddings, self.precision, device, self.compiles, self.threads.count
             ),
             self.threads.started(),
-            self.processes.tracking(self.label, self.settings.model_dump()),
+            self.processes.tracker.running(self.label, self.settings.model_dump()),
             self.console.progress(self.schedule.rows - self.state.rows, self.label, "rows") as progress,
         ):
             if start_competes and self.evaluate is not None and not self.state.done:
@@ -199,7 +199,7 @@ class TrainingRun:
         state.done, state.rows, state.seconds = state.done + 1, state.rows + update.rows, state.seconds + seconds
         state.add_losses(update.losses)
         losses = {f"loss/{name}": loss for name, loss in update.losses.items()}
-        self.processes.log({**losses, "learning_rate": rate}, state.done)
+        self.processes.tracker.log({**losses, "learning_rate": rate}, state.done)
         self.forecaster.updated(state, seconds)
 
     def _evaluate(self, evaluate: Evaluate) -> None:
@@ -230,7 +230,7 @@ class TrainingRun:
         state.sums, state.counted = {}, {}
         seconds = time.monotonic() - started
         state.seconds, state.evaluating = state.seconds + seconds, state.evaluating + seconds
-        self.processes.log({"select": score}, state.done)
+        self.processes.tracker.log({"select": score}, state.done)
         if better:
             state.best_at, state.score = state.done, finite_score
             self._save_best()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import lru_cache
-from pathlib import Path
 
 import torch
 from accelerate import Accelerator, InitProcessGroupKwargs
@@ -15,9 +13,8 @@ from accelerate.utils import broadcast, gather
 from torch import Tensor, nn
 
 from compress.errors import CompressError
+from compress.train.core.experiment_tracker import TRACKING_FOLDER, ExperimentTracker
 
-TRACKING_DIR = Path("tracked")
-"""Folder for trackers that write files, in the current folder."""
 TIMEOUT = timedelta(hours=6)
 """How long processes wait for the main one, which alone evaluates and saves."""
 
@@ -31,12 +28,13 @@ class Processes:
             mixed_precision="no",
             cpu=not torch.cuda.is_available(),
             log_with=track,
-            project_dir=TRACKING_DIR if track else None,
+            project_dir=TRACKING_FOLDER if track else None,
             kwargs_handlers=[InitProcessGroupKwargs(timeout=TIMEOUT)],
         )
         self.rank: int = self._accelerator.process_index
         self.count: int = self._accelerator.num_processes
         self.device: torch.device = self._accelerator.device
+        self.tracker = ExperimentTracker(self._accelerator)
 
     @property
     def is_main(self) -> bool:
@@ -104,21 +102,6 @@ class Processes:
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(seed_of(seed, self.rank))
             yield
-
-    @contextmanager
-    def tracking(self, label: str, settings: Mapping[str, object]) -> Iterator[None]:
-        """Start the experiment tracker that the recipe names, if any, for `log` within the block."""
-        scalars = {key: value for key, value in settings.items() if isinstance(value, (str, int, float))}
-        self._accelerator.init_trackers(label, config=scalars)
-        try:
-            yield
-        finally:
-            for tracker in self._accelerator.trackers:
-                tracker.finish()
-
-    def log(self, values: Mapping[str, float], step: int) -> None:
-        """Log finite values to the tracker, if any."""
-        self._accelerator.log({key: value for key, value in values.items() if math.isfinite(value)}, step=step)
 
 
 def seed_of(seed: int, share: int) -> int:
