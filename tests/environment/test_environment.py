@@ -177,6 +177,7 @@ def test_the_hub_answers_or_says_why_not(monkeypatch):
         assert answer(refusal) == "reachable"
     assert answer(urllib.error.URLError("no route")) == "not reachable (no route)"
     monkeypatch.undo()
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setenv("HF_ENDPOINT", "hub.example")
     assert environment.hub_state() == "not reachable (unknown url type: 'hub.example')"
 
