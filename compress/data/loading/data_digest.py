@@ -19,10 +19,10 @@ PARTS: tuple[Part, ...] = (*ROLES, "corpus", "unlabelled")
 STEP_PARTS: tuple[Part, ...] = (*ROLES, "corpus")
 """Parts that the data step reads: unlabelled texts are read separately, for distillation alone."""
 
-LIBRARIES = ("networkx", "numpy", "pandas", "scikit-learn", "scipy", "sympy", "torch", "transformers")
+DOCSTRING_LIBRARIES = ("networkx", "numpy", "pandas", "scikit-learn", "scipy", "sympy", "torch", "transformers")
 """Distributions that the train extra installs, directly or through dependencies."""
 
-BUILTIN_SOURCES = {"docstrings": LIBRARIES}
+BUILTIN_SOURCES = {"docstrings": DOCSTRING_LIBRARIES}
 """Builtin data sets, and the distributions that each is collected from."""
 
 BUILTIN_VERSION = 1

@@ -35,7 +35,7 @@ TIMEOUT = 180.0
 """Seconds for all kernels; they take about ten."""
 MAX_ATTEMPTS = 3
 """Measurements on a busy machine after which the best of them is used."""
-LIBRARIES = ("numpy", "onnxruntime", "onnxruntime-gpu", "onnx", "torch")
+KERNEL_LIBRARIES = ("numpy", "onnxruntime", "onnxruntime-gpu", "onnx", "torch")
 """The libraries of the kernels; another version, or one more of them, has other limits."""
 WIDTHS = {"fp32": 4, "bf16": 2, "fp16": 2, "int8": 1}
 """Bytes of a weight."""
@@ -247,7 +247,7 @@ def _device_name(threads: int, device: Literal["cpu", "cuda"]) -> str:
 
 def _cache_entry(threads: int, device: Literal["cpu", "cuda"]) -> tuple[Path, dict[str, Any]]:
     """Return the cache file and the fields it is named by; a CUDA device has one for any number of threads."""
-    name, machine, libraries = _device_name(threads, device), describe().fingerprint, versions(LIBRARIES)
+    name, machine, libraries = _device_name(threads, device), describe().fingerprint, versions(KERNEL_LIBRARIES)
     key = [SCHEMA, machine, device, name, threads if device == "cpu" else None, sorted(libraries.items())]
     path = cache_folder() / "limits" / f"{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]}.json"
     identity = {"device": device, "device_name": name, "threads": threads}

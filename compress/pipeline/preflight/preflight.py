@@ -22,7 +22,7 @@ from compress.tasks import task_info
 from compress.variants import VARIANTS
 
 TRAINING = {"torch": "train", "transformers": "train", "accelerate": "train"}
-LIBRARIES = {
+LIBRARIES_OF_STEPS = {
     "data": {"datasets": "train"},
     "unlabelled": {"datasets": "train"},
     "floor": {"sklearn": "train"},
@@ -105,7 +105,7 @@ def _task_of(plan: Plan, store: StepStore) -> TaskInfo | None:
 def _missing_libraries(plan: Plan, waiting: Sequence[Step]) -> Iterator[str]:
     needed: dict[str, str] = {}
     for step in waiting:
-        needed |= LIBRARIES.get(step.kind, {})
+        needed |= LIBRARIES_OF_STEPS.get(step.kind, {})
         if "variant" in step.settings:
             variant = VARIANTS[step.settings["variant"]]
             needed |= {**variant.run_modules, **(variant.build_modules if step.kind in BUILD_STEPS else {})}
