@@ -9,6 +9,7 @@ from compress.families import FAMILIES
 from compress.model_info import read_info
 from compress.models.load_save import load, load_model
 from compress.recipe.training_schema import Finetune
+from compress.train.core.auto_settings import RULES
 from compress.train.core.training_data import fast_tokenizer, from_rows
 from compress.train.finetune import finetune, finetune_from_model
 
@@ -126,13 +127,14 @@ def test_settings_left_to_auto_are_recorded_with_their_reasons(tiny_model, tiny_
     settings = Finetune(precision="fp32", max_steps=4)
     made = finetune(str(source), prepared, settings, 0, tmp_path, console=Console("human", err=output))
     chosen = read_info(tmp_path).training.chosen
+    rate = RULES["finetune"].rates[0][1]
     assert {key: setting.value for key, setting in chosen.items()} == {
-        "learning_rate": 4e-4,
+        "learning_rate": rate,
         "batch_size": 16,
         "epochs": 1.0,
     }
     assert chosen["epochs"].reason == "the most allowed, of 10 epochs"
-    assert "learning_rate 0.0004 (hidden size 32), batch_size 16 (50 rows), 10 epochs" in output.getvalue()
+    assert f"learning_rate {rate:g} (hidden size 32), batch_size 16 (50 rows), 10 epochs" in output.getvalue()
     assert made.result.updates == 4
 
 
