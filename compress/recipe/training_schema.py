@@ -89,7 +89,7 @@ class Training(Frozen):
     """Share of all steps (with bounds of epochs, of the fewest) in which the rate rises from zero."""
     decay: Literal["linear", "cosine", "constant"] = "linear"
     """How the rate falls after that: over all steps; with bounds of epochs it stays until select stops improving, and
-    falls in a last sixth."""
+    falls in a second half."""
     weight_decay: Number = Field(0.01, ge=0.0, le=10)
     clip: Positive | None = 1.0
     """Largest norm of the gradient."""

@@ -180,7 +180,8 @@ class TrainingRun:
         if state.tail is not None:
             return False
         seconds = self.processes.from_main(state.seconds) if settings.minutes else 0.0
-        if settings.minutes and seconds * (1 + TAIL) >= 60 * settings.minutes:
+        is_late = settings.minutes and seconds * (1 + TAIL) >= 60 * settings.minutes
+        if is_late and schedule.would_end_sooner(state.done):
             state.ending = f"the limit of {settings.minutes:g} minutes"
         elif schedule.may_end_soon(state.done) and state.without_better >= (settings.patience or math.inf):
             state.ending = f"{pluralize(state.without_better, 'evaluation')} without improvement"

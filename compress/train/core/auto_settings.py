@@ -13,7 +13,7 @@ from typing import Literal, TypeVar
 from compress.model_info import ChosenSetting
 from compress.recipe.training_schema import AUTO, Distill, EpochBounds, Recover, Training, number
 
-RULES_VERSION = 2
+RULES_VERSION = 3
 """Of the rules; raised with every change, so that trainings with other values are made anew."""
 
 AnyTraining = TypeVar("AnyTraining", bound=Training)
@@ -44,14 +44,14 @@ FINETUNE = Rules(
     batches=((999, 16), (ANY, 32)),
     least_updates=200,
     most_epochs=((9_999, 10), (29_999, 6), (ANY, 4)),
-    patience=2,
+    patience=1,
 )
 DISTILL = Rules(
     rates=((255, 5e-4), (384, 4e-4), (512, 2e-4), (768, 1e-4), (ANY, 4e-5)),
     batches=((999, 16), (ANY, 32)),
     least_updates=400,
     most_epochs=((9_999, 20), (29_999, 12), (ANY, 8)),
-    patience=2,
+    patience=1,
 )
 RULES: Mapping[str, Rules] = {
     "finetune": FINETUNE,

@@ -12,8 +12,9 @@ from compress.data.encode import bucketed_batches
 from compress.recipe.training_schema import Distill, EpochBounds, Training, number
 from compress.train.distillation.phases import loss_phases, phase_at
 
-TAIL = 0.2
-"""Updates in which the rate falls at the end of a training that ends when it is done, as a share of those before."""
+TAIL = 1.0
+"""Updates in which the rate falls at the end of a training that ends when it is done, as a share of those before: in
+half of all updates, as docs/training-settings.md measured."""
 
 
 class UpdateSchedule:
@@ -51,16 +52,20 @@ class UpdateSchedule:
         start = position * self._settings.accumulate
         return self._epoch(epoch)[start : start + self._settings.accumulate]
 
+    def would_end_sooner(self, done: int) -> bool:
+        """Return whether a tail after ``done`` updates would end before the largest number of them."""
+        return done * (1 + TAIL) < self._most
+
     def may_end_soon(self, done: int) -> bool:
         """Return whether a tail after ``done`` updates would end after the least number of them."""
         return self.is_open and done * (1 + TAIL) >= self.least
 
     def must_end_soon(self, done: int) -> bool:
         """Return whether a tail after ``done`` updates would end at the largest number of them."""
-        return self.is_open and done * (1 + TAIL) >= self._most
+        return self.is_open and not self.would_end_sooner(done)
 
     def end_soon(self, done: int) -> None:
-        """Let the rate fall to zero after ``done`` updates, in a fifth as many more."""
+        """Let the rate fall to zero after ``done`` updates, in as many more."""
         self.tail = done
         self.total = min(self.total, done + max(1, round(TAIL * done)))
 

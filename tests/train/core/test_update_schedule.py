@@ -93,17 +93,17 @@ def test_with_bounds_the_rate_stays_until_the_end_is_decided():
     made = open_plan(warmup=0.1)
     assert (made.least, made.total, made.warmup) == (14, 70, 2)
     assert [made.factor(update) for update in (0, 1, 2, 69)] == pytest.approx([0.5, 1.0, 1.0, 1.0])
-    made.end_soon(30)
-    assert made.total == 36
-    assert [made.factor(update) for update in range(29, 36)] == pytest.approx([1, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6])
-    assert [done for done in range(28, 37) if made.evaluates_after(done)] == [28, 35, 36]
+    made.end_soon(8)
+    assert made.total == 16
+    assert [made.factor(update) for update in (7, 8, 9, 15)] == pytest.approx([1, 1, 7 / 8, 1 / 8])
+    assert [done for done in range(1, 17) if made.evaluates_after(done)] == [7, 14, 16]
 
 
 def test_the_end_is_decided_within_the_bounds():
     made = open_plan()
-    assert [made.may_end_soon(done) for done in (11, 12)] == [False, True]
-    assert [made.must_end_soon(done) for done in (58, 59)] == [False, True]
-    made.end_soon(59)
+    assert [made.may_end_soon(done) for done in (6, 7)] == [False, True]
+    assert [made.must_end_soon(done) for done in (34, 35)] == [False, True]
+    made.end_soon(35)
     assert made.total == 70
     assert open_plan(max_steps=12).total == 12
     assert open_plan(max_steps=12).least == 12
@@ -112,7 +112,8 @@ def test_the_end_is_decided_within_the_bounds():
 
 def test_an_earlier_end_of_a_given_number_of_epochs_lets_the_rate_fall_faster():
     made, whole = plan(warmup=0), plan(warmup=0)
-    made.end_soon(10)
-    assert made.total == 12
-    assert made.factor(9) == whole.factor(9)
-    assert [made.factor(update) for update in (10, 11)] == [whole.factor(10), pytest.approx(whole.factor(11) / 2)]
+    assert [made.would_end_sooner(done) for done in (6, 7)] == [True, False]
+    made.end_soon(2)
+    assert made.total == 4
+    assert made.factor(1) == whole.factor(1)
+    assert [made.factor(update) for update in (2, 3)] == [whole.factor(2), pytest.approx(whole.factor(3) / 2)]
