@@ -85,13 +85,13 @@ def measure(case: Case, updates: int, rounds: int, device: torch.device, compile
     for number in range(rounds):
         rates.append(_rate(device, clock))
         for who in ("usual", "ours") if number % 2 == 0 else ("ours", "usual"):
-            model, objective = _made(case, settings)
+            model, objective = made(case, settings)
             if who == "ours":
                 result = trained(model, objective, examples, settings, clock)
             else:
                 result = _usual(model, Timed(objective, clock), examples, settings, device)
             taken[who] += result[WARM:]
-    model, objective = _made(case, settings)
+    model, objective = made(case, settings)
     tokens = [
         examples.batch(batch)["input_ids"].size
         for update in range(WARM, updates + WARM)
@@ -125,7 +125,8 @@ def _usual(
     return objective.taken
 
 
-def _made(case: Case, settings: Training) -> tuple[PreTrainedModel, Objective]:
+def made(case: Case, settings: Training) -> tuple[PreTrainedModel, Objective]:
+    """Return a random model with its objective."""
     torch.manual_seed(0)
     model = bert(case.layers, dict(case.width))
     if not isinstance(settings, Distill):
