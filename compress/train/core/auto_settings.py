@@ -13,7 +13,7 @@ from typing import Literal, TypeVar
 from compress.model_info import ChosenSetting
 from compress.recipe.training_schema import AUTO, Distill, EpochBounds, Recover, Training, number
 
-RULES_VERSION = 3
+RULES_VERSION = 4
 """Of the rules; raised with every change, so that trainings with other values are made anew."""
 
 AnyTraining = TypeVar("AnyTraining", bound=Training)
@@ -57,6 +57,7 @@ RULES: Mapping[str, Rules] = {
     "finetune": FINETUNE,
     "distill": DISTILL,
     "recover": DISTILL,
+    "finetune regression": replace(FINETUNE, rates=((384, 2e-4), (512, 1e-4), (768, 5e-5), (ANY, 2e-5))),
     "finetune token_classification": replace(FINETUNE, rates=((384, 4e-4), (512, 2e-4), (768, 1e-4), (ANY, 5e-5))),
     # Embeddings of a sentence encoder start without a new head, and the answers of a batch are each other's negatives.
     "finetune similarity": replace(FINETUNE, rates=((384, 3e-5), (ANY, 2e-5))),
