@@ -20,7 +20,7 @@ from transformers import PreTrainedModel
 
 from compress.recipe.training_schema import Training, number
 from compress.train.core.distributed import Processes, seed_of
-from compress.train.fast_paths.cpu_bf16_attention import replaces_attention
+from compress.train.fast_paths.cpu_attention import replaces_attention
 from compress.train.fast_paths.fast_dropout import drawing_from
 from compress.train.objective import Objective
 

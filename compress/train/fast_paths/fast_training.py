@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from compress.environment import describe_cpu
 from compress.train.fast_paths.bf16_weights import Bf16Weights
-from compress.train.fast_paths.cpu_bf16_attention import cpu_bf16_attention
+from compress.train.fast_paths.cpu_attention import cpu_attention
 from compress.train.fast_paths.fast_dropout import fast_dropout
 from compress.train.fast_paths.malloc_tuning import keep_freed_memory
 from compress.train.fast_paths.sparse_embeddings import SparseEmbeddings
@@ -39,7 +39,7 @@ def fast_training(
             stack.enter_context(keep_freed_memory())
             stack.enter_context(fast_dropout(model))
             for network in (model, *teachers) if precision == "bf16" else (model,) if shares > 1 else ():
-                stack.enter_context(cpu_bf16_attention(network))
+                stack.enter_context(cpu_attention(network))
         if words is not None:
             stack.enter_context(words.sparse())
         if precision == "bf16":

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from compress.train.fast_paths.cpu_bf16_attention import NAME
+from compress.train.fast_paths.cpu_attention import NAME
 from compress.train.fast_paths.fast_training import fast_training
 
 

@@ -140,12 +140,12 @@ AttentionMaskInterface.register(NAME, sdpa_mask)
 
 
 def replaces_attention(model: PreTrainedModel) -> bool:
-    """Return whether `cpu_bf16_attention` changes the attention of this model."""
+    """Return whether `cpu_attention` changes the attention of this model."""
     return bool(model.config._attn_implementation == "sdpa")
 
 
 @contextmanager
-def cpu_bf16_attention(model: PreTrainedModel) -> Iterator[None]:
+def cpu_attention(model: PreTrainedModel) -> Iterator[None]:
     """Use this attention within the block for a model whose attention implementation is `sdpa`."""
     before = model.config._attn_implementation
     if replaces_attention(model):

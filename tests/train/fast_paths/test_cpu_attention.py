@@ -4,9 +4,9 @@ import torch.nn.functional as F
 
 from compress.families import FAMILIES
 from compress.models.encoder_parts import family_of
-from compress.train.fast_paths import cpu_bf16_attention as attentions
+from compress.train.fast_paths import cpu_attention as attentions
 from compress.train.fast_paths.bf16_weights import Bf16Weights
-from compress.train.fast_paths.cpu_bf16_attention import attention, cpu_bf16_attention, softmax_backward
+from compress.train.fast_paths.cpu_attention import attention, cpu_attention, softmax_backward
 
 SHAPE = 5, 3, 7, 4
 
@@ -79,7 +79,7 @@ def test_model_outputs_are_unchanged(name, tiny_model):
     before, expected = model.config._attn_implementation, model(**batch).logits
     copy = Bf16Weights(model)
     copy.refresh()
-    with cpu_bf16_attention(model):
+    with cpu_attention(model):
         assert torch.equal(model(**batch).logits, expected)  # torch's attention in fp32
         with copy.running():
             ours = model(**batch).logits
