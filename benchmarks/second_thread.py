@@ -1,4 +1,4 @@
-"""`python -m benchmarks.second_thread`: what do further threads gain in a training, and in a product of its shapes?
+"""`python -m benchmarks.second_thread`: the gain of further threads in a training and in a product of its shapes.
 
 The same updates run with one thread and with several, in turns in one process, and a product of the shapes of the
 feed-forward layer between the turns.
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 import torch
 
 from benchmarks.timed_updates import MINILM, RandomRows, trained
-from benchmarks.training_step import CPU, LONG, LOSSES, RATE, WARM, Case, made
+from benchmarks.training_step import CPU, LONG, LOSSES, RATE, WARM, Case, build
 from compress.console import Console
 from compress.recipe.training_schema import Distill, Training
 
@@ -34,13 +34,13 @@ def measure(
     """
     examples = RandomRows(case.rows * (updates + WARM), case.length, even=case.length == LONG)
     settings = {"epochs": 1, "precision": precision, "batch_size": case.rows, "learning_rate": RATE}
-    training = Distill(**settings, **LOSSES) if case.taught_by else Training(**settings)
+    training = Distill(**settings, **LOSSES) if case.teacher_layers else Training(**settings)
     seconds: dict[int, list[list[float]]] = {1: [], threads: []}
     products: dict[int, list[float]] = {1: [], threads: []}
     for number in range(rounds):
         for count in (1, threads) if number % 2 == 0 else (threads, 1):
             torch.set_num_threads(count)
-            model, objective = made(case, training)
+            model, objective = build(case, training)
             seconds[count].append(trained(model, objective, examples, training, time.perf_counter)[WARM:])
             products[count] += _products(case, getattr(torch, {"fp32": "float32", "bf16": "bfloat16"}[precision]))
     one, several = (sum(middle(times) for times in zip(*seconds[count], strict=True)) for count in (1, threads))
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--updates", type=int, default=8, help="timed in each turn, after two that are not")
     parser.add_argument("--rounds", type=int, default=4, help="turns of each")
-    parser.add_argument("--only", default="", help="cases whose name holds this")
+    parser.add_argument("--only", default="", help="only cases whose name contains this")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--busy", action="store_true", help="beside a process that keeps one core busy")
     options = parser.parse_args(arguments)
@@ -93,20 +93,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with busy_process(options.busy):
         for case in CPU:
             if options.only in case.name:
-                found = measure(case, options.threads, options.updates, options.rounds, options.precision, middle)
-                rows.append({"update": case.name, **_row(found, options.threads)})
+                cost = measure(case, options.threads, options.updates, options.rounds, options.precision, middle)
+                rows.append({"update": case.name, **_row(cost, options.threads)})
                 console.note(" | ".join(rows[-1].values()))
     console.table(rows)
     return 0
 
 
-def _row(found: dict[str, float], threads: int) -> dict[str, str]:
+def _row(cost: dict[str, float], threads: int) -> dict[str, str]:
     return {
-        "rows/s, 1 thread": f"{found['one']:.1f}",
-        f"{threads} threads": f"{found['several']:.1f}",
-        "times faster": f"{found['update']:.2f}",
-        "a product": f"{found['product']:.2f}",
-        "of its gain": f"{found['update'] / found['product']:.0%}",
+        "rows/s, 1 thread": f"{cost['one']:.1f}",
+        f"{threads} threads": f"{cost['several']:.1f}",
+        "times faster": f"{cost['update']:.2f}",
+        "a product": f"{cost['product']:.2f}",
+        "of its gain": f"{cost['update'] / cost['product']:.0%}",
     }
 
 

@@ -23,9 +23,9 @@ from compress.tasks.base import Arrays
 from compress.train.loop import train
 from compress.train.objective import Batch, Examples, Losses, Objective
 
-VOCABULARY, MOST = 30_522, 128
+VOCABULARY, MAX_TOKENS = 30_522, 128
 TASK = TaskInfo(
-    name="drawn", kind="classification", text=("text",), labels=("a", "b"), metric="accuracy", max_length=MOST
+    name="drawn", kind="classification", text=("text",), labels=("a", "b"), metric="accuracy", max_length=MAX_TOKENS
 )
 MINILM = {"hidden_size": 384, "num_attention_heads": 12, "intermediate_size": 1536}
 

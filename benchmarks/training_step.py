@@ -1,7 +1,7 @@
-"""`python -m benchmarks.training_step`: how long does an update take, and how much of it is matrix products?
+"""`python -m benchmarks.training_step`: the duration of an update, and the share of matrix products in it.
 
-Beside ours runs the usual way to train in bf16: autocast, torch's attention, a dense gradient of the word vectors. Both
-take turns in one process on the same random rows. A share of 50 % means that the update took twice as long as its
+Ours is compared with a plain loop in bf16: autocast, torch's attention, a dense gradient of the word vectors. Both run
+in turns in one process on the same random rows. A share of 50 % means that the update took twice as long as its
 matrix products take at the rate of one large product, measured between the turns. On a CPU with one thread the clock is
 the process's own time, which others on the machine hardly change.
 """
@@ -19,7 +19,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from benchmarks.timed_updates import MINILM, MOST, TASK, RandomRows, Timed, bert, clock_of, trained
+from benchmarks.timed_updates import MAX_TOKENS, MINILM, TASK, RandomRows, Timed, bert, clock_of, trained
 from compress.console import Console
 from compress.measure.resources.flops import flops
 from compress.models.encoder_parts import shape_of
@@ -28,9 +28,9 @@ from compress.train.core.update_schedule import UpdateSchedule
 from compress.train.distillation.distill_objective import DistillObjective
 from compress.train.objective import Examples, Objective, TaskObjective
 
-BATCH, SHORT, LONG = 32, 25, MOST
+BATCH, SHORT, LONG = 32, 25, MAX_TOKENS
 SIDES = {"cpu": 2048, "cuda": 8192}
-"""Of the large product: so large that its rate is the most there is."""
+"""Of the large product, whose rate is the limit."""
 WARM = 2
 RATE = 5e-5
 LOSSES = {"soft_label": 1.0, "hidden_state": 1.0, "attention": 1.0, "hard_label": 0.0}
@@ -43,15 +43,15 @@ class Case:
     name: str
     length: int
     layers: int
-    taught_by: int = 0
-    """Layers of the teacher; none where there is no teacher."""
+    teacher_layers: int = 0
+    """Layers of the teacher; 0 without a teacher."""
     width: tuple[tuple[str, int], ...] = tuple(MINILM.items())
     rows: int = BATCH
 
 
 CPU = tuple(
-    Case(f"{name}, {length} tokens", length, layers, taught_by)
-    for name, layers, taught_by in (("fine-tuning MiniLM", 6, 0), ("MiniLM to 3 layers", 3, 6))
+    Case(f"{name}, {length} tokens", length, layers, teacher_layers)
+    for name, layers, teacher_layers in (("fine-tuning MiniLM", 6, 0), ("MiniLM to 3 layers", 3, 6))
     for length in (SHORT, LONG)
 )
 CUDA = tuple(
@@ -60,38 +60,38 @@ CUDA = tuple(
 )
 
 
-class Found(NamedTuple):
-    """Of one case: seconds an update, the usual way and ours; operations and tokens an update; operations a second."""
+class UpdateCost(NamedTuple):
+    """Of one case: seconds an update (plain loop, ours), operations and tokens an update, operations a second."""
 
-    usual: float
+    plain: float
     ours: float
     work: float
     tokens: float
     rate: float
 
 
-def measure(case: Case, updates: int, rounds: int, device: torch.device, compiled: bool) -> Found:
-    """Let both take turns, in the order usual, ours, ours, usual."""
+def measure(case: Case, updates: int, rounds: int, device: torch.device, compiled: bool) -> UpdateCost:
+    """Time both loops in turns, in the order plain, ours, ours, plain."""
     clock = clock_of(device)
     examples = RandomRows(case.rows * (updates + WARM), case.length, even=case.length == LONG)
     extra = {"batch_size": case.rows, "learning_rate": RATE, **({"compile": True} if compiled else {})}
     settings = (
         Distill(epochs=1, precision="bf16", **LOSSES, **extra)
-        if case.taught_by
+        if case.teacher_layers
         else Training(epochs=1, precision="bf16", **extra)
     )
-    taken: dict[str, list[float]] = {"usual": [], "ours": []}
+    taken: dict[str, list[float]] = {"plain": [], "ours": []}
     rates = []
     for number in range(rounds):
         rates.append(_rate(device, clock))
-        for who in ("usual", "ours") if number % 2 == 0 else ("ours", "usual"):
-            model, objective = made(case, settings)
-            if who == "ours":
+        for loop in ("plain", "ours") if number % 2 == 0 else ("ours", "plain"):
+            model, objective = build(case, settings)
+            if loop == "ours":
                 result = trained(model, objective, examples, settings, clock)
             else:
-                result = _usual(model, Timed(objective, clock), examples, settings, device)
-            taken[who] += result[WARM:]
-    model, objective = made(case, settings)
+                result = _plain_updates(model, Timed(objective, clock), examples, settings, device)
+            taken[loop] += result[WARM:]
+    model, objective = build(case, settings)
     tokens = [
         examples.batch(batch)["input_ids"].size
         for update in range(WARM, updates + WARM)
@@ -100,11 +100,11 @@ def measure(case: Case, updates: int, rounds: int, device: torch.device, compile
     work = statistics.fmean(
         _work(model, objective, examples, settings, update) for update in range(WARM, updates + WARM)
     )
-    usual, ours = (statistics.fmean(taken[who]) for who in ("usual", "ours"))
-    return Found(usual, ours, work, statistics.fmean(tokens), max(rates))
+    plain, ours = (statistics.fmean(taken[loop]) for loop in ("plain", "ours"))
+    return UpdateCost(plain, ours, work, statistics.fmean(tokens), max(rates))
 
 
-def _usual(
+def _plain_updates(
     model: PreTrainedModel, objective: Timed, examples: Examples, settings: Training, device: torch.device
 ) -> list[float]:
     """Seconds of each update of a plain loop under autocast but the last."""
@@ -125,13 +125,13 @@ def _usual(
     return objective.taken
 
 
-def made(case: Case, settings: Training) -> tuple[PreTrainedModel, Objective]:
+def build(case: Case, settings: Training) -> tuple[PreTrainedModel, Objective]:
     """Return a random model with its objective."""
     torch.manual_seed(0)
     model = bert(case.layers, dict(case.width))
     if not isinstance(settings, Distill):
         return model, TaskObjective(TASK)
-    return model, DistillObjective(model, bert(case.taught_by, dict(case.width)), settings, TASK)
+    return model, DistillObjective(model, bert(case.teacher_layers, dict(case.width)), settings, TASK)
 
 
 def _work(model: PreTrainedModel, objective: Objective, examples: Examples, settings: Training, update: int) -> float:
@@ -153,16 +153,16 @@ def _rate(device: torch.device, clock: Callable[[], float]) -> float:
     return best
 
 
-def table(cases: Sequence[tuple[Case, Found]]) -> list[tuple[str, ...]]:
-    """A row a case, in words."""
+def table(cases: Sequence[tuple[Case, UpdateCost]]) -> list[tuple[str, ...]]:
+    """Return the cells of the table, a row a case."""
     rows = []
     for case, result in cases:
-        shares = [result.work / seconds / result.rate for seconds in (result.usual, result.ours)]
+        shares = [result.work / seconds / result.rate for seconds in (result.plain, result.ours)]
         rows.append(
             (
                 case.name,
-                *(f"{1000 * seconds:.1f} ms" for seconds in (result.usual, result.ours)),
-                f"{result.usual / result.ours:.2f}",
+                *(f"{1000 * seconds:.1f} ms" for seconds in (result.plain, result.ours)),
+                f"{result.plain / result.ours:.2f}",
                 *(f"{share:.0%}" for share in shares),
                 f"{result.tokens / result.ours:,.0f}",
                 f"{result.rate / 1e9:,.0f}",
@@ -171,7 +171,7 @@ def table(cases: Sequence[tuple[Case, Found]]) -> list[tuple[str, ...]]:
     return rows
 
 
-COLUMNS = ("update", "usual", "ours", "times faster", "share, usual", "share, ours", "tokens a second", "GFLOP/s")
+COLUMNS = ("update", "plain", "ours", "times faster", "share, plain", "share, ours", "tokens a second", "GFLOP/s")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -181,14 +181,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=1, help="of a CPU; with more than one the clock is the wall's")
     parser.add_argument("--updates", type=int, default=10, help="timed in each turn, after two that are not")
     parser.add_argument("--rounds", type=int, default=2, help="turns of each")
-    parser.add_argument("--only", default="", help="cases whose name holds this")
+    parser.add_argument("--only", default="", help="only cases whose name contains this")
     parser.add_argument("--compile", action="store_true", help="ours with torch.compile")
     options = parser.parse_args(arguments)
     if (options.device == "cuda") != torch.cuda.is_available():
-        there = (
+        mismatch = (
             "has a GPU, which trainings take: --device cuda, or hide it" if options.device == "cpu" else "has no GPU"
         )
-        parser.error(f"this machine {there}")
+        parser.error(f"this machine {mismatch}")
     torch.set_num_threads(options.threads)
     device = torch.device(options.device)
     console, results = Console(), []
