@@ -29,7 +29,7 @@ def try_loss(extended):
     report = extended.run("--set", "distill.losses.token_norm=0.1", "--until", "distill")
     assert report is None
     history = extended.only("distill", "compress.json")["training"]["history"]
-    assert all(evaluation["losses"]["token_norm"] > 0 for evaluation in history)
+    assert all(evaluation["losses"]["token_norm"] > 0 for evaluation in history if evaluation["update"])
 
 
 def try_criterion(extended):
