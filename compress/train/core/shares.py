@@ -84,7 +84,7 @@ class ShareThreads:
             return
         threads, barrier = torch.get_num_threads(), Barrier(self.count)
         each = max(1, threads // self.count)
-        with ThreadPoolExecutor(self.count, "share", torch.set_num_threads, (each,)) as self._pool:
+        with ThreadPoolExecutor(self.count, "share", _use_threads, (each,)) as self._pool:
             self.run(lambda share: barrier.wait())
             torch.set_num_threads(threads)  # else threads that start later would have as few as the last one set
             yield
@@ -98,3 +98,13 @@ class ShareThreads:
     def randomness(self, share: int) -> AbstractContextManager[None]:
         """Draw from the generator of a share within the block, in this thread."""
         return drawing_from(self.generators[share - 1]) if share else nullcontext()
+
+
+def _use_threads(count: int) -> None:
+    """Let the operations of the current thread use this many threads.
+
+    torch gives a new thread the number of the whole process at its first operation or at `get_num_threads`, whichever
+    comes first; so that has to happen before.
+    """
+    torch.get_num_threads()
+    torch.set_num_threads(count)

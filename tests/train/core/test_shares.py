@@ -182,3 +182,13 @@ def test_the_number_of_threads_is_unchanged(two_threads):
     with ShareThreads(2).started():
         assert torch.get_num_threads() == 2
     assert torch.get_num_threads() == 2
+
+
+def test_operations_of_a_share_have_its_part_of_the_threads(two_threads):
+    def threads_after_an_operation(share):
+        torch.ones(1 << 16).add_(1)  # a new thread takes the number of the whole process at its first operation
+        return torch.get_num_threads()
+
+    threads = ShareThreads(2)
+    with threads.started():
+        assert threads.run(threads_after_an_operation) == [1, 1]
