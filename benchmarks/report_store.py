@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar
@@ -68,6 +69,19 @@ class Store(Generic[R]):
         self.report = report
         self._folder, self._page = folder, page
         self._start = time.monotonic()
+        self.earlier = 0.0
+        """Seconds of work before this start, where a stored report is completed."""
+
+    def resume(self) -> bool:
+        """Go on with the stored report if it has the same command; return whether it has."""
+        path = self._folder and self._folder / "report.json"
+        if not path or not path.is_file():
+            return False
+        stored = type(self.report).model_validate_json(path.read_text(encoding="utf-8"))
+        if stored.command != self.report.command:
+            return False
+        self.report = stored.model_copy(update={"seconds": None})
+        return True
 
     @property
     def seconds(self) -> float:
@@ -106,16 +120,21 @@ def now() -> str:
 
 
 def carry_out(
-    store: Store[R], console: Console, work: Callable[[Path], None], show: Callable[[R, Console], None]
+    store: Store[R],
+    console: Console,
+    work: Callable[[Path], None],
+    show: Callable[[R, Console], None],
+    folder: Path | None = None,
 ) -> int:
-    """Do the work in a temporary folder, and show the results, even after an error.
+    """Do the work in ``folder``, by default a temporary one, and show the results, even after an error.
 
     Returns 0, 1 where the report has failures, 130 where it was interrupted.
     """
     try:
-        with tempfile.TemporaryDirectory(prefix=f"compress-{store.report.about}-") as folder:
-            work(Path(folder).resolve())
-        store.update(seconds=store.seconds, load_after=snapshot_machine().load)
+        prefix = f"compress-{store.report.about}-"
+        with nullcontext(folder) if folder else tempfile.TemporaryDirectory(prefix=prefix) as place:
+            work(Path(place).resolve())
+        store.update(seconds=store.earlier + store.seconds, load_after=snapshot_machine().load)
     except CompressError as error:
         console.error(error)
         return error.exit_code

@@ -41,6 +41,8 @@ class DefaultsReport(Report):
     about: Literal["defaults"] = "defaults"
     limit: int
     """Rows of each role, at most."""
+    grid: str = ""
+    """Rates and numbers of epochs."""
     entries: tuple[Entry, ...] = ()
 
     def entry(self, key: str) -> Entry | None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.defaults.wiki_articles import write_wiki_articles
 from compress.data.splits.prepare_splits import PreparedData, load_prepared, prepare_splits
 from compress.errors import DataError
 from compress.pipeline.preflight.allowed_names import NAMES
@@ -24,25 +26,38 @@ class RealSet:
 
     files: Mapping[str, str]
     task: Mapping[str, Any]
+    source: str | None = None
+    """The file from which ``write`` draws the set's files."""
+    write: Callable[[Path, Path], None] | None = None
 
-    def section(self) -> dict[str, Any]:
-        """Return the `task` section of a recipe."""
-        root = os.environ.get(VARIABLE)
-        paths = {role: Path(root or "") / file for role, file in self.files.items()}
-        if missing := [file for role, file in self.files.items() if not root or not paths[role].is_file()]:
-            where = f"{VARIABLE} names a folder without {missing[0]}" if root else f"{VARIABLE} is not set"
-            raise DataError(f"{where}.", hint=f"set {VARIABLE} to a folder that has it, or leave this set out")
-        data = {role: str(path) for role, path in paths.items()}
+    def section(self, work: Path) -> dict[str, Any]:
+        """Return the `task` section of a recipe; files that have to be drawn are written to ``work`` once."""
+        folder = Path(os.environ.get(VARIABLE, ""))
+        if self.source and self.write:
+            source, folder = _existing(folder / self.source), work / f"files of {self.task['name']}"
+            if not folder.exists():
+                drawn = Path(tempfile.mkdtemp(dir=work))
+                self.write(source, drawn)
+                drawn.rename(folder)
+        data = {role: str(_existing(folder / file)) for role, file in self.files.items()}
         return {**self.task, "data": {**self.task.get("data", {}), **data}}
 
     def prepare(self, folder: Path, limit: int | None = None) -> PreparedData:
         """Return the prepared rows, at most ``limit`` of each role; they are written to ``folder`` once."""
         if not (folder / "data.json").exists():
             folder.mkdir(parents=True, exist_ok=True)
-            section = self.section()
+            section = self.section(folder.parent)
             section["data"]["limit"] = limit
             prepare_splits(_parse(section), 0, folder)
         return load_prepared(folder)
+
+
+def _existing(path: Path) -> Path:
+    """Return the path of a file; raise where it does not exist."""
+    if not os.environ.get(VARIABLE) or not path.is_file():
+        where = f"there is no {path}" if os.environ.get(VARIABLE) else f"{VARIABLE} is not set"
+        raise DataError(f"{where}.", hint=f"set {VARIABLE} to a folder that has it, or leave this set out")
+    return path
 
 
 def _parse(section: Mapping[str, Any]) -> Task:
@@ -57,6 +72,8 @@ def _glue(name: str, folder: str, test: str = "dev.tsv.gz") -> RealSet:
 
 SNIPS = {role: f"snips/{file}.jsonl.gz" for role, file in (("train", "train"), ("select", "valid"), ("test", "test"))}
 AG_NEWS = {"train": "ag_news/train_10001_subset.tsv.gz", "test": "ag_news/test.csv.gz"}
+
+WIKI = {"train": "train.jsonl", "test": "test.jsonl"}
 
 SETS: Mapping[str, RealSet] = {
     "sst2": _glue("sst2", "SST-2"),
@@ -76,5 +93,11 @@ SETS: Mapping[str, RealSet] = {
     "stsb": _glue("stsb", "STS-B"),
     "rte": _glue("rte", "RTE"),
     "snips_slots": RealSet(SNIPS, {"name": "snips_slots"}),
+    "wiki_articles": RealSet(
+        WIKI,
+        {"name": "wiki_articles", "kind": "classification", "text": ["text"], "label": "label"},
+        "wiki_en/AA.jsonl.gz",
+        write_wiki_articles,
+    ),
 }
-"""Sentences of two and of seven classes, pairs, longer texts, scores of pairs, and tags of words."""
+"""Sentences of two, of seven and of 77 classes, pairs, longer texts, scores of pairs, and tags of words."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -28,16 +29,22 @@ from compress.measure.quality.bootstrap_scorer import BootstrapScorer
 from compress.measure.timing.worker_process import error_line
 from compress.models.fetch import fetch
 from compress.models.load_save import load_model, load_tokenizer
+from compress.pipeline.step_store import StepStore
 from compress.recipe.training_schema import Finetune
-from compress.report.report_schema import Report, read_report
+from compress.report.report_schema import REPORT_FILE, Report, read_report
+from compress.storage.atomic_write import atomic_write
 from compress.tasks import kind_of
 from compress.train.core.training_data import fast_tokenizer
 from compress.train.finetune import finetune
 from compress.train.save_trained import predict_role
 
 TEACHER = "minilm-l6"
-RATES, EPOCHS = (2e-5, 5e-5, 1e-4, 2e-4, 5e-4), (2.0, 5.0, 10.0)
-TRIAL_RATES, TRIAL_EPOCHS = (2e-4,), (1.0,)
+GRIDS: Mapping[str, tuple[Sequence[float], Sequence[float]]] = {
+    "full": ((2e-5, 5e-5, 1e-4, 2e-4, 5e-4), (2.0, 5.0, 10.0)),
+    "small": ((5e-5, 1e-4, 3e-4), (3.0, 6.0)),
+    "trial": ((2e-4,), (1.0,)),
+}
+"""Rates and numbers of epochs."""
 PAIRS = 4
 """Pairs for each row that SetFit's encoder is trained on."""
 SETFIT = Environment(
@@ -61,7 +68,13 @@ class Case:
     seed: int
     folder: Path
     limit: int
+    grid: str
     trial: bool
+
+    @property
+    def has_run(self) -> bool:
+        """Whether the default recipe's rows and models are there."""
+        return (self.folder / "runs" / "recipe" / REPORT_FILE).is_file()
 
     @cached_property
     def report(self) -> Report:
@@ -100,9 +113,16 @@ class Case:
 
 
 def run_default_recipe(case: Case) -> Entry:
-    """Run what `compress init` writes, untouched but for the data, the number of rows and the seed."""
-    started = time.monotonic()
-    section = SETS[case.set].section()
+    """Run what `compress init` writes, untouched but for the data, the number of rows and the seed.
+
+    Steps that a killed run finished are kept; the one that was running starts again, so that its seconds are all.
+    """
+    case.folder.mkdir(parents=True, exist_ok=True)
+    (case.folder / "recipe.yaml").unlink(missing_ok=True)
+    steps = StepStore(case.folder / "runs")
+    shutil.rmtree(steps.steps / ".partial", ignore_errors=True)
+    earlier, started = sum(record.seconds for record in steps.records()), time.monotonic()
+    section = SETS[case.set].section(case.folder.parent)
     data = {**section.pop("data"), "limit": case.limit}
     train, named = data.pop("train"), "kind" not in section
     words = [f"--task={section.pop('name')}"] if named else [f"--kind={section.pop('kind')}"]
@@ -110,7 +130,6 @@ def run_default_recipe(case: Case) -> Entry:
         words += [f"--label={section.pop('label')}", *(f"--text={column}" for column in section.pop("text"))]
     settings = [(f"task.data.{key}", value) for key, value in data.items()]
     settings += [(f"task.{key}", value) for key, value in section.items()] + [("seed", case.seed)]
-    case.folder.mkdir(parents=True)
     _compress(case, "init", "recipe.yaml", f"--train={train}", *words)
     overrides = [word for key, value in settings for word in ("--set", f"{key}={json.dumps(value)}")]
     _compress(case, "run", "recipe.yaml", *overrides)
@@ -120,7 +139,7 @@ def run_default_recipe(case: Case) -> Entry:
         seed=case.seed,
         contestant="ours",
         scores=dict(_scores(case.report)),
-        seconds=time.monotonic() - started,
+        seconds=earlier + time.monotonic() - started,
         training=seconds.get("finetune"),
     )
 
@@ -175,18 +194,29 @@ def _example(example: dict[str, Any], label: str) -> dict[str, Any]:
 
 def run_grid(case: Case) -> Entry:
     """Fine-tune with every rate and number of epochs of a grid; the best on select is scored on test."""
-    rates, epochs = (TRIAL_RATES, TRIAL_EPOCHS) if case.trial else (RATES, EPOCHS)
-    tried: list[tuple[float, float, Path]] = []
-    for rate, count in product(rates, epochs):
-        work, started = case.folder / f"rate {rate:g}, {count:g} epochs", time.monotonic()
-        settings = Finetune(learning_rate=rate, epochs=count, batch_size=32)
-        result = finetune(TEACHER, case.step("data"), settings, case.seed, work).result
-        assert result is not None
-        assert result.score is not None
-        tried.append((result.score, time.monotonic() - started, work))
-    _, seconds, folder = max(tried, key=lambda each: each[0])
-    predictions, total = case.predictions(load_model(folder, case.roles.info.task_info)), sum(each[1] for each in tried)
-    return case.judge("grid", predictions, total, training=seconds, settings=folder.name)
+    stored = case.folder / "grid.json"
+    tried: dict[str, tuple[float, float]] = json.loads(stored.read_text()) if stored.exists() else {}
+    for rate, epochs in product(*GRIDS[case.grid]):
+        name = f"rate {rate:g}, {epochs:g} epochs"
+        if name not in tried:
+            tried[name] = _train(case, Finetune(learning_rate=rate, epochs=epochs, batch_size=32), name)
+            atomic_write(stored, json.dumps(tried))
+        best = max(tried, key=lambda each: tried[each][0])
+        for beaten in tried.keys() - {best}:
+            shutil.rmtree(case.folder / beaten, ignore_errors=True)
+    predictions = case.predictions(load_model(case.folder / best, case.roles.info.task_info))
+    total = sum(seconds for _, seconds in tried.values())
+    return case.judge("grid", predictions, total, training=tried[best][1], settings=best)
+
+
+def _train(case: Case, settings: Finetune, name: str) -> tuple[float, float]:
+    """Return the score on select and the seconds of one fine-tuning; a killed one starts again."""
+    work, started = case.folder / name, time.monotonic()
+    shutil.rmtree(work, ignore_errors=True)
+    result = finetune(TEACHER, case.step("data"), settings, case.seed, work).result
+    assert result is not None
+    assert result.score is not None
+    return result.score, time.monotonic() - started
 
 
 def run_setfit(case: Case) -> Entry:

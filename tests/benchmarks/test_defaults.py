@@ -1,12 +1,14 @@
 """The comparison of the default recipe, and the sweep behind its settings: on rows and results made up here."""
 
+import gzip
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from benchmarks.defaults import __main__ as command
-from benchmarks.defaults import sweep, training_contestants
+from benchmarks.defaults import sweep, training_contestants, wiki_articles
 from benchmarks.defaults.comparison import DefaultsReport, Entry
 from benchmarks.defaults.defaults_page import goals, page, scores, times
 from benchmarks.defaults.real_sets import SETS, RealSet
@@ -44,10 +46,18 @@ def report():
     ours = {"bag of words": 0.8, "probe": 0.85, "teacher": 0.9, "student": 0.899, "winner": 0.88}
     entries = [
         Entry(set="films", seed=0, contestant="ours", scores=ours, seconds=600, training=60),
-        Entry(set="films", seed=0, contestant="grid", scores={"grid": 0.91}, training=30, versus=versus(-0.01)),
+        Entry(
+            set="films",
+            seed=0,
+            contestant="grid",
+            scores={"grid": 0.91},
+            training=30,
+            versus=versus(-0.01),
+            settings="rate 0.0002, 5 epochs",
+        ),
         Entry(set="films", seed=0, contestant="setfit", reason="SetFit classifies single texts only."),
     ]
-    return DefaultsReport(begun_at="now", made_by="compress", limit=8000, entries=tuple(entries))
+    return DefaultsReport(begun_at="now", made_by="compress", limit=8000, grid="0.0002 and 5", entries=tuple(entries))
 
 
 def test_a_table_has_one_row_a_set(report):
@@ -60,6 +70,7 @@ def test_goals_compare_the_teacher_with_the_best_of_the_grid(report):
     (row,) = goals(report)
     assert (row["teacher - grid"], row["not worse than the grid"], row["goals"]) == ("-1.0", "yes", "missed")
     assert (row["student"], row["winner"]) == ("0.999", "0.978")  # the winner keeps too little
+    assert row["time"] == "2.0"
     worse = report.entries[1].model_copy(update={"versus": versus(-0.01, p_value=0.01)})
     (row,) = goals(report.model_copy(update={"entries": (report.entries[0], worse)}))
     assert row["not worse than the grid"] == "no"
@@ -67,19 +78,32 @@ def test_goals_compare_the_teacher_with_the_best_of_the_grid(report):
 
 def test_times_are_in_minutes(report):
     (row,) = times(report)
-    assert (row["whole run"], row["teacher's training"], row["times as long"]) == ("10.0 min", "1.0 min", "2.0")
+    assert (row["whole run"], row["teacher's training"], row["best of the grid"]) == ("10.0 min", "1.0 min", "0.5 min")
+    assert (row["teacher / best"], row["whole run / best"]) == ("2.0", "20.0")
+    assert row["best settings"] == "rate 0.0002, 5 epochs"
+
+
+@pytest.mark.parametrize(("training", "goal"), [(90, "met"), (91, "missed")])
+def test_a_teacher_trains_at_most_three_times_as_long_as_the_best_of_the_grid(report, training, goal):
+    ours, *others = report.entries
+    ours = ours.model_copy(update={"scores": {**ours.scores, "winner": 0.899}, "training": training})
+    (row,) = goals(report.model_copy(update={"entries": (ours, *others)}))
+    assert row["goals"] == goal
 
 
 def test_the_page_says_what_was_not_measured(report):
     text = page(report)
     assert "films/0/setfit: SetFit classifies single texts only." in text
     assert "| films | 1 |" in text
+    assert "a grid of fine-tunings (learning rates and epochs: 0.0002 and 5)" in text
 
 
 def test_a_trial_is_small_and_overwrites_no_report():
     given = command.parse(["--trial", "--sets", "sst2", "--only", "grid"])
     assert (given.rows, given.seeds, given.out, given.only) == (200, 1, None, ("ours", "grid"))
+    assert given.grid == "trial"
     assert command.parse([]).only == tuple(CONTESTANTS)
+    assert command.command(command.parse(["--grid", "small"])).endswith("--grid small --rows 8000 --seeds 3")
 
 
 def test_what_fails_has_a_reason_and_the_rest_goes_on(tmp_path, monkeypatch):
@@ -97,13 +121,98 @@ def test_what_fails_has_a_reason_and_the_rest_goes_on(tmp_path, monkeypatch):
     assert len(json.loads((tmp_path / "report" / "report.json").read_text())["entries"]) == 4
 
 
+@pytest.fixture
+def comparison(monkeypatch, tmp_path):
+    """Two sets, seed by seed; the contestants write down who ran, and `trainer` may be interrupted or fail."""
+    ran, trouble = [], {}
+
+    def contestant(name):
+        def measure(case):
+            ran.append(f"{case.set}/{case.seed}/{name}")
+            if error := trouble.pop(ran[-1], None):
+                raise error
+            if name == "ours":
+                (case.folder / "runs" / "recipe").mkdir(parents=True, exist_ok=True)
+                (case.folder / "runs" / "recipe" / "report.json").touch()
+            return Entry(set=case.set, seed=case.seed, contestant=name, seconds=10)
+
+        return measure
+
+    for name in CONTESTANTS:
+        monkeypatch.setitem(CONTESTANTS, name, contestant(name))
+
+    def run(*words):
+        ran.clear()
+        options = ["--sets", "sst2,rte", "--only", "trainer", "--seeds", "1", "--out", str(tmp_path / "out"), *words]
+        return command.main(options), list(ran)
+
+    return run, trouble
+
+
+def test_the_same_command_goes_on_with_what_is_missing(comparison, tmp_path):
+    run, trouble = comparison
+    work = ["--work", str(tmp_path / "work")]
+    trouble["rte/0/trainer"] = KeyboardInterrupt()
+    assert run(*work) == (130, ["sst2/0/ours", "sst2/0/trainer", "rte/0/ours", "rte/0/trainer"])
+    assert run(*work) == (0, ["rte/0/trainer"])
+    assert run(*work) == (0, [])
+    stored = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert len(stored["entries"]) == 4
+    assert 40 <= stored["seconds"] < 60
+    assert len(run(*work, "--rows", "500")[1]) == 4  # another command
+
+
+def test_without_its_folder_the_default_recipe_runs_again_for_the_others(comparison):
+    run, trouble = comparison
+    trouble["rte/0/trainer"] = KeyboardInterrupt()
+    assert run()[0] == 130
+    assert run() == (0, ["rte/0/ours", "rte/0/trainer"])
+
+
+def test_what_failed_is_tried_again_where_the_rows_are_there(comparison, tmp_path):
+    run, trouble = comparison
+    work = ["--work", str(tmp_path / "work")]
+    trouble["rte/0/trainer"] = CompressError("it said no")
+    assert run(*work)[0] == 0
+    assert run() == (0, [])
+    assert run(*work) == (0, ["rte/0/trainer"])
+    trouble["sst2/0/ours"] = CompressError("no memory")
+    assert run(*work, "--rows", "500") == (1, ["sst2/0/ours", "rte/0/ours", "rte/0/trainer"])
+    assert run("--rows", "500") == (0, ["sst2/0/ours", "sst2/0/trainer"])
+
+
 def test_a_missing_file_is_named(tmp_path, monkeypatch):
     monkeypatch.delenv("COMPRESS_DATA", raising=False)
     with pytest.raises(DataError, match="COMPRESS_DATA is not set"):
-        SETS["sst2"].section()
+        SETS["sst2"].section(tmp_path)
     monkeypatch.setenv("COMPRESS_DATA", str(tmp_path))
-    with pytest.raises(DataError, match="without glue/SST-2"):
-        SETS["sst2"].section()
+    with pytest.raises(DataError, match=r"there is no .*glue/SST-2"):
+        SETS["sst2"].section(tmp_path)
+
+
+def test_a_set_of_many_classes_is_drawn_from_articles_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(wiki_articles, "ARTICLES", 2)
+    texts = {"Long": 100, "Short": 99, "Longer": 120, "Third": 100}
+    sentences = {
+        title: [f"Sentence {n} of {title} is here. Too short." for n in range(texts[title])] for title in texts
+    }
+    lines = [json.dumps({"title": title, "text": "\n".join(each)}) for title, each in sentences.items()]
+    source, work = tmp_path / "wiki_en" / "AA.jsonl.gz", tmp_path / "work"
+    source.parent.mkdir()
+    source.write_bytes(gzip.compress("\n".join(lines).encode()))
+    work.mkdir()
+    monkeypatch.setenv("COMPRESS_DATA", str(tmp_path))
+    files = SETS["wiki_articles"].section(work)["data"]
+    train, test = (
+        [json.loads(line) for line in Path(files[role]).read_text().splitlines()] for role in ("train", "test")
+    )
+    assert (len(train), len(test)) == (170, 30)
+    assert {row["label"] for row in train} == {row["label"] for row in test} == {"Long", "Longer"}
+    assert len({row["text"] for row in train + test}) == 200
+    assert "Too short." not in {row["text"] for row in train}
+    times = {path: path.stat().st_mtime_ns for path in work.rglob("*")}
+    assert SETS["wiki_articles"].section(work)["data"] == files
+    assert {path: path.stat().st_mtime_ns for path in work.rglob("*")} == times
 
 
 def test_a_sweep_goes_on_with_what_is_missing(films, tmp_path, capsys):
@@ -133,7 +242,7 @@ def case(films, tmp_path, monkeypatch):
     """A case whose default recipe is taken for run: its rows, and a teacher."""
     folder = tmp_path / "case"
     SETS["films"].prepare(folder / "data", limit=64)
-    given = Case("films", 0, folder, 64, trial=True)
+    given = Case("films", 0, folder, 64, "trial", trial=True)
     monkeypatch.setattr(Case, "step", lambda self, name: self.folder / name)
     training_contestants.finetune(
         training_contestants.TEACHER, folder / "data", training_contestants.Finetune(epochs=1), 0, folder / "finetune"
@@ -147,6 +256,29 @@ def test_contestants_are_compared_on_the_same_rows(contestant, case):
     assert 0 <= entry.scores[contestant] <= 1
     assert entry.versus.test == "mcnemar"
     assert entry.seconds > 0
+
+
+def test_a_grid_goes_on_with_what_is_missing(case, monkeypatch):
+    trained = []
+
+    def train(case, settings, name):
+        if len(trained) == 1:
+            raise KeyboardInterrupt
+        trained.append(name)
+        return training(case, settings, name)
+
+    training = training_contestants._train
+    monkeypatch.setitem(training_contestants.GRIDS, "trial", ((1e-3, 1e-5), (1.0,)))
+    monkeypatch.setattr(training_contestants, "_train", train)
+    with pytest.raises(KeyboardInterrupt):
+        CONTESTANTS["grid"](case)
+    monkeypatch.setattr(training_contestants, "_train", training)
+    entry = CONTESTANTS["grid"](case)
+    assert trained == ["rate 0.001, 1 epochs"]
+    tried = json.loads((case.folder / "grid.json").read_text())
+    assert list(tried) == ["rate 0.001, 1 epochs", "rate 1e-05, 1 epochs"]
+    assert entry.seconds == sum(seconds for _, seconds in tried.values())
+    assert [path.name for path in case.folder.glob("rate*")] == [entry.settings]
 
 
 def test_setfit_takes_single_texts_only_and_may_be_missing(case, monkeypatch):

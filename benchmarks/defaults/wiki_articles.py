@@ -1,0 +1,39 @@
+"""A set of many classes: single sentences of long encyclopedia articles, whose title is the class."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import re
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+ARTICLES, TRAIN, TEST = 77, 85, 15
+"""Classes, and sentences of each."""
+WORDS = range(5, 26)
+"""Of a sentence."""
+
+
+def write_wiki_articles(source: Path, folder: Path) -> None:
+    """Write `train.jsonl` and `test.jsonl` from the first long articles of ``source``, the same each time."""
+    draw, rows = random.Random(0), {"train": list[tuple[str, str]](), "test": list[tuple[str, str]]()}
+    for title, sentences in islice(_long_articles(source), ARTICLES):
+        drawn = [(sentence, title) for sentence in draw.sample(sentences, TRAIN + TEST)]
+        rows["train"] += drawn[:TRAIN]
+        rows["test"] += drawn[TRAIN:]
+    draw.shuffle(rows["train"])
+    for role, pairs in rows.items():
+        lines = (json.dumps({"text": text, "label": title}) + "\n" for text, title in pairs)
+        (folder / f"{role}.jsonl").write_text("".join(lines), encoding="utf-8")
+
+
+def _long_articles(source: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield title and different sentences of each article that has enough of them."""
+    with gzip.open(source, "rt", encoding="utf-8") as file:
+        for article in map(json.loads, file):
+            parts = re.split(r"\n|(?<=[.!?])\s+", article["text"])
+            sentences = list(dict.fromkeys(part.strip() for part in parts if len(part.split()) in WORDS))
+            if len(sentences) >= TRAIN + TEST:
+                yield article["title"], sentences
