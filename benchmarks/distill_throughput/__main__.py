@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from compress.console import Console
 from compress.measure.timing.cpu_affinity import choose_cores
 
 ROWS, TRIAL_ROWS, ROUNDS = 1920, 96, 3
+LIMITS = {"avx2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"}}
+"""The environment variables that limit the instructions of torch, oneDNN and MKL."""
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -29,6 +32,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rows", type=positive, help=f"of the first race; others take a quarter (default: {ROWS})")
     parser.add_argument("--batch", type=positive, default=32, help="rows of a step (default: 32)")
     parser.add_argument("--threads", type=positive, default=2, help="of every contestant (default: 2)")
+    parser.add_argument("--instructions", choices=tuple(LIMITS), help="limit all contestants to those of another CPU")
     parser.add_argument("--out", type=Path, help="folder of the report (default: reports/distill_throughput)")
     parser.add_argument("--trial", action="store_true", help="a small run that decides nothing")
     options = parser.parse_args(arguments)
@@ -37,18 +41,21 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options.rounds = options.rounds or (1 if options.trial else ROUNDS)
     options.rows = options.rows or (TRIAL_ROWS if options.trial else ROWS)
     if options.out is None and not options.trial:
-        options.out = Path("reports/distill_throughput")
+        suffix = f"_{options.instructions}" if options.instructions else ""
+        options.out = Path(f"reports/distill_throughput{suffix}")
     return options
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Race; return 0 whether goals are met or not, 1 where a contestant did not run, 130 where interrupted."""
     options = parse(arguments)
+    os.environ.update(LIMITS.get(options.instructions, {}))
     console = Console("human")
     report = ThroughputReport(
         **beginning(command(options), options.trial),
         batch=options.batch,
         threads=options.threads,
+        instructions=options.instructions,
         races=tuple(planned(CASES[key], options.contestants, options.rows, options.batch) for key in options.cases),
     )
     store = Store(report, options.out, page)
@@ -96,6 +103,8 @@ def command(options: argparse.Namespace) -> str:
         parts.append(f"--only {','.join(options.contestants)}")
     if options.cases != tuple(CASES):
         parts.append(f"--races {','.join(options.cases)}")
+    if options.instructions:
+        parts.append(f"--instructions {options.instructions}")
     return " ".join([*parts, f"--rounds {options.rounds} --rows {options.rows} --threads {options.threads}"])
 
 

@@ -32,11 +32,11 @@ def planned(case: race_cases.Case, only: tuple[str, ...], requested: int, batch:
         key=case.key,
         title=case.title,
         rows=case.rows(requested, batch),
-        epochs=case.epochs,
         goals=case.goals,
+        fp32_goals=case.fp32_goals,
         reason=case.missing,
         lanes=tuple(
-            race_results.Lane(key=lane.key, about=about(lane)) for lane in case.lanes if lane.contestant.name in only
+            race_results.Lane(key=lane.key, about=about(lane), epochs=lane.epochs) for lane in case.lanes if lane.contestant.name in only
         ),
     )
 
@@ -57,28 +57,29 @@ def race(case: race_cases.Case, state: race_results.Race, setting: Setting) -> I
     for number in range(setting.rounds):
         for lane in state.lanes:
             if lane.reason is None:
-                scored = case.scored and number == setting.rounds - 1
-                after = turn(lane, lanes[lane.key], job_of(case, lane.key, number, inputs, setting), setting, scored)
+                scored = case.scored and lane.epochs == 1
+                job = job_of(case, lanes[lane.key], number, inputs, setting)
+                after = turn(lane, lanes[lane.key], job, setting, scored)
                 state = state.with_lane(after)
                 yield state
 
 
-def job_of(case: race_cases.Case, lane: str, number: int, inputs: RaceInputs, setting: Setting) -> Job:
+def job_of(case: race_cases.Case, lane: race_cases.Lane, number: int, inputs: RaceInputs, setting: Setting) -> Job:
     """The job of one turn; the round is the seed."""
     count = case.rows(setting.rows, setting.batch)
-    earlier = (case.epochs - 1) * count
+    earlier = (lane.epochs - 1) * count
     return Job(
         teacher=inputs.teacher,
         student=inputs.student,
         rows=inputs.rows,
-        output=setting.inputs_builder.work / f"{case.key}-{lane}-{number}",
+        output=setting.inputs_builder.work / f"{case.key}-{lane.key}-{number}",
         pairs=inputs.pairs,
         count=count,
         batch=setting.batch,
-        epochs=case.epochs,
+        epochs=lane.epochs,
         untimed=earlier + min(WARM_UP, count // setting.batch - 1) * setting.batch,
         seed=number,
-        cache={each.key: each for each in case.lanes}[lane].cache,
+        cache=lane.cache,
     )
 
 
@@ -91,10 +92,10 @@ def turn(
         result = run(given.contestant, job, setting.placement)
     except (Failed, NotInstalled) as error:
         return lane.model_copy(update={"reason": f"not run: {error}"})
-    score = setting.inputs_builder.score(job.student, job.output / STUDENT) if scored else lane.score
+    scores = (setting.inputs_builder.score(job.student, job.output / STUDENT),) if scored else ()
     setting.inputs_builder.delete_files(job.output)
     speeds = (*lane.speeds, result["rows"] / result["seconds"])
-    return lane.model_copy(update={"speeds": speeds, "precision": result["precision"], "score": score})
+    return lane.model_copy(update={"speeds": speeds, "precision": result["precision"], "scores": (*lane.scores, *scores)})
 
 
 def install(contestant: Contestant) -> None:

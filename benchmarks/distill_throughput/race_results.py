@@ -15,11 +15,13 @@ class Lane(ResultModel):
 
     key: str
     about: str
+    epochs: int = 1
+    """Of which the last is timed."""
     precision: str | None = None
     speeds: tuple[float, ...] = ()
     """Examples a second, round by round."""
-    score: float | None = None
-    """Of its student on dev, after the last round."""
+    scores: tuple[float, ...] = ()
+    """Of its students on dev, round by round; the round is the seed."""
     reason: str | None = None
     """Why it has no speed, or no further one."""
 
@@ -53,9 +55,10 @@ class Race(ResultModel):
     rows: int
     pieces: float | None = None
     """Of a row, on average."""
-    epochs: int
     lanes: tuple[Lane, ...]
     goals: Mapping[str, float]
+    fp32_goals: Mapping[str, float] | None = None
+    """The goals where the first lane trains in fp32, if they differ."""
     reason: str | None = None
     """Why it was not run."""
 
@@ -63,13 +66,14 @@ class Race(ResultModel):
     def ratios(self) -> tuple[Ratio, ...]:
         """Of the first lane to each other that has a goal."""
         first, others = self.lanes[0], {lane.key: lane for lane in self.lanes[1:]}
+        goals = self.fp32_goals if self.fp32_goals and first.precision == "fp32" else self.goals
         return tuple(
             Ratio(
                 against=key,
                 goal=goal,
                 rounds=tuple(a / b for a, b in zip(first.speeds, others[key].speeds, strict=False)),
             )
-            for key, goal in self.goals.items()
+            for key, goal in goals.items()
             if key in others
         )
 
@@ -91,6 +95,8 @@ class ThroughputReport(Report):
     """A description of the rows."""
     batch: int
     threads: int
+    instructions: str | None = None
+    """To which torch and its libraries were limited."""
     teacher_score: float | None = None
     start_score: float | None = None
     """Of the student before training."""

@@ -7,17 +7,18 @@ from statistics import median
 from benchmarks.distill_throughput.race_results import Lane, Race, Ratio, ThroughputReport
 from benchmarks.markdown_page import machine, origin, table
 
-LANES = ("contestant", "examples a second", "rounds", "score")
+LANES = ("contestant", "examples a second", "rounds", "scores")
 RATIOS = ("against", "goal", "ratio", "rounds", "verdict")
-NUMBERS = frozenset({"examples a second", "score", "goal", "ratio"})
+NUMBERS = frozenset({"examples a second", "goal", "ratio"})
 
 
 def lane_cells(lane: Lane) -> dict[str, str]:
     """A contestant's line: the median over rounds, and the slowest and fastest."""
-    about = lane.about + (f" ({lane.precision})" if lane.precision else "")
+    facts = [*([lane.precision] if lane.precision else []), *(["second epoch"] if lane.epochs > 1 else [])]
+    about = lane.about + (f" ({', '.join(facts)})" if facts else "")
     speed = f"{median(lane.speeds):.1f}" if lane.speeds else "-"
     rounds = lane.reason or (f"{min(lane.speeds):.1f} to {max(lane.speeds):.1f}" if lane.speeds else "not run")
-    score = "-" if lane.score is None else f"{lane.score:.4f}"
+    score = " ".join(f"{score:.4f}" for score in lane.scores) or "-"
     return dict(zip(LANES, (f"{lane.key}: {about}", speed, rounds, score), strict=True))
 
 
@@ -37,7 +38,9 @@ def page(report: ThroughputReport) -> str:
 def head(report: ThroughputReport) -> str:
     """The method and the machine."""
     threads = f"{report.threads} thread{'s' if report.threads > 1 else ''}"
-    lines = [origin(report), f"Rows: {report.data or 'not read'}. Batch {report.batch}, {threads}, on the CPU."]
+    limit = f", limited to {report.instructions.upper()}" if report.instructions else ""
+    rows = f"Rows: {report.data or 'not read'}. Batch {report.batch}, {threads}, on the CPU{limit}."
+    lines = [origin(report), rows]
     if report.teacher_score is not None and report.start_score is not None:
         lines.append(
             f"On dev ({report.metric}) the teacher has {report.teacher_score:.4f}, and the student before it learns "
@@ -51,10 +54,9 @@ def race_block(race: Race) -> str:
     if race.reason is not None:
         return f"## {race.title}\n\n{race.reason}"
     pieces = "" if race.pieces is None else f", {race.pieces:.1f} tokens each on average"
-    epochs = "" if race.epochs == 1 else f", {race.epochs} epochs, of which the last is timed"
     blocks = [
         f"## {race.title}",
-        f"{race.rows} rows{pieces}{epochs}.",
+        f"{race.rows} rows{pieces}.",
         table(map(lane_cells, race.lanes), LANES, NUMBERS),
     ]
     if race.ratios:

@@ -69,11 +69,11 @@ def test_goals_are_those_of_the_project():
 @pytest.fixture
 def race_result():
     lanes = (
-        Lane(key="ours", about="us", precision="bf16", speeds=(100.0, 90.0, 120.0), score=0.9),
+        Lane(key="ours", about="us", precision="bf16", speeds=(100.0, 90.0, 120.0), scores=(0.9,)),
         Lane(key="plain", about="by hand", precision="fp32", speeds=(20.0, 20.0, 20.0)),
         Lane(key="textbrewer", about="them", reason="not run: it said no"),
     )
-    return Race(key="lengths", title="Rows", rows=64, epochs=1, lanes=lanes, goals={"plain": 5.0, "textbrewer": 20.0})
+    return Race(key="lengths", title="Rows", rows=64, lanes=lanes, goals={"plain": 5.0, "textbrewer": 20.0})
 
 
 def test_ratios_are_taken_within_rounds(race_result):
@@ -134,16 +134,19 @@ def test_rounds_take_turns_and_who_fails_is_left_out_of_the_next(tmp_path, monke
     setting = race.Setting(InputsBuilder(tmp_path), CpuPlacement(1, None), rounds=2, rows=160, batch=32)
     case = CASES["lengths"]
     *_, last = race.race(case, race.planned(case, tuple(CONTESTANTS), 160, 32), setting)
-    assert calls == ["ours", "textbrewer", "torchdistill", "plain", "ours", "torchdistill", "plain"]
+    first = ["ours", "textbrewer", "torchdistill", "plain", "ours"]  # the fifth lane is ours with a cached teacher
+    assert calls == [*first, "ours", "torchdistill", "plain", "ours"]
     lanes = {lane.key: lane for lane in last.lanes}
     assert lanes["ours"].speeds == (32.0, 32.0)  # 160 rows less three steps, in two seconds
-    assert lanes["ours"].score == 0.5
+    assert (lanes["ours"].scores, lanes["cached"].scores) == ((0.5, 0.5), ())
+    assert [ratio.goal for ratio in last.ratios] == [12.0, 3.0, 3.0]  # those of fp32
     assert lanes["textbrewer"].reason == "not run: textbrewer ended with 1: no"
 
 
 def test_the_last_epoch_alone_is_timed(tmp_path):
     setting = race.Setting(InputsBuilder(tmp_path), CpuPlacement(1, None), rounds=1, rows=640, batch=32)
-    job = race.job_of(CASES["cache"], "cached", 0, setting.inputs_builder.inputs_for("base"), setting)
+    lane = CASES["cache"].lanes[0]
+    job = race.job_of(CASES["cache"], lane, 0, setting.inputs_builder.inputs_for("base"), setting)
     assert (job.count, job.epochs, job.untimed) == (160, 2, 160 + 3 * 32)
     assert job.cache
 
