@@ -36,7 +36,11 @@ def planned(case: race_cases.Case, only: tuple[str, ...], requested: int, batch:
         fp32_goals=case.fp32_goals,
         reason=case.missing,
         lanes=tuple(
-            race_results.Lane(key=lane.key, about=about(lane), epochs=lane.epochs) for lane in case.lanes if lane.contestant.name in only
+            race_results.Lane(key=lane.key, about=about(lane), epochs=lane.epochs)
+            for lane in case.lanes
+            if lane.contestant.name in only
+            for lane in case.lanes
+            if lane.contestant.name in only
         ),
     )
 
@@ -95,7 +99,9 @@ def turn(
     scores = (setting.inputs_builder.score(job.student, job.output / STUDENT),) if scored else ()
     setting.inputs_builder.delete_files(job.output)
     speeds = (*lane.speeds, result["rows"] / result["seconds"])
-    return lane.model_copy(update={"speeds": speeds, "precision": result["precision"], "scores": (*lane.scores, *scores)})
+    return lane.model_copy(
+        update={"speeds": speeds, "precision": result["precision"], "scores": (*lane.scores, *scores)}
+    )
 
 
 def install(contestant: Contestant) -> None:
