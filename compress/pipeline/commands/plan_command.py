@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from compress.console import Console, duration
 from compress.environment import describe
 from compress.pipeline.execute import Executor
-from compress.pipeline.forecast.cost_estimates import Estimates
+from compress.pipeline.forecast.cost_estimates import PREDICTED_ROLES, Estimates
 from compress.pipeline.forecast.time_forecast import Forecast, TrainingSpeed, forecast, measured_memory
 from compress.pipeline.forecast.trial_updates import UPDATES, calibrate
 from compress.pipeline.graph import Plan, Step
 from compress.pipeline.run import Options, check_plan, forced_steps
 from compress.pipeline.step_store import StepStore
 from compress.pipeline.torchrun_launch import Launch
+from compress.recipe.field_types import Role
 from compress.recipe.load import dump_recipe
 from compress.recipe.training_schema import Training
 from compress.report import format_numbers as fmt
@@ -47,9 +49,11 @@ def show_plan(plan: Plan, options: Options, console: Console, *, calibrated: boo
         console.warn(f"target {title} will not be measured: {reason}")
     if console.format != "json":
         console.note(_total(rows))
-        trained, train_rows = {model.step for model in plan.models}, Estimates(plan, StepStore(options.root)).train_rows
-        if limit := hour_limit({row["step"]: row["seconds"] or 0.0 for row in rows}, trained, train_rows):
-            console.note(f"with about {limit:,} of {train_rows:,} rows it would take an hour: task.data.limit={limit}")
+        counts = Estimates(plan, StepStore(options.root)).counts
+        due = [(row["seconds"] or 0.0, roles_used(plan.step(row["step"]))) for row in rows]
+        if counts and (limit := hour_limit(due, counts)):
+            total = f"{counts['train']:,}"
+            console.note(f"with about {limit:,} of {total} rows it would take an hour: task.data.limit={limit}")
 
 
 def _total(rows: list[dict[str, Any]]) -> str:
@@ -60,19 +64,28 @@ def _total(rows: list[dict[str, Any]]) -> str:
     return f"estimate: {duration(sum(known))}{rest}; all figures are estimates"
 
 
-def hour_limit(seconds: Mapping[str, float], trained: Collection[str], train_rows: int | None) -> int | None:
-    """Return how many rows of train keep a plan to an hour; None where it takes less, or no number of rows helps.
+def roles_used(step: Step) -> Sequence[Role]:
+    """Return the roles whose rows a step's time is proportional to; none where it is not, as for a cut."""
+    return ("train",) if step.trains else PREDICTED_ROLES.get(step.kind, ())
+
+
+def hour_limit(due: Sequence[tuple[float, Sequence[Role]]], counts: Mapping[Role, int]) -> int | None:
+    """Return the limit of rows that keeps a plan to an hour; None where it takes less, or no limit helps.
 
     Args:
-        seconds: the expected time of each step, 0 where it is done or unknown.
-        trained: the steps whose time grows with the rows of train.
-        train_rows: the rows of train, None where they are unknown.
+        due: the expected time of each step, 0 where it is done or unknown, and the roles that it is proportional to.
+        counts: the rows of each role, all of which are limited.
     """
-    total, training = sum(seconds.values()), sum(seconds.get(step, 0.0) for step in trained)
-    if not train_rows or total <= HOUR or total - training >= HOUR:
-        return None
-    limit = train_rows * (HOUR - (total - training)) / training
-    return int(float(f"{limit:.1e}"))
+
+    def seconds(limit: int) -> float:
+        limited = {role: min(count, limit) for role, count in counts.items()}
+        return sum(
+            time * sum(limited[role] for role in roles) / sum(counts[role] for role in roles) if roles else time
+            for time, roles in due
+        )
+
+    limit = bisect_right(range(1, counts["train"] + 1), HOUR, key=seconds)
+    return int(float(f"{limit:.1e}")) if 0 < limit < counts["train"] else None
 
 
 def preview(plan: Plan, options: Options, trials: Mapping[str, TrainingSpeed] | None = None) -> list[dict[str, Any]]:

@@ -10,7 +10,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from compress.errors import pluralize
-from compress.pipeline.forecast.cost_estimates import Throughput, TrainingEstimate
+from compress.pipeline.forecast.cost_estimates import TrainingEstimate
+from compress.pipeline.forecast.training_costs import Throughput
 from compress.pipeline.graph import Step
 from compress.pipeline.step_store import StepRecord
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from compress.data.splits.unlabelled_texts import UNLABELLED, unlabelled_rows
 from compress.model_shapes import shape_of_folder
-from compress.pipeline.forecast.cost_estimates import probe_operations, teachers_run, throughput_of
+from compress.pipeline.forecast.training_costs import probe_operations, teachers_run, throughput_of
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.scoring_steps import ANSWERS_FILE
 from compress.recipe.schema import Recipe

@@ -1,102 +1,69 @@
-"""The cost of a training, against figures computed by hand."""
+"""What trainings are expected to cost, against what they find in the same rows."""
 
-import numpy as np
+import json
+
 import pytest
 
-from compress.measure.resources.flops import flops
-from compress.model_info import ShapeInfo
-from compress.pipeline.forecast.cost_estimates import (
-    disk,
-    memory,
-    probe_operations,
-    teachers_run,
-    throughput_of,
-    training_operations,
-)
-from compress.recipe.training_schema import Distill, Finetune
-from compress.train.core.train_state import TrainResult
+from compress.console import Console
+from compress.data.splits.prepare_splits import load_prepared
+from compress.data.tokenizer import TextTokenizer
+from compress.models.tiny import write_tiny_model
+from compress.pipeline.execute import Executor
+from compress.pipeline.forecast.cost_estimates import Estimates
+from compress.pipeline.run import Options, prepare
+from compress.pipeline.step_store import StepStore
+from compress.pipeline.torchrun_launch import Launch
+from compress.train.core import training_data
 
-SHAPE = ShapeInfo(
-    family="bert",
-    hidden=384,
-    heads=(12,) * 6,
-    ffn=(1536,) * 6,
-    vocabulary=30522,
-    parameters=22_700_000,
-    embedding_parameters=11_900_000,
-    head_size=32,
-)
-LENGTHS = np.full(100, 20)
-ROW = flops(SHAPE, 20)
+RECIPE = """\
+task: {{kind: {kind}, max_length: 32, data: {{train: {folder}/rows.jsonl, test: {folder}/rows.jsonl}}}}
+teacher: {folder}/teacher
+finetune: {{epochs: 1, learning_rate: 0.003}}
+"""
 
 
-def result_of(rows: int, seconds: float) -> TrainResult:
-    fields = {"seed": 0, "score": None, "best_at": 0, "updates": 1, "precision": "fp32"}
-    return TrainResult(**fields, rows=rows, seconds=seconds, pieces=rows * 20, squares=rows * 400)
+def choices(number):
+    return {"question": f"what on day {number} ?", "choices": [f"sun {n}" for n in range(40)], "answer": "A"}
 
 
-def test_rows_are_those_of_all_epochs_or_of_max_steps():
-    def rows(settings):
-        return training_operations(settings, SHAPE, (), 1000, LENGTHS) / (3 * ROW)
-
-    assert rows(Finetune(epochs=2.5)) == pytest.approx(2500)
-    assert rows(Finetune(epochs={"least": 1, "most": 4})) == pytest.approx(4000)
-    assert rows(Finetune(epochs=2.5, max_steps=10, batch_size=8, accumulate=2)) == pytest.approx(160)
+def texts(number):
+    context = "the sun is warm and the sky is blue " * (1 + number % 3)
+    word = ("sun", "sky")[number % 2]
+    answers = {"text": [word], "answer_start": [context.index(word)]}
+    return {"question": f"what on day {number} ?", "context": context, "answers": answers}
 
 
-def test_operations_are_those_of_the_trained_model_and_its_teachers():
-    assert training_operations(Finetune(epochs=2), SHAPE, (), 1000, LENGTHS) == pytest.approx(3 * ROW * 2000)
-    cached, uncached = (Distill(epochs=2, cache=cache) for cache in (True, False))
-    assert training_operations(cached, SHAPE, [SHAPE], 1000, LENGTHS) == pytest.approx(3 * ROW * 2000 + ROW * 1000)
-    assert training_operations(uncached, SHAPE, [SHAPE], 1000, LENGTHS) == pytest.approx(4 * ROW * 2000)
+@pytest.fixture
+def estimates(tmp_path):
+    """Makes the estimates of a plan whose data step is done."""
+
+    def make(kind, row, *overrides):
+        lines = (json.dumps(row(number)) for number in range(60))
+        (tmp_path / "rows.jsonl").write_text("\n".join(lines), encoding="utf-8")
+        (tmp_path / "recipe.yaml").write_text(RECIPE.format(kind=kind, folder=tmp_path), encoding="utf-8")
+        write_tiny_model(tmp_path / "teacher", "bert")
+        options = Options(runs=tmp_path / "runs")
+        plan, store = prepare(tmp_path / "recipe.yaml", overrides, options), StepStore(options.root)
+        Executor(plan, store, Console("quiet"), tmp_path / "events.jsonl", Launch()).run(set(), until="data")
+        return Estimates(plan, store)
+
+    return make
 
 
-@pytest.mark.parametrize(
-    ("head", "settings", "rows", "passes"),
-    [
-        ("sequence-classification", Finetune(), 1000, 2000),
-        ("sequence-classification", Finetune(pooling="mean", restarts=3), 1000, 3000),
-        ("token-classification", Finetune(), 1000, 1000),
-        ("sequence-classification", Finetune(), 100_000, 20_000),
-        ("sentence-embedding", Finetune(), 1000, 0),
-        ("sequence-classification", Finetune(init="random"), 1000, 0),
-        ("sequence-classification", Distill(), 1000, 0),
-    ],
-)
-def test_a_probe_encodes_a_sample_of_the_rows_once_a_pooling(head, settings, rows, passes):
-    assert probe_operations(settings, SHAPE, head, rows, 20.0, 400.0) == pytest.approx(passes * ROW)
+@pytest.mark.parametrize(("kind", "row", "batch"), [("multiple_choice", choices, 6), ("question_answering", texts, 16)])
+def test_auto_settings_are_those_of_the_training(estimates, kind, row, batch, tmp_path):
+    expected = estimates(kind, row)
+    roles = load_prepared(expected.store.folder("data", expected.plan.step("data").fingerprint))
+    rows, tokens = (roles.rows("train"), roles.rows("select")), TextTokenizer.load(tmp_path / "teacher")
+    actual = training_data.from_rows(*rows, roles.info.task_info, tokens, Console("quiet")).facts()
+    assert expected._facts(expected.plan.teacher) == actual
+    assert actual.rows * actual.examples_per_row > len(rows[0])  # several examples a row, or windows
+    assert expected.settings(expected.plan.teacher).batch_size == batch
 
 
-def test_teacher_runs_only_for_losses_that_need_it():
-    assert teachers_run(Distill(), SHAPE) == (SHAPE,)
-    assert teachers_run(Finetune(), SHAPE) == teachers_run(Distill(losses={}, hard_label=1.0), SHAPE) == ()
-
-
-def test_throughput_of_a_training_forecasts_the_same_training():
-    settings = Distill(epochs=2, restarts=3)
-    throughput = throughput_of(result_of(2000, 50.0), settings, SHAPE, [SHAPE], 1000)
-    operations = training_operations(settings, SHAPE, [SHAPE], 1000, LENGTHS)
-    assert throughput.seconds_per_operation * operations == pytest.approx(50.0)
-    assert throughput.trained == 150.0
-
-
-def test_throughput_of_unknown_families_is_unknown():
-    other = SHAPE.model_copy(update={"family": "mobilebert"})
-    assert throughput_of(result_of(2000, 50.0), Finetune(), other, (), 1000) is None
-
-
-def test_memory_grows_with_batch_length_and_teachers():
-    base = memory(Finetune(batch_size=32), SHAPE, (), 20)
-    assert base > 16 * SHAPE.parameters
-    assert memory(Finetune(batch_size=64), SHAPE, (), 20) > base
-    assert memory(Finetune(batch_size=32), SHAPE, (), 128) > base
-    assert memory(Distill(batch_size=32), SHAPE, [SHAPE], 20) == base + 4 * SHAPE.parameters
-
-
-def test_disk_includes_the_teacher_cache_up_to_its_limit():
-    without = disk(Distill(epochs=3, cache=False), SHAPE, [SHAPE], 1000, 20)
-    assert without > 9 * 4 * SHAPE.parameters
-    assert disk(Distill(epochs=3), SHAPE, [SHAPE], 1000, 20) > without
-    capped = Distill(epochs={"least": 1, "most": 3}, cache={"disk": 1_000_000})
-    assert disk(capped, SHAPE, [SHAPE], 1000, 20) == without + 1_000_000
-    assert disk(Distill(epochs=1), SHAPE, [SHAPE], 1000, 20) == without
+def test_choices_cost_time_and_memory(estimates):
+    many = estimates("multiple_choice", choices, "finetune.batch_size=8")
+    teacher = many.plan.teacher
+    few = estimates("multiple_choice", lambda number: {**choices(number), "choices": ["sun 1", "sun 2"]}, "seed=1")
+    assert many.training(teacher).operations == pytest.approx(20 * few.training(teacher).operations, rel=0.1)
+    assert many.training(teacher).memory > few.training(teacher).memory

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from compress.data.splits.prepare_splits import load_prepared
-from compress.pipeline.commands.plan_command import hour_limit, preview
+from compress.pipeline.commands.plan_command import hour_limit, preview, roles_used
 from compress.pipeline.forecast.cost_estimates import Estimates, TrainingEstimate
 from compress.pipeline.forecast.time_forecast import forecast, measured_memory
 from compress.pipeline.run import Options, prepare
@@ -97,9 +97,19 @@ def test_memory_is_the_measured_peak_of_the_most_similar_steps(tmp_path: Path, r
 
 
 def test_rows_that_take_an_hour() -> None:
-    seconds = {"data": 100.0, "finetune": 9000.0, "distill": 5000.0, "measure": 100.0}
-    limit = hour_limit(seconds, {"finetune", "distill"}, 100_000)
-    assert limit == 24_000  # 3,400 of 14,000 seconds
-    assert hour_limit({**seconds, "measure": 3600.0}, {"finetune", "distill"}, 100_000) is None
-    assert hour_limit({"finetune": 3600.0}, {"finetune"}, 100_000) is None
-    assert hour_limit(seconds, {"finetune"}, None) is None
+    counts = {"train": 100_000, "select": 2_000, "test": 10_000}
+    due = [(100.0, ()), (9000.0, ("train",)), (5000.0, ("train",)), (100.0, ())]
+    assert hour_limit(due, counts) == 24_000  # 3,400 of 14,000 seconds
+    assert hour_limit([*due, (3600.0, ())], counts) is None
+    assert hour_limit([(3600.0, ("train",))], counts) is None
+    scored = [(7200.0, ("train",)), (3600.0, ("select", "test"))]
+    assert hour_limit(scored, counts) == 8_100  # 583 seconds of training, 3,030 of scoring 10,100 rows
+    assert hour_limit([(4000.0, ("test",))], counts) == 9_000
+
+
+def test_trainings_and_scoring_follow_the_rows(tmp_path: Path, recipe_file: Path) -> None:
+    plan = prepare(recipe_file, [], Options(runs=tmp_path))
+    used = {step.kind: roles_used(step) for step in plan.steps}
+    assert used["finetune"] == used["distill"] == used["recover"] == ("train",)
+    assert used["score"] == ("select", "test")
+    assert used["cut"] == used["measure"] == ()

@@ -1,0 +1,146 @@
+"""The cost of one training from its settings, the shapes of its models and text lengths: operations, memory and disk.
+
+Operations are those of forward passes, and twice that for the student's backward passes; a teacher whose outputs are
+cached runs in the first epoch alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+from compress.losses import LOSSES, LayerLoss, OutputLoss
+from compress.measure.resources.flops import flops_per_token
+from compress.model_info import PROBE_ROWS, ShapeInfo
+from compress.recipe.training_schema import Distill, EpochBounds, Finetune, Training, number
+
+if TYPE_CHECKING:
+    from compress.train.core.train_state import TrainResult
+
+WEIGHT = 4
+"""Bytes of a weight, a gradient, and each of Adam's two moments."""
+ACTIVATIONS = 34
+"""Bytes that a layer stores for the backward pass, by hidden size and piece in 16 bits: Korthikanti et al., "Reducing
+Activation Recomputation in Large Transformer Models", 2022 (arXiv:2205.05198), section 4.1, without attention maps."""
+PROCESS = 500 * 2**20
+"""Bytes of Python with torch and transformers loaded."""
+
+
+class Throughput(BaseModel):
+    """How fast a training was, as stored in its step's record."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    seconds_per_operation: float
+    trained: float
+    """Seconds of all restarts, evaluations included; the rest of the step's time is loading and encoding."""
+    probe_operations: float = 0.0
+    """Operations of the probe, which took place before the training."""
+    evaluating: float = 0.0
+    """Seconds of the evaluations of one restart."""
+    foretold: float | None = None
+    """Seconds that the training itself forecast for its updates, from its first ones."""
+    foretold_whole: float | None = None
+    """The same with evaluations, once it had done one."""
+
+
+def throughput_of(
+    result: TrainResult, settings: Training, student: ShapeInfo, teachers: Sequence[ShapeInfo], train_rows: int
+) -> Throughput | None:
+    """Return the throughput of a training; None where the operations of its models are unknown."""
+    share = _teacher_share(settings, result.rows, train_rows)
+    operations = _operations(student, teachers, result.pieces, result.squares, share)
+    if not operations or not result.seconds:
+        return None
+    complete = [logged for logged in result.forecasts if logged["whole"]]
+    return Throughput(
+        seconds_per_operation=result.seconds / operations,
+        trained=result.seconds * settings.restarts,
+        evaluating=result.evaluating,
+        foretold=next((logged["seconds"] for logged in complete), None),
+        foretold_whole=next((logged["seconds"] for logged in complete if logged["evaluations"]), None),
+    )
+
+
+def training_operations(
+    settings: Training, student: ShapeInfo, teachers: Sequence[ShapeInfo], train_rows: int, lengths: NDArray[np.int64]
+) -> float:
+    """Return the operations of one training (of each restart) on rows of these lengths; 0 where they are unknown."""
+    rows = _epochs(settings) * train_rows
+    if settings.max_steps:
+        rows = min(rows, settings.max_steps * number(settings.batch_size) * settings.accumulate)
+    pieces, squares = float(lengths.mean()) * rows, float((lengths**2).mean()) * rows
+    return _operations(student, teachers, pieces, squares, _teacher_share(settings, rows, train_rows))
+
+
+def probe_operations(
+    settings: Training, model: ShapeInfo, head: str, train_rows: int, pieces: float, squares: float
+) -> float:
+    """Return the operations of encoding rows for probes: one pass a restart, and one for the pooling not chosen.
+
+    Args:
+        settings: of the training; 0 is returned unless it starts from a probe.
+        model: its shape.
+        head: of the task's kind; an embedding has no layer that a probe could fit.
+        train_rows: rows of train.
+        pieces: mean length of a row in tokens.
+        squares: mean square of that length.
+    """
+    if not isinstance(settings, Finetune) or settings.init != "probe" or head == "sentence-embedding":
+        return 0.0
+    compares_poolings = settings.pooling == "auto" and head == "sequence-classification"
+    rows = min(train_rows, PROBE_ROWS) * (settings.restarts + compares_poolings)
+    return _operations(model, (), pieces * rows, squares * rows, 0.0) / 3
+
+
+def _epochs(settings: Training) -> float:
+    """Return the most epochs that a training can have."""
+    return settings.epochs.most if isinstance(settings.epochs, EpochBounds) else number(settings.epochs)
+
+
+def teachers_run(settings: Training, teacher: ShapeInfo | None) -> tuple[ShapeInfo, ...]:
+    """Return the shapes of the teachers that a training runs; further ones are assumed to be like the recipe's own."""
+    names = settings.loss_names() if isinstance(settings, Distill) else set()
+    if teacher is None or not any(isinstance(LOSSES[name], (OutputLoss, LayerLoss)) for name in names):
+        return ()
+    assert isinstance(settings, Distill)
+    return (teacher,) * (1 + len(settings.teachers))
+
+
+def _teacher_share(settings: Training, rows: float, train_rows: int) -> float:
+    """Return the share of all rows for which the teacher runs: those of the first epoch where outputs are cached."""
+    is_cached = isinstance(settings, Distill) and settings.cache
+    return min(1.0, train_rows / rows) if is_cached and rows else 1.0
+
+
+def _operations(
+    student: ShapeInfo, teachers: Sequence[ShapeInfo], pieces: float, squares: float, teacher_share: float
+) -> float:
+    """Return the operations of three passes of the student and one of each teacher; 0 where they are unknown."""
+    costs = [flops_per_token(shape) or (0, 0) for shape in (student, *teachers)]
+    own, *others = (piece * pieces + pair * squares for piece, pair in costs)
+    return 3 * own + sum(others) * teacher_share if own else 0.0
+
+
+def memory(
+    settings: Training, student: ShapeInfo, teachers: Sequence[ShapeInfo], longest: int, examples_per_row: float = 1.0
+) -> int:
+    """Return the bytes of the training process while it trains on the longest batch."""
+    weights = 4 * WEIGHT * student.parameters + WEIGHT * sum(shape.parameters for shape in teachers)
+    pieces = number(settings.batch_size) * examples_per_row * longest
+    maps = 2 * WEIGHT * max(student.heads, default=1) * longest * pieces
+    return round(PROCESS + weights + ACTIVATIONS * student.hidden * student.layers * pieces + maps)
+
+
+def disk(settings: Training, student: ShapeInfo, teachers: Sequence[ShapeInfo], rows: int, pieces: float) -> int:
+    """Return the bytes on disk while it trains: checkpoints, the best weights, encoded rows, the teacher cache."""
+    cache = 0
+    if isinstance(settings, Distill) and settings.cache and teachers and _epochs(settings) > 1:
+        losses = sum(isinstance(LOSSES[name], LayerLoss) for name in settings.loss_names())
+        layers = 2 * losses * student.layers * teachers[0].hidden * pieces
+        cache = min(settings.cache.limit, round(rows * (WEIGHT + layers)))
+    return 9 * WEIGHT * student.parameters + round(3 * WEIGHT * rows * pieces) + cache
