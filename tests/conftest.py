@@ -1,9 +1,15 @@
 """What all tests share."""
 
+from __future__ import annotations
+
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from compress.models.masked_lm import MaskedModel
 
 
 @pytest.fixture(scope="session")
@@ -210,3 +216,21 @@ def word_folder(tmp_path: Path) -> Path:
     folder.mkdir()
     word_tokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "c", "d", "e"]).save(str(folder / "tokenizer.json"))
     return folder
+
+
+@pytest.fixture(scope="session")
+def masked_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a tiny masked language model."""
+    from compress.models.tiny import write_tiny_model
+
+    folder = tmp_path_factory.mktemp("masked")
+    write_tiny_model(folder, "bert", masked=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def masked_model(masked_folder: Path) -> MaskedModel:
+    """That model."""
+    from compress.models.masked_lm import MaskedModel
+
+    return MaskedModel.load(str(masked_folder))

@@ -11,42 +11,30 @@ from compress.models.tiny import write_tiny_model
 FAMILIES = ("bert", "roberta", "distilbert", "albert", "electra", "mobilebert", "modernbert")
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    result = tmp_path_factory.mktemp("masked")
-    write_tiny_model(result, "bert", masked=True)
-    return result
-
-
-@pytest.fixture(scope="module")
-def model(folder):
-    return MaskedModel.load(str(folder))
-
-
 def pieces(model, encoded):
     return " ".join(model._tokenizer.convert_ids_to_tokens(encoded))
 
 
-def test_masked_word_is_one_mask_token(model):
-    assert pieces(model, model.encode(MaskedWord("a bcd e", 2, 5))) == "[CLS] a [MASK] e [SEP]"
-    assert pieces(model, model.encode(MaskedWord("a", 0, 1))) == "[CLS] [MASK] [SEP]"
+def test_masked_word_is_one_mask_token(masked_model):
+    assert pieces(masked_model, masked_model.encode(MaskedWord("a bcd e", 2, 5))) == "[CLS] a [MASK] e [SEP]"
+    assert pieces(masked_model, masked_model.encode(MaskedWord("a", 0, 1))) == "[CLS] [MASK] [SEP]"
 
 
-def test_long_text_is_cut_around_the_word(model):
+def test_long_text_is_cut_around_the_word(masked_model):
     text = " ".join("abcdefgh"[index % 8] for index in range(300))
     for start in (0, 200, 400, 598):
-        encoded = model.encode(MaskedWord(text, start, start + 1))
+        encoded = masked_model.encode(MaskedWord(text, start, start + 1))
         assert len(encoded) == 128
-        index = pieces(model, encoded).split().index("[MASK]")
+        index = pieces(masked_model, encoded).split().index("[MASK]")
         around = text[:start] + "_" + text[start + 1 :]
-        shown = pieces(model, encoded).replace("[MASK]", "_").removeprefix("[CLS] ").removesuffix(" [SEP]")
+        shown = pieces(masked_model, encoded).replace("[MASK]", "_").removeprefix("[CLS] ").removesuffix(" [SEP]")
         assert shown in around
         assert start in (0, 598) or index == 64
 
 
-def test_text_may_contain_the_mask_token(model):
+def test_text_may_contain_the_mask_token(masked_model):
     text = "a [MASK] b c [MASK]"
-    shown = pieces(model, model.encode(MaskedWord(text, 11, 12)))
+    shown = pieces(masked_model, masked_model.encode(MaskedWord(text, 11, 12)))
     assert shown == "[CLS] a [PAD] b [MASK] [PAD] [SEP]"
 
 
@@ -67,8 +55,8 @@ def test_candidates_are_the_most_likely_words(family, tmp_path):
         assert predicted == best
 
 
-def test_candidates_are_complete_words(model):
-    (result,) = model.candidates([model.encode(MaskedWord("a", 0, 1))], 1000)
+def test_candidates_are_complete_words(masked_model):
+    (result,) = masked_model.candidates([masked_model.encode(MaskedWord("a", 0, 1))], 1000)
     assert sorted(result) == sorted("abcdefghijklmnopqrstuvwxyz")
 
 
@@ -78,14 +66,14 @@ def test_model_without_masked_lm_head_is_refused(tmp_path):
         MaskedModel.load(str(tmp_path))
 
 
-def test_folder_without_weights_is_refused(folder, tmp_path):
-    for file in folder.iterdir():
+def test_folder_without_weights_is_refused(masked_folder, tmp_path):
+    for file in masked_folder.iterdir():
         if file.suffix == ".json":
             (tmp_path / file.name).write_bytes(file.read_bytes())
     with pytest.raises(ModelError, match="has no weights"):
         MaskedModel.load(str(tmp_path))
 
 
-def test_tokenizer_without_mask_token_is_refused(model, tiny_tokenizer):
+def test_tokenizer_without_mask_token_is_refused(masked_model, tiny_tokenizer):
     with pytest.raises(ModelError, match="has no mask token"):
-        MaskedModel(model._model, tiny_tokenizer)
+        MaskedModel(masked_model._model, tiny_tokenizer)

@@ -9,7 +9,7 @@ import pytest
 from compress.console import Console
 from compress.errors import DataError, ModelError, UsageError
 from compress.model_info import TaskInfo
-from compress.models.masked_lm import MaskedModel, MaskedWord
+from compress.models.masked_lm import MaskedWord
 from compress.models.tiny import tiny_tokenizer as letters
 from compress.models.tiny import write_tiny_model
 from compress.recipe.distill_sections import Augment
@@ -37,18 +37,6 @@ ROWS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    result = tmp_path_factory.mktemp("masked")
-    write_tiny_model(result, "bert", masked=True)
-    return result
-
-
-@pytest.fixture(scope="module")
-def model(folder):
-    return MaskedModel.load(str(folder))
-
-
 @pytest.fixture
 def quiet():
     return Console("quiet")
@@ -62,8 +50,8 @@ def made(rows, settings, model, task=TASK, seed=0):
     return list(changed_rows(rows, settings, task, seed, model, Console("quiet")))
 
 
-def test_only_words_change_and_nothing_else(folder, model):
-    result = made(ROWS, settings_of(folder, replace=1.0), model)
+def test_only_words_change_and_nothing_else(masked_folder, masked_model):
+    result = made(ROWS, settings_of(masked_folder, replace=1.0), masked_model)
     assert len(result) == 4  # there is no word in 42
     for before, after in zip([row for row in ROWS if row["text"] != "42"], result, strict=True):
         assert set(after) == {"text", "text_pair", "copy_of"}
@@ -75,10 +63,10 @@ def test_only_words_change_and_nothing_else(folder, model):
         assert [word[0].isupper() for word in words] == [word[0].isupper() for word in changed]
 
 
-def test_a_word_is_one_of_the_likeliest(folder, model):
+def test_a_word_is_one_of_the_likeliest(masked_folder, masked_model):
     word = MaskedWord("great", 0, 5)
-    likely = model.candidates([model.encode(word)], 3)[0]
-    copies = made(ROWS[-1:], settings_of(folder, replace=1.0, copies=40, candidates=3), model)
+    likely = masked_model.candidates([masked_model.encode(word)], 3)[0]
+    copies = made(ROWS[-1:], settings_of(masked_folder, replace=1.0, copies=40, candidates=3), masked_model)
     assert {row["text"] for row in copies} == set(likely)
 
 
@@ -106,12 +94,12 @@ def test_a_word_without_candidates_stays():
     assert replace_words("a b", [word, other], {word: [], other: ["c"]}, Random(0)) == "a c"
 
 
-def test_the_seed_and_nothing_else_decides(folder, model, monkeypatch):
-    settings = settings_of(folder, copies=3)
-    first = made(ROWS, settings, model)
-    assert first == made(ROWS, settings, model) != made(ROWS, settings, model, seed=1)
+def test_the_seed_and_nothing_else_decides(masked_folder, masked_model, monkeypatch):
+    settings = settings_of(masked_folder, copies=3)
+    first = made(ROWS, settings, masked_model)
+    assert first == made(ROWS, settings, masked_model) != made(ROWS, settings, masked_model, seed=1)
     monkeypatch.setattr(module, "CHUNK", 2)
-    assert first == made(ROWS, settings, model)
+    assert first == made(ROWS, settings, masked_model)
     assert len({row["text"] for row in first}) > 4
 
 
@@ -127,32 +115,32 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_has_its_texts_changed(kind, folder, model):
+def test_every_kind_has_its_texts_changed(kind, masked_folder, masked_model):
     row, fields = KINDS[kind]
     text = ("text", "text_pair") if kind == "regression" else ("text",)
     task = TaskInfo(name="t", kind=kind, text=text, labels=("O", "B-x", "I-x"), metric="", max_length=32)
     if kind == "question_answering":
         task = task.model_copy(update={"text": ("question", "context")})
-    (result,) = made([row], settings_of(folder, replace=1.0), model, task)
+    (result,) = made([row], settings_of(masked_folder, replace=1.0), masked_model, task)
     assert set(result) == fields | {"copy_of"}
     for name in fields:
         assert np.shape(result[name]) == np.shape(row[name])
         assert result[name] != row[name]
 
 
-def test_rows_are_created_once(folder, tmp_path, quiet, monkeypatch):
-    settings = settings_of(folder, copies=2)
+def test_rows_are_created_once(masked_folder, tmp_path, quiet, monkeypatch):
+    settings = settings_of(masked_folder, copies=2)
     first = augmented_rows(ROWS, settings, TASK, 0, tmp_path, quiet)
     assert len(first) == 8
     monkeypatch.setattr(module, "changed_rows", None)
     again = augmented_rows(ROWS, settings, TASK, 0, tmp_path, quiet)
     assert list(again) == list(first)
-    for changed in ((ROWS[1:], settings, 0), (ROWS, settings_of(folder), 0), (ROWS, settings, 1)):
+    for changed in ((ROWS[1:], settings, 0), (ROWS, settings_of(masked_folder), 0), (ROWS, settings, 1)):
         with pytest.raises(TypeError):
             augmented_rows(changed[0], changed[1], TASK, changed[2], tmp_path, quiet)
 
 
-def test_partial_rows_of_a_killed_step_are_created_again(folder, tmp_path, quiet, monkeypatch):
+def test_partial_rows_of_a_killed_step_are_created_again(masked_folder, tmp_path, quiet, monkeypatch):
     def killed(*_):
         yield {"text": "half"}
         raise KeyboardInterrupt
@@ -160,17 +148,19 @@ def test_partial_rows_of_a_killed_step_are_created_again(folder, tmp_path, quiet
     with monkeypatch.context() as patched:
         patched.setattr(module, "changed_rows", killed)
         with pytest.raises(KeyboardInterrupt):
-            augmented_rows(ROWS, settings_of(folder), TASK, 0, tmp_path, quiet)
-    assert "half" not in {row["text"] for row in augmented_rows(ROWS, settings_of(folder), TASK, 0, tmp_path, quiet)}
+            augmented_rows(ROWS, settings_of(masked_folder), TASK, 0, tmp_path, quiet)
+    assert "half" not in {
+        row["text"] for row in augmented_rows(ROWS, settings_of(masked_folder), TASK, 0, tmp_path, quiet)
+    }
 
 
 def test_no_rows_without_settings(tmp_path, quiet):
     assert augmented_rows(ROWS, None, TASK, 0, tmp_path, quiet) == ()
 
 
-def test_no_word_at_all(folder, tmp_path, quiet):
+def test_no_word_at_all(masked_folder, tmp_path, quiet):
     with pytest.raises(DataError, match="no training row has a word that can be replaced"):
-        augmented_rows(ROWS[3:4], settings_of(folder), TASK, 0, tmp_path, quiet)
+        augmented_rows(ROWS[3:4], settings_of(masked_folder), TASK, 0, tmp_path, quiet)
 
 
 def test_a_model_without_the_head(tmp_path, quiet):
@@ -179,8 +169,8 @@ def test_a_model_without_the_head(tmp_path, quiet):
         augmented_rows(ROWS, settings_of(tmp_path / "plain"), TASK, 0, tmp_path, quiet)
 
 
-def test_margins_need_documents(folder):
-    settings = Distill.model_validate({"losses": {"margin": 1.0}, "augment": str(folder) and {"model": str(folder)}})
+def test_margins_need_documents(masked_folder):
+    settings = Distill.model_validate({"losses": {"margin": 1.0}, "augment": {"model": str(masked_folder)}})
     with pytest.raises(UsageError, match="rows of augment have none"):
         check_unlabelled(settings, unlabelled=False)
     with pytest.raises(UsageError, match=r"rows of task.data.unlabelled have none"):
@@ -226,14 +216,14 @@ def test_windows_are_named_by_their_row(tiny_model, quiet):
     assert find_nan_rows(train, [np.array([1])], lambda _: True) == "in row 2 of train"
 
 
-def test_a_student_learns_from_them(folder, tiny_model, tiny_tokenizer, tiny_task, rows, tmp_path):
+def test_a_student_learns_from_them(masked_folder, tiny_model, tiny_tokenizer, tiny_task, rows, tmp_path):
     from compress.models.student.build_student import build_student
     from compress.recipe.training_schema import Student
 
     task = tiny_task
     teacher = tiny_model("bert")
     student = build_student(teacher, Student(layers=1), task)
-    settings = Distill(epochs=1, batch_size=8, augment=settings_of(folder))
+    settings = Distill(epochs=1, batch_size=8, augment=settings_of(masked_folder))
     more = [kind_of(task).from_input(row["text"], task) for row in rows(6)]
     given = {"settings": settings, "work": tmp_path, "unlabelled_rows": more}
     trained = distill_from_model(teacher, student, tiny_tokenizer, rows(12), rows(4), task, **given)
