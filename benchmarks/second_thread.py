@@ -16,6 +16,7 @@ from contextlib import contextmanager
 
 import torch
 
+from benchmarks.report_store import positive
 from benchmarks.timed_updates import MINILM, RandomRows, trained
 from benchmarks.training_step import CPU, LONG, LOSSES, RATE, WARM, Case, build
 from compress.console import Console
@@ -32,7 +33,7 @@ def measure(
 
     ``middle`` makes one time of those of an update in all rounds.
     """
-    examples = RandomRows(case.rows * (updates + WARM), case.length, even=case.length == LONG)
+    examples = RandomRows(case.rows * (WARM + updates + 1), case.length, even=case.length == LONG)
     settings = {"epochs": 1, "precision": precision, "batch_size": case.rows, "learning_rate": RATE}
     training = Distill(**settings, **LOSSES) if case.teacher_layers else Training(**settings)
     seconds: dict[int, list[list[float]]] = {1: [], threads: []}
@@ -81,9 +82,9 @@ def _spin() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.second_thread", description=__doc__)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--updates", type=int, default=8, help="timed in each turn, after two that are not")
-    parser.add_argument("--rounds", type=int, default=4, help="turns of each")
+    parser.add_argument("--threads", type=positive, default=2)
+    parser.add_argument("--updates", type=positive, default=8, help="timed in each turn, after two that are not")
+    parser.add_argument("--rounds", type=positive, default=4, help="turns of each")
     parser.add_argument("--only", default="", help="only cases whose name contains this")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--busy", action="store_true", help="beside a process that keeps one core busy")

@@ -253,7 +253,8 @@ class TrainingRun:
         states = self.processes.random_states(self.threads.generators)
         if self.processes.is_main:
             tensors = {f"random.{name}": state for name, state in states.items()} | self.trained.tensors()
-            self.store.save(self.state.done, asdict(self.state), tensors, self.state.best_at)
+            state = {**asdict(self.state), "threads": self.threads.count}
+            self.store.save(self.state.done, state, tensors, self.state.best_at)
         self._saved = (time.monotonic(), self.state.done)
 
     def _resume(self) -> None:
@@ -270,11 +271,13 @@ class TrainingRun:
         self._saved = (time.monotonic(), self.state.done)
         self.trained.load(tensors)
         random_states = strip_prefix("random.", tensors)
-        count = len(random_states["cpu"])
-        if count == self.processes.count * self.threads.count:
+        count, (now, each) = len(random_states["cpu"]), (self.processes.count, self.threads.count)
+        threads = state.get("threads") or math.gcd(count, each)  # earlier versions stored the count alone
+        if (count // threads, threads) == (now, each):
             self.processes.set_random_states(random_states, self.threads.generators)
         else:
+            before = f"{count // threads} × {threads}"
             self.console.warn(
-                f"the checkpoint comes from {count} processes or threads: training resumes, but not bit for bit."
+                f"processes × threads are {now} × {each}, and were {before}: training resumes, but not bit for bit."
             )
         self.console.note(f"resuming from the checkpoint at update {self.state.done} of {self.schedule.total}")

@@ -1,6 +1,8 @@
 """Batches that threads share: the same gradients as without, and weights that are equal from run to run."""
 
 import copy
+import json
+from io import StringIO
 
 import pytest
 import torch
@@ -108,6 +110,23 @@ def test_a_killed_training_resumes_bit_for_bit(precision, two_threads, tiny_mode
         run("killed", BreaksAt(material.task, 6))
     torch.rand(7)  # the random state of the new process is another one
     assert same_weights(run("killed", TaskObjective(material.task)), whole)
+
+
+@pytest.mark.parametrize(("stored", "warning"), [(None, ""), (1, "processes × threads are 1 × 2, and were 2 × 1")])
+def test_a_checkpoint_of_processes_is_not_that_of_threads(stored, warning, two_threads, tiny_model, material, tmp_path):
+    """Earlier versions stored only how many random states there are: those are taken to fit."""
+    settings = Training(**SETTINGS, checkpoint=Checkpoints(minutes=None, steps=3))
+    with pytest.raises(InterruptedError):
+        train(tiny_model("bert"), BreaksAt(material.task, 6), material.train, settings, seed=0, work=tmp_path)
+    (path,) = tmp_path.glob("checkpoint-*/state.json")
+    state = json.loads(path.read_text())
+    assert state.pop("threads") == 2
+    path.write_text(json.dumps(state | ({"threads": stored} if stored else {})))
+    objective, printed = TaskObjective(material.task), StringIO()
+    console = Console("quiet", err=printed)
+    train(tiny_model("bert"), objective, material.train, settings, seed=0, work=tmp_path, console=console)
+    assert warning in printed.getvalue()
+    assert bool(printed.getvalue()) == bool(warning)
 
 
 def test_shares_use_one_teacher_cache(two_threads, tiny_model, material, tmp_path, same_weights):
