@@ -7,11 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
+from compress.model_info import read_info
 from compress.report.report_schema import read_report
 from compress.storage.file_digests import file_digest
 
@@ -95,6 +97,31 @@ def test_a_run_killed_inside_every_step_ends_with_the_same_weights(recipe_file: 
     assert weights(killed) == weights(whole)
     assert read_report(killed / "tiny").verdicts[0].winner is not None
     assert not list((killed / ".steps" / ".partial").iterdir())
+
+
+@pytest.mark.parametrize("step", ["finetune", "distill"])
+def test_a_limit_of_minutes_ends_at_the_update_that_was_decided_before_the_kill(step, recipe_file, tmp_path):
+    runs, limits = tmp_path / "runs", [f"--set={step}.epochs=1000", f"--set={step}.minutes=0.1", f"--until={step}"]
+    limited = [*command(recipe_file, runs), *limits]
+    running = subprocess.Popen(limited, env=one_thread(), stderr=subprocess.DEVNULL)
+    while running.poll() is None and not (ends := decided_ends(runs, step)):
+        time.sleep(0.01)
+    running.send_signal(signal.SIGKILL)
+    assert running.wait() == -signal.SIGKILL
+    done = subprocess.run(limited, env=one_thread(), check=True, timeout=PATIENCE, capture_output=True, text=True)
+    assert "resuming from the checkpoint" in done.stderr
+    (folder,) = (runs / ".steps").glob(f"{step}-*")
+    training = read_info(folder).training
+    assert training is not None
+    assert training.updates == 2 * ends[0] < 10_000
+
+
+def decided_ends(runs: Path, step: str) -> list[int]:
+    """Return the update after which the rate falls, once a checkpoint has it."""
+    with suppress(OSError):  # replaced by the next checkpoint meanwhile
+        files = (runs / ".steps" / ".partial").glob(f"{step}-*/**/checkpoint-*/state.json")
+        return [tail for file in files if (tail := json.loads(file.read_text()).get("tail"))]
+    return []
 
 
 def test_a_kill_while_workers_time_leaves_none_of_them(finished_run: Path, tmp_path: Path) -> None:
