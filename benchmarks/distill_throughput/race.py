@@ -39,8 +39,6 @@ def planned(case: race_cases.Case, only: tuple[str, ...], requested: int, batch:
             race_results.Lane(key=lane.key, about=about(lane), epochs=lane.epochs)
             for lane in case.lanes
             if lane.contestant.name in only
-            for lane in case.lanes
-            if lane.contestant.name in only
         ),
     )
 
