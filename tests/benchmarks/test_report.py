@@ -84,7 +84,7 @@ def test_tables_show_what_is_missing_and_stay_tables():
     ("name", "model", "page"),
     [
         ("harness", HarnessReport, harness_page),
-        ("distill_throughput", ThroughputReport, throughput_page),
+        *((f"distill_throughput{kind}", ThroughputReport, throughput_page) for kind in ("", "_avx2", "_bf16")),
         ("distill_memory", MemoryReport, memory_page),
     ],
 )
