@@ -59,13 +59,15 @@ def train(
     track: str | None = None,
     label: str = "train",
     start_competes: bool = False,
+    noise: float = 0.0,
 ) -> TrainResult:
     """Train ``model`` in place; it ends with its best weights, or the last ones without ``evaluate``.
 
-    With ``start_competes`` the best may be those it starts with, which are evaluated too. ``settings`` have no `auto`
-    (`resolve_auto`). ``work`` holds checkpoints during training and the result afterwards (so that nothing is lost if
-    the caller is killed before it has saved the model); the caller removes it. ``evaluate`` runs on the main process,
-    without gradients and in full precision.
+    Of several evaluations whose scores are within ``noise`` of the highest, the last one is the best: it was trained
+    longest, at the lowest rate. With ``start_competes`` the weights it starts with are evaluated too, and are kept
+    where training made them worse. ``settings`` have no `auto` (`resolve_auto`). ``work`` holds checkpoints during
+    training and the result afterwards (so that nothing is lost if the caller is killed before it has saved the model);
+    the caller removes it. ``evaluate`` runs on the main process, without gradients and in full precision.
     """
     processes = Processes(track)
     store = CheckpointStore(work, training_identity(model, objective, examples, settings, seed))
@@ -77,7 +79,18 @@ def train(
         shown = console if console and processes.is_main else Console("quiet")
         with processes.randomness(seed), frozen(model, settings.freeze):
             run = TrainingRun(
-                model, objective, examples, settings, seed, processes, store, evaluate, larger_is_better, shown, label
+                model,
+                objective,
+                examples,
+                settings,
+                seed,
+                processes,
+                store,
+                evaluate,
+                larger_is_better,
+                noise,
+                shown,
+                label,
             )
             finished = run.run(start_competes)
     load_weights(model, store.best(finished["best_at"]))
@@ -99,6 +112,7 @@ class TrainingRun:
     store: CheckpointStore
     evaluate: Evaluate | None
     larger_is_better: bool
+    noise: float
     console: Console
     label: str
 
@@ -217,13 +231,10 @@ class TrainingRun:
         competes = self.objective.is_selectable() or state.done == self.schedule.total
         finite_score = score if math.isfinite(score) else None
         if competes and state.done:
-            improves = self._is_better(score, state.trained_score) or (
-                state.trained_score is None and not state.best_at
-            )
+            improves = self._gain(score, state.trained_score) > 0 or (state.trained_score is None and not state.best_at)
             state.without_better = 0 if improves else state.without_better + 1
             state.trained_score = finite_score if improves else state.trained_score
-        replaces_start = state.best_at == 0 and score == state.score
-        better = competes and (state.best_at is None or replaces_start or self._is_better(score, state.score))
+        better = competes and (state.best_at is None or self._is_best(score))
         losses = {name: float(f"{loss:.6g}") for name, loss in state.mean_losses().items()}
         epoch = state.done / self.schedule.per_epoch
         evaluation = EvaluationInfo(update=state.done, epoch=epoch, score=finite_score, losses=losses)
@@ -236,8 +247,16 @@ class TrainingRun:
             state.best_at, state.score = state.done, finite_score
             self._save_best()
 
-    def _is_better(self, score: float, best: float | None) -> bool:
-        return math.isfinite(score) and (best is None or (score > best if self.larger_is_better else score < best))
+    def _is_best(self, score: float) -> bool:
+        """Return whether a score is within noise of the highest one, and not below that of the start."""
+        start = next((entry["score"] for entry in self.state.history if entry["update"] == 0), None)
+        return self._gain(score, start) >= 0 and self._gain(score, self.state.trained_score) >= -self.noise
+
+    def _gain(self, score: float, other: float | None) -> float:
+        """Return by how much a score is better than another, or than none at all."""
+        if other is None or not math.isfinite(score):
+            return math.inf if math.isfinite(score) else -math.inf
+        return score - other if self.larger_is_better else other - score
 
     def _checkpoint_due(self) -> bool:
         minutes, steps = self.settings.checkpoint.minutes, self.settings.checkpoint.steps

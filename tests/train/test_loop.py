@@ -400,7 +400,7 @@ def test_within_bounds_it_ends_soon_after_select_stops_improving(tiny_model, mat
     result = run(tiny_model("bert"), material, tmp_path, evaluate=given, **BOUNDS)
     assert result.ending == "2 evaluations without improvement"
     assert [entry.update for entry in result.history] == [7, 14, 21, 28, 35, 42, 49, 56]
-    assert (result.updates, result.best_at, result.epochs) == (56, 14, 8.0)
+    assert (result.updates, result.best_at, result.epochs) == (56, 21, 8.0)
     assert "8 epochs (2 evaluations without improvement)" in result.summary
 
 
@@ -442,10 +442,10 @@ def test_a_limit_of_time_ends_it_and_is_decided_once(tiny_model, material, tmp_p
     assert same_weights(again, whole)
 
 
-def with_start(model, material, work, values, **settings):
+def with_start(model, material, work, values, *, noise=0.0, larger_is_better=True, **settings):
     objective = TaskObjective(material.task)
     settings = Training(**{**SETTINGS, **settings})
-    options = {"seed": 0, "work": work, "start_competes": True}
+    options = {"seed": 0, "work": work, "start_competes": True, "noise": noise, "larger_is_better": larger_is_better}
     return train(model, objective, material.train, settings, evaluate=scores(*values), **options)
 
 
@@ -457,8 +457,31 @@ def test_the_start_weights_compete(tiny_model, material, tmp_path, same_weights)
     assert same_weights(model, tiny_model("bert"))
 
 
-def test_trained_weights_win_a_tie_with_the_start(tiny_model, material, tmp_path):
-    assert with_start(tiny_model("bert"), material, tmp_path, [0.9, 0.9, 0.9]).best_at == 7
+@pytest.mark.parametrize(
+    ("values", "noise", "best_at"),
+    [
+        ((0.5, 0.90, 0.86), 0.05, 14),
+        ((0.5, 0.90, 0.84), 0.05, 7),
+        ((0.5, 0.90, 0.89), 0.0, 7),
+        ((0.9, 0.9, 0.9), 0.0, 14),
+        ((0.9, 0.88, 0.89), 0.05, 0),
+        ((0.9, 0.95, 0.88), 0.1, 7),
+    ],
+)
+def test_the_last_of_scores_within_noise_is_the_best(values, noise, best_at, tiny_model, material, tmp_path):
+    """The first score is that of the start, below which no training ends."""
+    result = with_start(tiny_model("bert"), material, tmp_path, values, noise=noise)
+    assert (result.best_at, result.score) == (best_at, values[best_at // 7])
+
+
+def test_within_noise_smaller_may_be_better(tiny_model, material, tmp_path):
+    options = {"larger_is_better": False, "noise": 0.05}
+    assert with_start(tiny_model("bert"), material, tmp_path / "a", [0.5, 0.30, 0.34], **options).best_at == 14
+    assert with_start(tiny_model("bert"), material, tmp_path / "b", [0.5, 0.30, 0.36], **options).best_at == 7
+
+
+def test_noise_is_that_of_a_paired_difference_on_select(material, rows):
+    assert material.noise == pytest.approx((0.1 / 20) ** 0.5)
 
 
 def test_patience_counts_trained_weights_alone(tiny_model, material, tmp_path):

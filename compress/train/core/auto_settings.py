@@ -13,7 +13,7 @@ from typing import Literal, TypeVar
 from compress.model_info import ChosenSetting
 from compress.recipe.training_schema import AUTO, Distill, EpochBounds, Recover, Training, number
 
-RULES_VERSION = 4
+RULES_VERSION = 5
 """Of the rules; raised with every change, so that trainings with other values are made anew."""
 
 AnyTraining = TypeVar("AnyTraining", bound=Training)
@@ -47,7 +47,7 @@ FINETUNE = Rules(
     patience=1,
 )
 DISTILL = Rules(
-    rates=((255, 5e-4), (384, 4e-4), (512, 2e-4), (768, 1e-4), (ANY, 4e-5)),
+    rates=((255, 4e-4), (384, 2e-4), (512, 1e-4), (768, 5e-5), (ANY, 2e-5)),
     batches=((999, 16), (ANY, 32)),
     least_updates=400,
     most_epochs=((9_999, 20), (29_999, 12), (ANY, 8)),
@@ -62,6 +62,12 @@ RULES: Mapping[str, Rules] = {
     # Embeddings of a sentence encoder start without a new head, and the answers of a batch are each other's negatives.
     "finetune similarity": replace(FINETUNE, rates=((384, 3e-5), (ANY, 2e-5))),
     "finetune retrieval": replace(FINETUNE, rates=((ANY, 2e-5),), batches=((ANY, 64),)),
+    **{
+        f"{purpose} token_classification": replace(
+            DISTILL, rates=((255, 5e-4), (384, 4e-4), (512, 2e-4), (768, 1e-4), (ANY, 4e-5))
+        )
+        for purpose in ("distill", "recover")
+    },
     "distill retrieval": replace(DISTILL, batches=((ANY, 64),)),
     "recover retrieval": replace(DISTILL, batches=((ANY, 64),)),
 }

@@ -94,6 +94,7 @@ def train_best(
             track=context.track,
             label=context.step if count == 1 else f"{context.step} {number + 1}/{count}",
             start_competes=start_competes,
+            noise=data.noise,
         )
         console.note(f"{context.step}: {result.summary}")
         return model, result.model_copy(update={"chosen": chosen | _chosen_epochs(settings, resolved, result)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from compress.console import Console
 from compress.data.encode import encode_rows, training_examples
 from compress.data.splits.concatenated_rows import ConcatenatedRows
+from compress.data.splits.split_indices import DISAGREEMENT
 from compress.data.tokenizer import TextTokenizer
 from compress.model_info import TaskInfo
 from compress.models.silence_transformers import quiet
@@ -31,6 +33,8 @@ class TrainingData:
     train: Examples
     evaluate: Evaluate | None
     larger_is_better: bool
+    noise: float = 0.0
+    """Standard error of the difference of two scores on select."""
 
     def facts(self, hidden: int = 0) -> TrainingFacts:
         """Return what settings left to `auto` depend on, for a model of this hidden size."""
@@ -75,7 +79,9 @@ def from_rows(
     if encoded.truncated:
         console.note(f"{encoded.truncated:.1%} of the training rows are too long and are truncated")
     evaluate = make_evaluator(select, task, tokens, documents) if len(select) else None
-    return TrainingData(task, training_examples(encoded, task), evaluate, primary_metric(task).larger_is_better)
+    larger_is_better = primary_metric(task).larger_is_better
+    noise = math.sqrt(DISAGREEMENT / len(select)) if len(select) and larger_is_better else 0.0
+    return TrainingData(task, training_examples(encoded, task), evaluate, larger_is_better, noise)
 
 
 def fast_tokenizer(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> TextTokenizer:
