@@ -322,6 +322,15 @@ def test_stage_that_fails_the_gate_is_reported_as_without_gain(make_report, qual
     assert warning.startswith("onnx-int8 missed the gate on cpu: pruned/onnx-int8 lost 3.3 points against the teacher")
 
 
+def test_a_student_that_misses_the_gate_is_told_what_helps(make_report, quality_of):
+    worse = quality_of(0.88, 0.913, "select", 0.905)
+    report = edited(make_report(), "student/onnx-fp32", select=worse)
+    given = report.model_copy(update={"data": report.data.model_copy(update={"rows": {"unlabelled": 9}})})
+    for each, hinted in ((report, True), (given, False)):
+        (warning,) = [remark for remark in apply_gates(each).remarks if remark.startswith("distill missed the gate")]
+        assert ("texts without labels (task.data.unlabelled)" in warning) is hinted
+
+
 def test_good_report_has_no_warnings(make_report):
     assert apply_gates(make_report()).remarks == ()
 
