@@ -17,7 +17,16 @@ LENGTH = 16
 NO_EFFECT = frozenset({"checkpoint", "cache"})
 """Settings that change how a step runs but not its result."""
 
-VERSIONS: dict[str, int] = {"data": 2, "score": 2, "measure": 2, "select": 3, "report": 7}
+VERSIONS: dict[str, int] = {
+    "data": 2,
+    "finetune": 2,
+    "distill": 2,
+    "recover": 2,
+    "score": 2,
+    "measure": 2,
+    "select": 3,
+    "report": 8,
+}
 """By kind of step, 1 for others. Raised when a step's code changes its result, so that older results are not reused."""
 
 

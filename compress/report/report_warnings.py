@@ -17,7 +17,7 @@ from compress.tasks.label_problems import label_problems
 TRUNCATED_SHARE = 0.05
 """Share of truncated rows from which a warning is given."""
 
-DISTIL_HINT = "; more layers, or texts without labels (task.data.unlabelled), bring a student closer to its teacher"
+DISTIL_HINT = "more layers, or texts without labels (task.data.unlabelled), bring a student closer to its teacher"
 
 
 def report_warnings(report: Report) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ def _stages_without_gain(report: Report, title: str) -> Iterator[str]:
             factor = f"{fmt.ratio(stage.speedup.value)} as fast as {before} ({fmt.span(stage.speedup, fmt.ratio)})"
             yield f"{stage.name} {effect} on {title}: {after} is {factor}."
         elif result and result.select and result.gate and result.gate.outcome == "missed" and before in passing:
-            hint = DISTIL_HINT if stage.name == "distill" and not report.data.rows.get(UNLABELLED) else ""
+            hint = f"; {DISTIL_HINT}" if stage.name == "distill" and not report.data.rows.get(UNLABELLED) else ""
             yield f"{stage.name} missed the gate on {title}: {after} {'; '.join(result.gate.reasons)}{hint}."
 
 

@@ -53,6 +53,7 @@ DISTILL = Rules(
     most_epochs=((9_999, 20), (29_999, 12), (ANY, 8)),
     patience=1,
 )
+DISTILL_TAGS = replace(DISTILL, rates=((255, 5e-4), (384, 4e-4), (512, 2e-4), (768, 1e-4), (ANY, 4e-5)))
 RULES: Mapping[str, Rules] = {
     "finetune": FINETUNE,
     "distill": DISTILL,
@@ -62,12 +63,8 @@ RULES: Mapping[str, Rules] = {
     # Embeddings of a sentence encoder start without a new head, and the answers of a batch are each other's negatives.
     "finetune similarity": replace(FINETUNE, rates=((384, 3e-5), (ANY, 2e-5))),
     "finetune retrieval": replace(FINETUNE, rates=((ANY, 2e-5),), batches=((ANY, 64),)),
-    **{
-        f"{purpose} token_classification": replace(
-            DISTILL, rates=((255, 5e-4), (384, 4e-4), (512, 2e-4), (768, 1e-4), (ANY, 4e-5))
-        )
-        for purpose in ("distill", "recover")
-    },
+    "distill token_classification": DISTILL_TAGS,
+    "recover token_classification": DISTILL_TAGS,
     "distill retrieval": replace(DISTILL, batches=((ANY, 64),)),
     "recover retrieval": replace(DISTILL, batches=((ANY, 64),)),
 }

@@ -34,7 +34,7 @@ class TrainingData:
     evaluate: Evaluate | None
     larger_is_better: bool
     noise: float = 0.0
-    """Standard error of the difference of two scores on select."""
+    """Standard error of the difference of two scores on select, as assumed before there are any."""
 
     def facts(self, hidden: int = 0) -> TrainingFacts:
         """Return what settings left to `auto` depend on, for a model of this hidden size."""
