@@ -160,6 +160,10 @@ class PrunedLayer(Info):
     ffn: tuple[int, ...]
     heads_importance: tuple[float, ...]
     ffn_importance: tuple[float, ...]
+    removed_heads_importance: tuple[float, ...] | None = None
+    """Of the other heads, in order; None in models of versions that did not store it."""
+    removed_ffn_importance: tuple[float, ...] | None = None
+    """Likewise for FFN neurons."""
 
 
 class PruningInfo(Info):

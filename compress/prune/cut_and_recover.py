@@ -136,6 +136,8 @@ def cut_from_model(
             ffn=tuple(neurons),
             heads_importance=_rounded(heads[index], kept),
             ffn_importance=_rounded(ffn[index], neurons),
+            removed_heads_importance=_rounded(heads[index], _others(heads[index], kept)),
+            removed_ffn_importance=_rounded(ffn[index], _others(ffn[index], neurons)),
         )
         for index, (kept, neurons) in enumerate(zip(kept_heads, kept_ffn, strict=True))
     ]
@@ -164,5 +166,9 @@ def _scoring_loss(model: PreTrainedModel, teacher: PreTrainedModel | None, task:
     return lambda pruned, batch: torch.stack(list(objective(pruned, batch).values())).sum()
 
 
-def _rounded(importance: torch.Tensor, kept: Sequence[int]) -> tuple[float, ...]:
-    return tuple(float(f"{value:.{DIGITS}g}") for value in importance[list(kept)].tolist())
+def _others(importance: torch.Tensor, kept: Sequence[int]) -> list[int]:
+    return sorted(set(range(len(importance))) - set(kept))
+
+
+def _rounded(importance: torch.Tensor, units: Sequence[int]) -> tuple[float, ...]:
+    return tuple(float(f"{value:.{DIGITS}g}") for value in importance[list(units)].tolist())

@@ -81,6 +81,8 @@ def test_cut_writes_a_smaller_model_and_what_it_kept(data, tiny_folder, tmp_path
     for layer, heads, ffn in zip(info.pruning.layers, info.shape.heads, info.shape.ffn, strict=True):
         assert (len(layer.heads), len(layer.heads_importance)) == (heads, heads)
         assert (len(layer.ffn), len(layer.ffn_importance)) == (ffn, ffn)
+        assert len(layer.heads) + len(layer.removed_heads_importance) == 4
+        assert len(layer.ffn) + len(layer.removed_ffn_importance) == 64
         assert all(value >= 0 for value in layer.heads_importance + layer.ffn_importance)
 
 
