@@ -17,6 +17,7 @@ from compress.measure.result_base import ResultModel
 from compress.measure.roofline.roofline import LimitShares, MachineLimits
 from compress.measure.timing.latency import Latency
 from compress.model_info import ChosenSetting, LayerMap, TaskInfo, VariantInfo
+from compress.report.pruned_units import PrunedStructure
 from compress.report.run_facts import DataFacts, Machine, Provenance, StepCost, TargetFacts
 from compress.report.winner_verdict import Verdict
 from compress.select.selection import GateResult, Outcome, Rules
@@ -138,6 +139,8 @@ class Report(ResultModel):
     """The machine's limits for every device and number of threads of a target."""
     layer_maps: Mapping[str, LayerMap] = {}
     """By distilled model, the teacher's layer of each of its layers."""
+    pruned: Mapping[str, PrunedStructure] = {}
+    """By pruned model, what it kept of each layer."""
     makings: Mapping[str, Provenance] = {}
     """By model, how it was made from another; empty in the oldest reports."""
     chosen: Mapping[str, Mapping[str, ChosenSetting]] = {}

@@ -19,7 +19,7 @@ from compress.measure.quality.disagreement import write_disagreements
 from compress.measure.quality.quality_result import Disagreement
 from compress.measure.resources.footprint import Footprint, footprint
 from compress.measure.roofline.roofline import find_limits, shares_of_limits
-from compress.model_info import FolderInfo, LayerMap, find_info, read_info
+from compress.model_info import FolderInfo, find_info, read_info
 from compress.pipeline.graph import ModelVariant, Plan, PlannedModel
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.measure_step import Measured
@@ -30,6 +30,7 @@ from compress.pipeline.strip_paths import recipe_without_paths, strip_paths_deep
 from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Data
 from compress.report.apply_selection import apply_selection
+from compress.report.pruned_units import pruned_structure
 from compress.report.report_schema import LedgerRow, Report, ReportModel, TargetResult
 from compress.report.run_facts import DataFacts, Machine, StepCost, TargetFacts
 from compress.select.selection import read_selection
@@ -91,7 +92,7 @@ class ReportBuilder:
     def report(self) -> Report:
         """Gather everything but gates and winners."""
         recipe = self.plan.recipe
-        variants = self.plan.variants
+        variants, infos = self.plan.variants, self._infos()
         return Report(
             name=recipe.name,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -114,7 +115,8 @@ class ReportBuilder:
             grid=self.measured.grid,
             surroundings=self.measured.surroundings,
             limits=self.measured.limits,
-            layer_maps=self._layer_maps(),
+            layer_maps={model: info.layer_map for model, info in infos.items() if info.layer_map},
+            pruned={model: pruned_structure(info.pruning) for model, info in infos.items() if info.pruning},
             models=tuple(self._model(model) for model in self.plan.evaluated),
             makings=provenance(self.plan, self._folders()),
             chosen=chosen_settings(self.plan, self._folders()),
@@ -137,10 +139,11 @@ class ReportBuilder:
         inputs = self.context.inputs
         return {model.name: inputs[model.step] for model in self.plan.models if model.step in inputs}
 
-    def _layer_maps(self) -> dict[str, LayerMap]:
-        """The layer maps of distilled models, by name."""
+    def _infos(self) -> dict[str, FolderInfo]:
+        """What the folders of evaluated models state, by name."""
         infos = {model: find_info(folder) for model, folder in self._folders().items()}
-        return {model: info.layer_map for model, info in infos.items() if info is not None and info.layer_map}
+        shown = {model.name for model in self.plan.evaluated}
+        return {model: info for model, info in infos.items() if info is not None and model in shown}
 
     def _data(self) -> DataFacts:
         info, folder = self.roles.info, self.context.inputs.get(UNLABELLED)

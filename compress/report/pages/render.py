@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from compress.environment import require
 from compress.report import format_numbers as fmt
 from compress.report.charts.layer_map_chart import layer_map_chart
+from compress.report.charts.pruning_chart import pruning_chart
 from compress.report.charts.report_charts import NARROW, WIDE, colour_of, legend, speed_chart
 from compress.report.pages.markdown import markdown_cell, markdown_table
 from compress.report.pages.page_sections import block_groups
@@ -19,6 +20,7 @@ from compress.report.retention import winner_above_baseline
 from compress.report.run_facts import TargetFacts
 from compress.report.tables import ledger_tables
 from compress.report.tables.machine_facts import describe_target, environment_facts, row_counts, truncation
+from compress.report.tables.pruning_table import pruning_table
 from compress.report.tables.quality_tables import format_quality
 from compress.report.tables.speed_tables import format_p50, limits_table, unstable_reasons
 from compress.report.tables.throughput_unit import describe_call, per_call_suffix
@@ -50,6 +52,7 @@ def render_html(report: Report) -> str:
         "widths": {"wide": WIDE, "narrow": NARROW},
         "speed_chart": partial(speed_chart, report),
         "layer_map_chart": layer_map_chart,
+        "pruning_chart": pruning_chart,
         "colour_of": partial(colour_of, report),
         "legend": legend(report),
     }
@@ -114,6 +117,7 @@ def _context(report: Report) -> dict[str, Any]:
         "call": describe_call(report),
         "rows": row_counts(report),
         "training": training_table(report),
+        "pruned": {model: pruning_table(pruning) for model, pruning in report.pruned.items()},
     }
 
 

@@ -1,0 +1,75 @@
+import pytest
+
+from compress.model_info import PrunedLayer, PruningInfo
+from compress.report.charts.pruning_chart import pruning_chart
+from compress.report.pages.render import render_html, render_markdown
+from compress.report.pruned_units import pruned_structure
+from compress.report.report_schema import Report
+from compress.report.tables.pruning_table import pruning_table
+
+LAYER = PrunedLayer(
+    heads=(0, 2),
+    ffn=tuple(range(32)),
+    heads_importance=(3.0, 5.0),
+    ffn_importance=(1.0,) * 32,
+    removed_heads_importance=(1.0, 1.0),
+    removed_ffn_importance=(0.25,) * 32,
+)
+OLD = PrunedLayer(heads=(0,), ffn=(0, 1), heads_importance=(3.0,), ffn_importance=(1.0, 2.0))
+
+
+def structure(*layers: PrunedLayer):
+    return pruned_structure(PruningInfo(criterion="taylor", layers=layers))
+
+
+def test_heads_stay_in_order_and_neurons_form_blocks_by_importance():
+    shown = structure(LAYER)
+    assert [cell.importance for cell in shown.heads[0].cells] == [3.0, 1.0, 5.0, 1.0]
+    assert [cell.kept for cell in shown.heads[0].cells] == [1.0, 0.0, 1.0, 0.0]
+    assert shown.heads[0].importance == pytest.approx(0.8)
+    assert [cell.importance for cell in shown.ffn[0].cells] == [1.0] * 8 + [0.25] * 8
+    assert [cell.kept for cell in shown.ffn[0].cells] == [1.0] * 8 + [0.0] * 8
+
+
+def test_a_part_with_fewer_units_than_blocks_has_one_cell_a_unit():
+    few = LAYER.model_copy(update={"ffn": (1,), "ffn_importance": (2.0,), "removed_ffn_importance": (1.0,)})
+    assert len(structure(few).ffn[0].cells) == 2
+
+
+def test_the_table_counts_units_and_shares():
+    assert dict(pruning_table(structure(LAYER)).rows[0]) == {
+        "layer": "0",
+        "heads": "2 of 4",
+        "their importance": "80.0 %",
+        "FFN neurons": "32 of 64",
+        "importance of the neurons": "80.0 %",
+    }
+
+
+def test_models_of_earlier_versions_have_counts_only():
+    old = structure(OLD)
+    assert pruning_table(old).rows[0]["heads"] == "1"
+    assert pruning_table(old).rows[0]["their importance"] == "–"
+    assert pruning_chart(old, 0, 324) is None
+
+
+def test_no_importance_at_all_is_not_divided_by():
+    zero = LAYER.model_copy(update={"heads_importance": (0.0, 0.0), "removed_heads_importance": (0.0, 0.0)})
+    assert structure(zero).heads[0].importance is None
+    assert pruning_chart(structure(zero), 0, 324)
+
+
+def test_the_chart_frames_what_was_kept():
+    chart = pruning_chart(structure(LAYER, LAYER), 1, 324)
+    assert chart.count('class="fill s1"') == 2 * (4 + 16)
+    assert chart.count('class="chosen"') == 2 * (2 + 8)
+    assert "layer 1, 2: importance 5, 100.0 % kept" in chart
+
+
+def test_pages_show_what_pruning_kept(make_report):
+    report = make_report().model_copy(update={"pruned": {"pruned": structure(LAYER)}})
+    assert "### What pruning kept: pruned" in render_markdown(report)
+    assert "| 2 of 4 |" in render_markdown(report)
+    assert "what pruning kept" in render_html(report)
+    assert "What pruning kept" not in render_html(make_report())
+    assert Report.model_validate_json(report.model_dump_json()).pruned == report.pruned
