@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -22,8 +22,8 @@ from compress.model_info import PrunedLayer, PruningInfo, TaskInfo
 from compress.models.encoder_parts import family_of, shape_of
 from compress.models.load_save import load_model, load_tokenizer
 from compress.prune.allocation import select_units
-from compress.prune.criteria import CRITERIA
-from compress.prune.mask_gradients import Loss, collect_mask_gradients
+from compress.prune.criteria import CRITERIA, Criterion
+from compress.prune.mask_gradients import LayerUnits, Loss, collect_units
 from compress.prune.prune_ratios import layer_parameters, resolve_ratios
 from compress.prune.surgery import remove_units
 from compress.recipe.training_schema import Distill, Prune
@@ -121,11 +121,11 @@ def cut_from_model(
     require_prunable(family_of(model))
     heads_ratio, ffn_ratio = resolve_ratios(model, settings)
     batches = list(_scoring_batches(rows, task, tokens, settings, seed, model.device))
-    gradients = collect_mask_gradients(model, batches, _scoring_loss(model, teacher, task), console)
-    importance: Callable[[torch.Tensor], torch.Tensor] = resolve_name(CRITERIA[settings.criterion])
-    heads, ffn = (list(map(importance, layers)) for layers in (gradients.heads, gradients.ffn))
-    kept_heads = select_units(heads, heads_ratio, even=settings.even)
-    kept_ffn = select_units(ffn, ffn_ratio, settings.round_to, settings.even)
+    units = collect_units(model, batches, _scoring_loss(model, teacher, task), seed, console)
+    criterion = CRITERIA[settings.criterion]
+    heads, ffn = (list(map(resolve_name(criterion.importance), layers)) for layers in (units.heads, units.ffn))
+    kept_heads = _exchanged(criterion, units.heads, select_units(heads, heads_ratio, even=settings.even))
+    kept_ffn = _exchanged(criterion, units.ffn, select_units(ffn, ffn_ratio, settings.round_to, settings.even))
     pruned = remove_units(copy.deepcopy(model), kept_heads, kept_ffn)
     remaining = layer_parameters(pruned) / layer_parameters(model)
     shapes = f"{shape_of(model).text} → {shape_of(pruned).text}"
@@ -142,6 +142,13 @@ def cut_from_model(
         for index, (kept, neurons) in enumerate(zip(kept_heads, kept_ffn, strict=True))
     ]
     return pruned, PruningInfo(criterion=settings.criterion, layers=tuple(layers))
+
+
+def _exchanged(criterion: Criterion, layers: Sequence[LayerUnits], kept: Sequence[list[int]]) -> list[list[int]]:
+    """Return the units that remain in each layer after the criterion's exchange, as many as before."""
+    if criterion.exchange is None:
+        return list(kept)
+    return list(map(resolve_name(criterion.exchange), layers, kept))
 
 
 def _scoring_batches(

@@ -6,26 +6,23 @@ Molchanov et al., "Importance Estimation for Neural Network Pruning", 2019 (arXi
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
+if TYPE_CHECKING:
+    from compress.prune.mask_gradients import LayerUnits
 
-def taylor(gradients: Tensor) -> Tensor:
-    """Return the estimated change of the loss without each unit: the sum over samples of |mask gradient|.
 
-    To first order, removing a unit changes the loss of a sample by its mask gradient. A sample is the mean over a
-    batch: effects of a unit that cancel within the batch do not count. Summing |weight x gradient| over the weights of
+def taylor(units: LayerUnits) -> Tensor:
+    """Return the estimated change of the loss without each unit (units,): the sum over batches of |mask gradient|.
+
+    To first order, removing a unit changes the loss of a batch by its mask gradient, a mean over the batch's rows:
+    effects of a unit that cancel within the batch do not count. Summing |weight x gradient| over the weights of
     a unit instead makes weights whose effects cancel look important, most of all in low layers. On MiniLM fine-tuned on
     6,000 rows of SST-2 (84.3 % on dev, one seed), removing half of the heads and three quarters of the neurons without
     recovery left 80.3 % with this criterion and 72.1 % with that one.
-
-    Args:
-        gradients: signed mask gradients (samples, units).
-
-    Returns:
-        Importance (units,).
     """
-    total = torch.zeros_like(gradients[0])
-    for sample in gradients:  # one after the other: a reduction over rows would round differently
-        total.add_(sample.abs())
-    return total
+    batches = torch.split(units.gradients, list(units.batches))
+    return torch.stack([rows.mean(dim=0).abs() for rows in batches]).sum(dim=0)
