@@ -49,6 +49,8 @@ class Family:
     """Whether the model takes token_type_ids."""
     positions_after_padding: bool = False
     """Position ids start after the padding id, so the first pad_id + 1 rows of the position table are unused."""
+    positions: str | None = "embeddings.position_embeddings"
+    """Path from the base model to the table of learned positions; None where there is none."""
     own_embedding_size: bool = False
     """The config has an `embedding_size` separate from the hidden size."""
     projection_if_narrower: bool = False
@@ -142,6 +144,7 @@ MODERNBERT = Family(
     ffn_in="mlp.Wi",
     ffn_out="mlp.Wo",
     token_types=False,
+    positions=None,
     gated_ffn=True,
     prunable=False,
     native_head_pooling="classifier_pooling",

@@ -174,6 +174,20 @@ class PruningInfo(Info):
     layers: tuple[PrunedLayer, ...]
 
 
+class VocabularyInfo(Info):
+    """What pruning the vocabulary of a model kept."""
+
+    rule: str
+    """`seen`, `keep 8000`, `min_count 2`."""
+    pieces_before: int
+    pieces: int
+    positions_before: int | None = None
+    """Rows of the table of positions; None for families without one."""
+    positions: int | None = None
+    changed: Mapping[str, float]
+    """By role, the share of rows with a text that is cut into other pieces than before."""
+
+
 class EvaluationInfo(Info):
     """One evaluation during training."""
 
@@ -249,6 +263,8 @@ class FolderInfo(Info):
     """Changed copies of rows of train that it learned from."""
     pruning: PruningInfo | None = None
     """Of a model that was pruned, and of variants exported from it."""
+    vocabulary: VocabularyInfo | None = None
+    """Of a model whose vocabulary was pruned, and of variants exported from it."""
     training: TrainingInfo | None = None
     """None where the model was not trained, or by a version that did not record it."""
     probe: ProbeInfo | None = None

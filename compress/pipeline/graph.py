@@ -14,6 +14,9 @@ from compress.recipe.schema import Recipe
 from compress.recipe.training_schema import Prune, Student, Training
 from compress.variants import Variant
 
+VOCABULARY = "vocabulary"
+"""The step and the section of models with fewer word pieces."""
+
 Run = Callable[[StepContext], Mapping[str, Any] | None]
 """Does a step in its working folder; returns the throughput of a training as plain JSON values."""
 
@@ -49,7 +52,7 @@ class PlannedModel:
     parent: str | None
     """The model it is made from; None for the teacher, with which every run begins."""
     section: str
-    """The recipe's section with its settings: `finetune`, `distill`, `prune`."""
+    """The recipe's section with its settings: `finetune`, `distill`, `prune`; `vocabulary` for `prune.vocabulary`."""
     training: Training | None = None
     """How it is trained; None where it is taken or cut without training."""
     shape: Student | Prune | None = None

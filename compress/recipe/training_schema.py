@@ -270,8 +270,23 @@ class PruneTo(Frozen):
     """Remaining share of the encoder layers' parameters (without embeddings)."""
 
 
+class VocabularyRule(Frozen):
+    """Which word pieces stay, besides those that every text may need."""
+
+    keep: Count | None = None
+    """This many in total, the most frequent ones."""
+    min_count: Count | None = None
+    """Those that occur this often."""
+
+    @model_validator(mode="after")
+    def _check_one(self) -> VocabularyRule:
+        if (self.keep is None) == (self.min_count is None):
+            raise ValueError("give one of keep: 8000 and min_count: 2")
+        return self
+
+
 class Prune(Frozen):
-    """Removal of the least important heads and FFN neurons, uneven across layers."""
+    """Removal of the least important heads and FFN neurons, uneven across layers; and of word pieces."""
 
     heads: Share = 0.0
     ffn: Share = 0.0
@@ -285,11 +300,18 @@ class Prune(Frozen):
     even: Flag = False
     """Remove the same share from every layer."""
     recover: Annotated[Recover | Literal[False], switched] = Recover()
+    vocabulary: Literal["seen"] | VocabularyRule | None = None
+    """Which word pieces stay: those of train and of unlabelled texts (`seen`), a number, or the frequent ones."""
+
+    @property
+    def cuts(self) -> bool:
+        """Whether heads or neurons are removed."""
+        return self.to is not None or bool(self.heads or self.ffn)
 
     @model_validator(mode="after")
     def _check_amount(self) -> Prune:
-        if self.to is None and not (self.heads or self.ffn):
-            raise ValueError("say how much: heads: 0.25, ffn: 0.5, or to: {parameters: 0.3}")
+        if not self.cuts and self.vocabulary is None:
+            raise ValueError("say how much: heads: 0.25, ffn: 0.5, or to: {parameters: 0.3}; or vocabulary: seen")
         if self.to is not None and (self.heads or self.ffn):
             raise ValueError("give either the shares removed (heads, ffn) or the share left (to)")
         return self

@@ -16,7 +16,7 @@ from compress.measure.resources.serving_memory import ServingMemory
 from compress.measure.result_base import ResultModel
 from compress.measure.roofline.roofline import LimitShares, MachineLimits
 from compress.measure.timing.latency import Latency
-from compress.model_info import ChosenSetting, LayerMap, TaskInfo, VariantInfo
+from compress.model_info import ChosenSetting, LayerMap, TaskInfo, VariantInfo, VocabularyInfo
 from compress.report.pruned_units import PrunedStructure
 from compress.report.run_facts import DataFacts, Machine, Provenance, StepCost, TargetFacts
 from compress.report.winner_verdict import Verdict
@@ -141,6 +141,8 @@ class Report(ResultModel):
     """By distilled model, the teacher's layer of each of its layers."""
     pruned: Mapping[str, PrunedStructure] = {}
     """By pruned model, what it kept of each layer."""
+    vocabularies: Mapping[str, VocabularyInfo] = {}
+    """By model, what pruning its vocabulary kept."""
     makings: Mapping[str, Provenance] = {}
     """By model, how it was made from another; empty in the oldest reports."""
     chosen: Mapping[str, Mapping[str, ChosenSetting]] = {}

@@ -95,7 +95,7 @@ def _stages_without_gain(report: Report, title: str) -> Iterator[str]:
     for stage in {(stage.before.key, stage.after.key): stage for stage in stages}.values():
         before, after = stage.before.key, stage.after.key
         result = stage.after.targets.get(title)
-        if stage.speedup is not None and stage.speedup.low <= 1.0:
+        if stage.name != "vocabulary" and stage.speedup is not None and stage.speedup.low <= 1.0:  # which saves bytes
             effect = "brought no speedup" if stage.speedup.value <= 1.0 else "may have brought no speedup"
             factor = f"{fmt.ratio(stage.speedup.value)} as fast as {before} ({fmt.span(stage.speedup, fmt.ratio)})"
             yield f"{stage.name} {effect} on {title}: {after} is {factor}."

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from compress import __version__
 from compress.data.splits.prepare_splits import PreparedData, load_prepared
 from compress.measure.predict_rows import embed_documents, predict_rows
-from compress.model_info import FolderInfo, LayerMap, ProbeInfo, PruningInfo, TaskInfo
+from compress.model_info import FolderInfo, LayerMap, ProbeInfo, PruningInfo, TaskInfo, VocabularyInfo
 from compress.models.encoder_parts import family_of, shape_of
 from compress.models.load_save import save_model
 from compress.recipe.field_types import Role
@@ -48,6 +48,7 @@ def save_trained_model(
     augmented: int | None = None,
     pruning: PruningInfo | None = None,
     probe: ProbeInfo | None = None,
+    vocabulary: VocabularyInfo | None = None,
 ) -> TrainedModel:
     """Write the folder of a model for the task of ``data``, with tuned thresholds; delete work files of the training.
 
@@ -66,6 +67,7 @@ def save_trained_model(
         pruning=pruning,
         training=result,
         probe=probe,
+        vocabulary=vocabulary,
     )
     if is_main:
         save_model(model, tokenizer, work, info)

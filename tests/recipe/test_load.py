@@ -193,6 +193,8 @@ def test_corpus_is_a_path(monkeypatch):
     [
         ("finetune.epochs=2", lambda recipe: recipe.finetune.epochs == 2),
         ("prune.heads=0.25", lambda recipe: recipe.prune.heads == 0.25),
+        ("prune={vocabulary: seen}", lambda recipe: recipe.prune.vocabulary == "seen"),
+        ("prune.vocabulary.keep=8000", lambda recipe: recipe.prune.vocabulary.keep == 8000),
         ("quantize=int8", lambda recipe: recipe.quantize.method == "int8"),
         (
             "teacher.revision=abc",

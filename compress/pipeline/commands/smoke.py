@@ -9,14 +9,14 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from compress.pipeline.preflight.model_compatibility import config_of
 from compress.pipeline.torchrun_launch import Launch
 from compress.recipe.loss_schema import Losses
 from compress.recipe.measure_schema import Grid, Measure
 from compress.recipe.schema import Publish, Recipe
-from compress.recipe.training_schema import Distill, Finetune, Student, Training
+from compress.recipe.training_schema import Distill, Finetune, Prune, Student, Training, VocabularyRule
 from compress.storage.atomic_write import atomic_replace_folder
 
 SMOKE_FOLDER = ".smoke"
@@ -42,7 +42,8 @@ def smoke_recipe(recipe: Recipe, root: Path, cards: Sequence[Path]) -> Recipe:
         "teacher": recipe.teacher.model_copy(update={"source": str(teacher), "revision": None}),
         "finetune": recipe.finetune or Finetune(),  # the random teacher has no head, even if the recipe's has one
         "student": recipe.student and _student(recipe.student),
-        "prune": recipe.prune and recipe.prune.model_copy(update={"batches": 2}),
+        "prune": recipe.prune
+        and recipe.prune.model_copy(update={"batches": 2, "vocabulary": _vocabulary(recipe.prune)}),
         "measure": _measure(recipe.measure),
         "publish": recipe.publish and Publish(to=str(root / "zoo"), name=recipe.publish.name),
     }
@@ -55,6 +56,12 @@ def _student(student: Student) -> Student:
     if student.heads is not None:
         widths["heads"] = 3 if "hidden" in widths else 2  # heads of the teacher's size, or of another
     return Student(layers=1, choose=student.choose, start=student.start, **widths)
+
+
+def _vocabulary(prune: Prune) -> Literal["seen"] | VocabularyRule | None:
+    """Return a rule that fits the tiny model's pieces; None without one."""
+    rule = prune.vocabulary
+    return "seen" if isinstance(rule, VocabularyRule) and rule.keep else rule
 
 
 def _measure(settings: Measure) -> Measure:

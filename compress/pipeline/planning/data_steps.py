@@ -31,9 +31,10 @@ def add_data(plan: Plan) -> None:
 
 
 def add_unlabelled(plan: Plan) -> None:
-    """Unlabelled texts have a step of their own, for distillation alone: adding some changes no teacher."""
+    """Unlabelled texts have a step of their own, for distillation and vocabularies: adding some changes no teacher."""
     recipe, data = plan.recipe, plan.recipe.task.data
-    if not (data.has_unlabelled and any(recipe.distillations())):
+    used = any(recipe.distillations()) or (recipe.prune and recipe.prune.vocabulary)
+    if not (data.has_unlabelled and used):
         return
     settings = {
         "contents": contents_digest(data, (UNLABELLED,)),

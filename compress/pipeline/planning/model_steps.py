@@ -10,10 +10,10 @@ from typing import Any, Literal
 from compress.data.splits.unlabelled_texts import UNLABELLED
 from compress.model_sources import folder_identity, identity
 from compress.pipeline.fingerprint import hashed_settings, hashed_training
-from compress.pipeline.graph import Plan, PlannedModel
+from compress.pipeline.graph import VOCABULARY, Plan, PlannedModel
 from compress.pipeline.steps import training_steps
 from compress.recipe.schema import Recipe
-from compress.recipe.training_schema import Distill, Prune, Student
+from compress.recipe.training_schema import Distill, Prune, Student, VocabularyRule
 
 ModelPlanner = Callable[[Plan, Sequence[Path]], None]
 """Adds one model and its step to a plan; the second argument are folders of cards."""
@@ -24,9 +24,12 @@ def default_models(recipe: Recipe) -> list[ModelPlanner]:
     planners: list[ModelPlanner] = [add_teacher]
     if recipe.student:
         planners.append(partial(add_student, student=recipe.student, distill=recipe.distill))
-    if recipe.prune:
-        parent = "student" if recipe.student else "teacher"
-        planners.append(partial(add_pruned, prune=recipe.prune, parent=parent))
+    last = "student" if recipe.student else "teacher"
+    if recipe.prune and recipe.prune.cuts:
+        planners.append(partial(add_pruned, prune=recipe.prune, parent=last))
+        last = "pruned"
+    if recipe.prune and recipe.prune.vocabulary:
+        planners.append(partial(add_trimmed, rule=recipe.prune.vocabulary, parent=last))
     return planners
 
 
@@ -76,7 +79,7 @@ def add_pruned(
 ) -> None:
     """``parent`` without its least important heads and neurons, trained again unless ``prune.recover`` is false."""
     source, teacher, seed = plan.model(parent).step, plan.teacher.step, plan.recipe.seed
-    hashed = {key: value for key, value in hashed_settings(prune).items() if key != "recover"}
+    hashed = {key: value for key, value in hashed_settings(prune).items() if key not in ("recover", "vocabulary")}
     cut = partial(training_steps.cut, teacher=teacher, parent=source, settings=prune, seed=seed)
     needs = list(dict.fromkeys(["data", teacher, source]))
     plan.add(cut_step, "cut", {"prune": hashed, "parent": source, "seed": seed}, needs, cut, optional=True)
@@ -89,6 +92,29 @@ def add_pruned(
     needs = ["data", teacher, cut_step, *_unlabelled(plan)]
     plan.add(recover_step, "recover", settings, needs, recover, trains=True, optional=True)
     plan.models.append(PlannedModel(name, recover_step, f"{name}-cut", "prune", prune.recover))
+
+
+def add_trimmed(
+    plan: Plan,
+    cards: Sequence[Path],
+    *,
+    rule: Literal["seen"] | VocabularyRule,
+    parent: str,
+    name: str = "trimmed",
+    step: str = VOCABULARY,
+) -> None:
+    """``parent`` without the word pieces that its texts do not use, and positions beyond the longest text."""
+    recipe, source = plan.recipe, plan.model(parent).step
+    lengths = [
+        *(target.length for target in recipe.targets),
+        *(recipe.measure.grid.length if recipe.measure.grid else ()),
+    ]
+    longest = max(recipe.task.max_length, *(length for length in lengths if isinstance(length, int)), 1)
+    hashed = rule if rule == "seen" else hashed_settings(rule)
+    settings = {"vocabulary": hashed, "longest": longest, "parent": source}
+    run = partial(training_steps.vocabulary, parent=source, rule=rule, longest=longest)
+    plan.add(step, VOCABULARY, settings, ["data", source, *_unlabelled(plan)], run, optional=True)
+    plan.models.append(PlannedModel(name, step, parent, VOCABULARY))
 
 
 def _unlabelled(plan: Plan) -> list[str]:

@@ -54,7 +54,9 @@ def compatibility_errors(recipe: Recipe, cards: Sequence[Path] = (), task: TaskI
         ("student", lambda: _check_student(recipe, teacher, origin, cards)),
         ("task", lambda: _check_lengths(recipe, teacher, origin)),
     ]
-    if recipe.prune and origin:
+    if recipe.prune and recipe.prune.vocabulary:
+        checks.append(("prune", lambda: _check_vocabulary(recipe, cards)))
+    if recipe.prune and recipe.prune.cuts and origin:
         checks.append(("prune", lambda: require_prunable(family_named(origin["model_type"]))))
     for path, settings in recipe.distillations():
         section = ".".join(map(str, path))
@@ -131,6 +133,16 @@ def _check_lengths(recipe: Recipe, teacher: Config, origin: Config) -> None:
     """Refuse texts longer than the teacher, or the student's own checkpoint, has positions for."""
     for model, source in ((teacher, recipe.teacher.source), (origin, recipe.student and recipe.student.source)):
         check_length(recipe.task.max_length, max_positions(model, model.get("pad_token_id") or 0), str(source))
+
+
+def _check_vocabulary(recipe: Recipe, cards: Sequence[Path]) -> None:
+    """Refuse a tokenizer whose vocabulary cannot be pruned, and a number of pieces that it cannot keep."""
+    from compress.pipeline.preflight.teacher_student_compat import tokenizer_of
+    from compress.prune.tokenizer_subset import check_rule
+
+    tokenizer = tokenizer_of(recipe.teacher.source, recipe.teacher.revision, cards)
+    if tokenizer is not None and recipe.prune and recipe.prune.vocabulary:
+        check_rule(tokenizer, recipe.prune.vocabulary, recipe.teacher.source)
 
 
 def _check_layers(

@@ -30,6 +30,7 @@ LIBRARIES_OF_STEPS = {
     "distill": TRAINING,
     "cut": {**TRAINING, "torch_pruning": "train"},
     "recover": TRAINING,
+    "vocabulary": TRAINING,
     "report": {"jinja2": "report"},
 }
 """Libraries that each kind of step imports, and the extra that contains them; variants state their own."""

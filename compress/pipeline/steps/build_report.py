@@ -116,7 +116,12 @@ class ReportBuilder:
             surroundings=self.measured.surroundings,
             limits=self.measured.limits,
             layer_maps={model: info.layer_map for model, info in infos.items() if info.layer_map},
-            pruned={model: pruned_structure(info.pruning) for model, info in infos.items() if info.pruning},
+            pruned={
+                model: pruned_structure(info.pruning)
+                for model, info in infos.items()
+                if info.pruning and not info.vocabulary  # which is shown with the model that it was cut from
+            },
+            vocabularies={model: info.vocabulary for model, info in infos.items() if info.vocabulary},
             models=tuple(self._model(model) for model in self.plan.evaluated),
             makings=provenance(self.plan, self._folders()),
             chosen=chosen_settings(self.plan, self._folders()),

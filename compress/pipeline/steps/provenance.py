@@ -8,7 +8,7 @@ from pathlib import Path
 from compress.model_info import ChosenSetting, find_info
 from compress.model_shapes import changes_shape, plan_student_shape, shape_of_folder
 from compress.model_sources import local_folder
-from compress.pipeline.graph import Plan, PlannedModel
+from compress.pipeline.graph import VOCABULARY, Plan, PlannedModel
 from compress.pipeline.strip_paths import source_name
 from compress.recipe.training_schema import Student
 from compress.report.run_facts import Provenance
@@ -41,6 +41,8 @@ def _start(plan: Plan, model: PlannedModel, parent: PlannedModel, folders: Mappi
     """`the student, pruned` or where a student's weights come from."""
     if isinstance(model.shape, Student):
         return _student_start(model.shape, parent.name, folders.get(parent.name))
+    if model.section == VOCABULARY:
+        return f"the {parent.name} model with fewer word pieces"
     # A model that is only trained begins as its parent, which has no row of its own.
     if parent.evaluated or parent.parent is None:
         return f"the {parent.name}, pruned"

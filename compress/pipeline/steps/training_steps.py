@@ -12,7 +12,7 @@ from compress.pipeline.forecast.training_costs import probe_operations, teachers
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.scoring_steps import ANSWERS_FILE
 from compress.recipe.schema import Recipe
-from compress.recipe.training_schema import Distill, Prune, Student, Training
+from compress.recipe.training_schema import Distill, Prune, Student, Training, VocabularyRule
 from compress.tasks import kind_of
 
 if TYPE_CHECKING:
@@ -73,6 +73,15 @@ def cut(context: StepContext, teacher: str, parent: str, settings: Prune, seed: 
 def recover(context: StepContext, teacher: str, pruned: str, settings: Distill, seed: int) -> Rates:
     """Train a model that was cut: it is distilled as a finished student."""
     return distill(context, teacher, Student(source=str(context.inputs[pruned])), settings, seed, step="recover")
+
+
+def vocabulary(context: StepContext, parent: str, rule: Literal["seen"] | VocabularyRule, longest: int) -> None:
+    """Remove the word pieces and positions that the parent model does not need for the task."""
+    from compress.prune.vocabulary import prune_vocabulary
+
+    texts = context.inputs.get(UNLABELLED)
+    options: dict[str, Any] = {"unlabelled_rows": unlabelled_rows(texts) if texts else (), "console": context.console}
+    prune_vocabulary(context.inputs[parent], context.inputs["data"], rule, longest, context.work, **options)
 
 
 def _rates(

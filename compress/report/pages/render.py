@@ -22,6 +22,7 @@ from compress.report.tables import ledger_tables
 from compress.report.tables.machine_facts import describe_target, environment_facts, row_counts, truncation
 from compress.report.tables.pruning_table import pruning_table
 from compress.report.tables.quality_tables import format_quality
+from compress.report.tables.size_tables import vocabulary_table
 from compress.report.tables.speed_tables import format_p50, limits_table, unstable_reasons
 from compress.report.tables.throughput_unit import describe_call, per_call_suffix
 from compress.report.tables.training_table import training_table
@@ -118,6 +119,7 @@ def _context(report: Report) -> dict[str, Any]:
         "rows": row_counts(report),
         "training": training_table(report),
         "pruned": {model: pruning_table(pruning) for model, pruning in report.pruned.items()},
+        "vocabulary": vocabulary_table(report),
     }
 
 

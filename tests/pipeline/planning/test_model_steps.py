@@ -46,3 +46,27 @@ def test_recovery_settings_do_not_redo_the_cut(plan_of):
 @pytest.mark.parametrize("override", ["prune.ffn=0.25", "prune.batches=3", "distill.epochs=7"])
 def test_other_settings_redo_cut_and_recovery(plan_of, override):
     assert {"cut", "recover"} <= changed_steps(plan_of, override)
+
+
+def test_vocabulary_is_pruned_last_and_changes_no_step_before(plan_of):
+    assert not {"finetune", "distill", "cut", "recover"} & changed_steps(plan_of, "prune.vocabulary=seen")
+    plan = plan_of("prune.vocabulary=seen")
+    assert [model.name for model in plan.evaluated] == ["teacher", "student", "pruned", "trimmed"]
+    assert plan.evaluated_parent("trimmed").name == "pruned"
+    assert plan.step("vocabulary").needs == ("data", "recover")
+    assert plan.step("vocabulary").settings["longest"] == 32
+
+
+def test_vocabulary_alone_cuts_nothing_else(plan_of):
+    plan = plan_of("prune={vocabulary: {keep: 50}}", "targets=[{device: cpu, length: 48}, {device: cpu}]")
+    assert [model.name for model in plan.evaluated] == ["teacher", "student", "trimmed"]
+    assert plan.evaluated_parent("trimmed").name == "student"
+    assert not {"cut", "recover"} & {step.name for step in plan.steps}
+    assert [path for path, _ in plan.recipe.distillations()] == [("distill",)]
+    assert plan.step("vocabulary").settings["longest"] == 48
+
+
+def test_unlabelled_texts_are_read_for_a_vocabulary_alone(plan_of, tmp_path):
+    texts = f"task.data.unlabelled={tmp_path / 'test.csv'}"
+    plan = plan_of("student=null", "distill=false", "prune={vocabulary: {min_count: 2}}", texts)
+    assert plan.step("vocabulary").needs == ("data", "finetune", "unlabelled")

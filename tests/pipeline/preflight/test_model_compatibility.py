@@ -352,3 +352,10 @@ def test_absent_model_is_a_warning_of_plan_and_an_error_of_run(key, recipe_file,
     assert run[0] == 2
     assert f"the run cannot start:\n  {message}" in run[1].err
     assert outcome_of("plan", recipe_file, tmp_path / "runs", override, capsys, "--calibrate") == run
+
+
+def test_vocabulary_that_cannot_be_pruned(errors_of):
+    assert errors_of("prune={vocabulary: seen}") == []
+    (error,) = errors_of("prune.vocabulary={keep: 9000}")
+    assert error.startswith("prune: prune.vocabulary: 9,000 pieces cannot be kept: the tokenizer has 141, of which 141")
+    assert errors_of("teacher=albert-base", "prune={vocabulary: seen}", due=("prune",)) == []

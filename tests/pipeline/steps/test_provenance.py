@@ -61,3 +61,10 @@ def test_augmented_rows_come_from_the_model_folder(teacher, tiny_task):
 
 def test_models_that_failed_are_left_out(teacher):
     assert provenance(plan_of({"layers": 1}), {"teacher": teacher}) == {}
+
+
+def test_model_with_a_pruned_vocabulary(teacher):
+    plan = plan_of({"layers": 1}, prune={"heads": 0.5, "vocabulary": "seen"})
+    plan.models.append(PlannedModel("trimmed", "vocabulary", "pruned", "vocabulary"))
+    made = provenance(plan, {"trimmed": teacher})
+    assert made["trimmed"].start == "the pruned model with fewer word pieces"

@@ -1,0 +1,141 @@
+"""Vocabulary pruning: removes the word pieces that a task's texts do not use, and positions that it cannot reach.
+
+Most parameters of a small encoder are word vectors, most of which belong to pieces that occur in no text of the task
+(Abdaoui et al., "Load What You Need", 2020, arXiv:2010.05609).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from compress.console import Console
+from compress.data.splits.prepare_splits import load_prepared
+from compress.data.splits.unlabelled_texts import UNLABELLED
+from compress.data.tokenizer import TOKENIZER_FILE
+from compress.errors import ModelError
+from compress.model_info import TaskInfo, VocabularyInfo, read_info
+from compress.models.load_save import load_model, load_tokenizer
+from compress.models.silence_transformers import quiet
+from compress.prune.embedding_rows import config_ids, position_count, trim_embeddings
+from compress.prune.task_texts import TaskTexts, whole_texts
+from compress.prune.tokenizer_subset import Rule, check_rule, rule_text, select_pieces
+from compress.tasks.base import Row
+from compress.train.core.training_data import fast_tokenizer
+from compress.train.save_trained import TrainedModel, save_trained_model
+
+SETTINGS_FILE = "tokenizer_config.json"
+SLOW_FILES = ("vocab.txt", "vocab.json", "merges.txt", "spiece.model", "sentencepiece.bpe.model", "added_tokens.json")
+"""Files with the whole vocabulary, which tokenizer.json makes superfluous."""
+
+
+def prune_vocabulary(
+    source: Path,
+    data: Path,
+    rule: Rule,
+    longest: int,
+    work: Path,
+    *,
+    unlabelled_rows: Sequence[Row] = (),
+    console: Console | None = None,
+) -> TrainedModel:
+    """Write the model folder of ``source`` with fewer word pieces and positions to ``work``; no training.
+
+    Args:
+        source: the model folder to prune.
+        data: a prepared data folder.
+        rule: which pieces stay.
+        longest: tokens of the longest text that the model has to read.
+        work: receives the result; the files of a killed attempt are removed first.
+        unlabelled_rows: further rows whose pieces count as those of train.
+        console: where the result is shown.
+    """
+    shutil.rmtree(work, ignore_errors=True)
+    roles = load_prepared(data)
+    task = roles.info.task_info
+    model, tokenizer = load_model(source, task), load_tokenizer(source)
+    corpus: dict[str, Sequence[Row]] = {"train": roles.rows("train"), UNLABELLED: unlabelled_rows}
+    held: dict[str, Sequence[Row]] = {"select": roles.rows("select"), "test": roles.rows("test")}
+    pruned, fewer, info = prune_vocabulary_from_model(model, tokenizer, corpus, task, rule, longest, held=held)
+    shares = ", ".join(f"{role} {share:.1%}" for role, share in info.changed.items())
+    (console or Console("quiet")).note(
+        f"vocabulary: {info.pieces_before:,} → {info.pieces:,} pieces; rows cut into other pieces: {shares}"
+    )
+    pruning = read_info(source).pruning
+    return save_trained_model(pruned, fewer, work, "vocabulary", data, pruning=pruning, vocabulary=info)
+
+
+def prune_vocabulary_from_model(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    corpus: Mapping[str, Sequence[Row]],
+    task: TaskInfo,
+    rule: Rule,
+    longest: int,
+    *,
+    held: Mapping[str, Sequence[Row]] | None = None,
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, VocabularyInfo]:
+    """Return a copy of ``model`` with fewer pieces and positions, its tokenizer, and what was kept.
+
+    Args:
+        model: of any family.
+        tokenizer: the model's, a fast one.
+        corpus: by role the rows whose pieces are counted.
+        task: of all rows.
+        rule: which pieces stay.
+        longest: tokens of the longest text that the model has to read.
+        held: further rows by role, of which only the share that is cut differently is determined.
+    """
+    texts = TaskTexts(task, fast_tokenizer(model.config, tokenizer))
+    table = check_rule(tokenizer, rule)
+    before = whole_texts(table.content)
+    counts = np.zeros(max(table.every) + 1, np.int64)
+    for rows in corpus.values():
+        for ids in texts.pieces(rows, before):
+            counts += np.bincount(ids, minlength=len(counts))
+    kept = table.ordered(select_pieces(table, counts, rule, config_ids(model) & table.every))
+    content = table.subset(kept)
+    after, changed = whole_texts(content), dict[str, float]()
+    for role, rows in {**corpus, **(held or {})}.items():
+        if len(rows):
+            changed[role] = texts.share_changed(rows, before, after, np.array(kept))
+            if rule == "seen" and role in corpus and changed[role]:
+                raise ModelError(
+                    f"{changed[role]:.2%} of the rows of {role} are cut into other pieces with the vocabulary that they"
+                    " use: this tokenizer cannot be pruned.",
+                    hint="leave prune.vocabulary out",
+                )
+    pruned = trim_embeddings(model, kept, longest)
+    info = VocabularyInfo(
+        rule=rule_text(rule),
+        pieces_before=len(table.every),
+        pieces=len(kept),
+        positions_before=position_count(model),
+        positions=position_count(pruned),
+        changed=changed,
+    )
+    return pruned, _load_content(tokenizer, content, longest), info
+
+
+def _load_content(
+    tokenizer: PreTrainedTokenizerBase, content: Mapping[str, Any], longest: int
+) -> PreTrainedTokenizerBase:
+    """Return a tokenizer of the same class and settings with another tokenizer.json, for texts up to ``longest``."""
+    with tempfile.TemporaryDirectory() as name, quiet():
+        folder = Path(name)
+        tokenizer.save_pretrained(folder)
+        for file in SLOW_FILES:
+            (folder / file).unlink(missing_ok=True)
+        (folder / TOKENIZER_FILE).write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+        settings = json.loads((folder / SETTINGS_FILE).read_bytes())
+        settings.pop("added_tokens_decoder", None)  # has the ids of before; those of tokenizer.json are used
+        (folder / SETTINGS_FILE).write_text(json.dumps(settings), encoding="utf-8")
+        loaded: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, model_max_length=longest)
+    return loaded
