@@ -154,14 +154,15 @@ class LayerMap(Info):
 
 
 class PrunedLayer(Info):
-    """The heads and FFN neurons of one layer that pruning kept: indices in the parent model, and their importance."""
+    """The heads and FFN neurons of one layer that pruning kept, as indices in the model before the first cut."""
 
     heads: tuple[int, ...]
     ffn: tuple[int, ...]
     heads_importance: tuple[float, ...]
+    """In the last cut."""
     ffn_importance: tuple[float, ...]
     removed_heads_importance: tuple[float, ...] | None = None
-    """Of the other heads, in order; None in models of versions that did not store it."""
+    """Of the other heads, in order, in the cut that removed them; None in models of versions that did not store it."""
     removed_ffn_importance: tuple[float, ...] | None = None
     """Likewise for FFN neurons."""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from compress.recipe.training_schema import Training
+from compress.recipe.training_schema import Prune, Training
 from compress.train.core.auto_settings import RULES_VERSION, uses_rules
 
 LENGTH = 16
@@ -48,6 +48,13 @@ def hashed_training(settings: Training) -> dict[str, Any]:
     if hashed["minutes"] is None:  # as in versions without this key
         del hashed["minutes"]
     return hashed | ({"rules": RULES_VERSION} if uses_rules(settings) else {})
+
+
+def hashed_pruning(settings: Prune) -> dict[str, Any]:
+    """Return the settings of a cut that change its result; keys that earlier versions did not have only where given."""
+    hashed = hashed_settings(settings)
+    omitted = {"recover": hashed["recover"], "vocabulary": hashed["vocabulary"], "rescale": None, "cuts": 1}
+    return {key: value for key, value in hashed.items() if key not in omitted or value != omitted[key]}
 
 
 def without_effectless(values: Mapping[str, Any]) -> dict[str, Any]:

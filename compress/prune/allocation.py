@@ -39,10 +39,3 @@ def select_units(importances: Sequence[Tensor], removed: float, block: int = 1, 
         kept[layer] += units.tolist()
         count += len(units)
     return [sorted(layer) for layer in kept]
-
-
-def max_removable(counts: Sequence[int], block: int = 1, even: bool = False) -> float:
-    """Return the largest share of units that can be removed while every layer keeps a block."""
-    if even:
-        return min(1.0 - min(block, count) / count for count in counts)
-    return 1.0 - sum(min(block, count) for count in counts) / sum(counts)

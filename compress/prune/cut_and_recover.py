@@ -17,14 +17,17 @@ from compress.console import Console
 from compress.data.encode import bucketed_batches, encode_rows, training_examples
 from compress.data.splits.prepare_splits import load_prepared
 from compress.data.tokenizer import TextTokenizer
+from compress.errors import ModelError
 from compress.families import require_prunable
-from compress.model_info import PrunedLayer, PruningInfo, TaskInfo
+from compress.model_info import PruningInfo, TaskInfo, find_info
 from compress.models.encoder_parts import family_of, shape_of
 from compress.models.load_save import load_model, load_tokenizer
 from compress.prune.allocation import select_units
 from compress.prune.criteria import CRITERIA, Criterion
+from compress.prune.least_squares import fit_output_weights
 from compress.prune.mask_gradients import LayerUnits, Loss, collect_units
 from compress.prune.prune_ratios import layer_parameters, resolve_ratios
+from compress.prune.pruning_record import pruned_layer, since_first_cut
 from compress.prune.surgery import remove_units
 from compress.recipe.training_schema import Distill, Prune
 from compress.tasks.base import Row
@@ -37,11 +40,10 @@ from compress.train.save_trained import TrainedModel, save_trained_model
 
 BATCH_SIZE = 32
 """Rows whose gradients are averaged before importance takes absolute values; 8 or 32 select the same units."""
+MIN_ROWS = 8
+"""Fewer rows say too little about which heads and neurons matter."""
 SCORING_LOSS = {"losses": {"soft_label": 1.0}, "hard_label": 1.0}
 """The loss whose change importance estimates: the true labels and the teacher's outputs."""
-
-DIGITS = 4
-"""Significant digits of the importance in compress.json."""
 
 
 def cut(
@@ -76,6 +78,8 @@ def cut(
         torch.nn.Module.to(moved, "cuda" if torch.cuda.is_available() else "cpu")
     pruned, pruning = cut_from_model(model, rows, task, tokens, settings, seed, teacher=guide, console=console)
     torch.nn.Module.to(pruned, "cpu")
+    if (info := find_info(student)) and info.pruning:
+        pruning = since_first_cut(info.pruning, pruning)
     return save_trained_model(pruned, load_tokenizer(student), work, "cut", data, pruning=pruning)
 
 
@@ -98,12 +102,14 @@ def prune_from_model(
     """
     tokens = fast_tokenizer(model.config, tokenizer)
     teacher = teacher and match_embedding_width(model, teacher, train_rows, task, tokens)
-    pruned, _ = cut_from_model(model, train_rows, task, tokens, settings, seed, teacher=teacher, console=console)
-    if settings.recover is False:
-        return pruned
     recovery |= {"seed": seed, "console": console}
-    guide = teacher or model
-    return distill_from_model(guide, pruned, tokenizer, train_rows, select_rows, task, settings.recover, **recovery)
+    pruned = model
+    for stage in settings.stages():
+        pruned, _ = cut_from_model(pruned, train_rows, task, tokens, stage, seed, teacher=teacher, console=console)
+        if stage.recover:
+            sets, guide = (tokenizer, train_rows, select_rows), teacher or model
+            pruned = distill_from_model(guide, pruned, *sets, task, stage.recover, **recovery)
+    return pruned
 
 
 def cut_from_model(
@@ -119,7 +125,8 @@ def cut_from_model(
 ) -> tuple[PreTrainedModel, PruningInfo]:
     """Return a copy of ``model`` without the heads and neurons that matter least on a sample, and what it kept."""
     require_prunable(family_of(model))
-    heads_ratio, ffn_ratio = resolve_ratios(model, settings)
+    before = shape_of(model)
+    heads_ratio, ffn_ratio = resolve_ratios(before, settings)
     batches = list(_scoring_batches(rows, task, tokens, settings, seed, model.device))
     units = collect_units(model, batches, _scoring_loss(model, teacher, task), seed, console)
     criterion = CRITERIA[settings.criterion]
@@ -127,20 +134,13 @@ def cut_from_model(
     kept_heads = _exchanged(criterion, units.heads, select_units(heads, heads_ratio, even=settings.even))
     kept_ffn = _exchanged(criterion, units.ffn, select_units(ffn, ffn_ratio, settings.round_to, settings.even))
     pruned = remove_units(copy.deepcopy(model), kept_heads, kept_ffn)
-    remaining = layer_parameters(pruned) / layer_parameters(model)
-    shapes = f"{shape_of(model).text} → {shape_of(pruned).text}"
+    if criterion.rescale if settings.rescale is None else settings.rescale:
+        fit_output_weights(pruned, model, kept_heads, kept_ffn, batches)
+    after = shape_of(pruned)
+    remaining = layer_parameters(after) / layer_parameters(before)
+    shapes = f"{before.text} → {after.text}"
     (console or Console("quiet")).note(f"cut: {shapes}, {remaining:.1%} of the layers' parameters remain")
-    layers = [
-        PrunedLayer(
-            heads=tuple(kept),
-            ffn=tuple(neurons),
-            heads_importance=_rounded(heads[index], kept),
-            ffn_importance=_rounded(ffn[index], neurons),
-            removed_heads_importance=_rounded(heads[index], _others(heads[index], kept)),
-            removed_ffn_importance=_rounded(ffn[index], _others(ffn[index], neurons)),
-        )
-        for index, (kept, neurons) in enumerate(zip(kept_heads, kept_ffn, strict=True))
-    ]
+    layers = map(pruned_layer, kept_heads, heads, kept_ffn, ffn)
     return pruned, PruningInfo(criterion=settings.criterion, layers=tuple(layers))
 
 
@@ -155,6 +155,10 @@ def _scoring_batches(
     rows: Sequence[Row], task: TaskInfo, tokenizer: TextTokenizer, settings: Prune, seed: int, device: torch.device
 ) -> Iterator[Batch]:
     """Yield as many batches of rows drawn from train as the settings ask for, or all rows if there are fewer."""
+    if len(rows) < MIN_ROWS:
+        raise ModelError(
+            f"importance needs at least {MIN_ROWS} rows of train to be computed on, and there are {len(rows)}."
+        )
     drawn = np.sort(np.random.default_rng(seed).permutation(len(rows))[: BATCH_SIZE * settings.batches])
     encoded = encode_rows(rows, task, tokenizer)
     examples, chosen = training_examples(encoded, task), encoded.examples_of(drawn)
@@ -171,11 +175,3 @@ def _scoring_loss(model: PreTrainedModel, teacher: PreTrainedModel | None, task:
     if teacher is not None:
         objective = DistillObjective(model, teacher, Distill.model_validate(SCORING_LOSS), task)
     return lambda pruned, batch: torch.stack(list(objective(pruned, batch).values())).sum()
-
-
-def _others(importance: torch.Tensor, kept: Sequence[int]) -> list[int]:
-    return sorted(set(range(len(importance))) - set(kept))
-
-
-def _rounded(importance: torch.Tensor, units: Sequence[int]) -> tuple[float, ...]:
-    return tuple(float(f"{value:.{DIGITS}g}") for value in importance[list(units)].tolist())

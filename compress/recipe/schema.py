@@ -270,5 +270,5 @@ class Recipe(Frozen):
         """Yield every training that learns from another model, with its key path."""
         if self.student and self.distill:
             yield ("distill",), self.distill
-        if self.prune and self.prune.cuts and self.prune.recover:
+        if self.prune and self.prune.removes_units and self.prune.recover:
             yield ("prune", "recover"), self.prune.recover

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, SerializerFunctionWrapHandler, Strict, field_validator, model_serializer, model_validator
@@ -299,19 +300,45 @@ class Prune(Frozen):
     """FFN widths are multiples of this, which matrix kernels run fastest with."""
     even: Flag = False
     """Remove the same share from every layer."""
+    rescale: Flag | None = None
+    """Fit the output weights of what stays to the outputs of the unpruned layers, by least squares and without
+    training. By default as the criterion does: only `kwon`."""
+    cuts: Natural = Field(1, le=100)
+    """Reach the shares in this many cuts of equal size, each followed by a recovery."""
     recover: Annotated[Recover | Literal[False], switched] = Recover()
     vocabulary: Literal["seen"] | VocabularyRule | None = None
     """Which word pieces stay: those of train and of unlabelled texts (`seen`), a number, or the frequent ones."""
 
     @property
-    def cuts(self) -> bool:
+    def removes_units(self) -> bool:
         """Whether heads or neurons are removed."""
         return self.to is not None or bool(self.heads or self.ffn)
 
     @model_validator(mode="after")
+    def _check_cuts(self) -> Prune:
+        if self.cuts > 1 and not self.recover:
+            raise ValueError("cuts: without a recovery between them, several cuts are one: leave out cuts or recover")
+        return self
+
+    @model_validator(mode="after")
     def _check_amount(self) -> Prune:
-        if not self.cuts and self.vocabulary is None:
+        if not self.removes_units and self.vocabulary is None:
             raise ValueError("say how much: heads: 0.25, ffn: 0.5, or to: {parameters: 0.3}; or vocabulary: seen")
         if self.to is not None and (self.heads or self.ffn):
             raise ValueError("give either the shares removed (heads, ffn) or the share left (to)")
         return self
+
+    def stages(self) -> list[Prune]:
+        """Return the settings of each cut: its shares are of what the cut before it left."""
+        if self.cuts == 1:
+            return [self]
+
+        def share(removed: float, number: int) -> float:
+            before, after = ((1.0 - removed * count / self.cuts) for count in (number - 1, number))
+            return 1.0 - after / before
+
+        return [self._stage(partial(share, number=number)) for number in range(1, self.cuts + 1)]
+
+    def _stage(self, share: Callable[[float], float]) -> Prune:
+        to = self.to and PruneTo(parameters=1.0 - share(1.0 - self.to.parameters))
+        return self.model_copy(update={"heads": share(self.heads), "ffn": share(self.ffn), "to": to, "cuts": 1})

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from compress.prune.allocation import max_removable, select_units
+from compress.prune.allocation import select_units
 
 
 def test_least_important_units_are_removed_from_any_layer():
@@ -40,10 +40,3 @@ def test_number_of_removed_units_matches_ratio(removed):
 
 def test_ties_are_broken_by_order():
     assert select_units([torch.ones(4), torch.ones(4)], 0.5) == [[0, 1, 2], [0]]
-
-
-def test_max_removable_keeps_one_block_per_layer():
-    assert max_removable([12, 12]) == pytest.approx(11 / 12)
-    assert max_removable([64, 32], block=16) == pytest.approx(1 - 32 / 96)
-    assert max_removable([64, 32], block=16, even=True) == 0.5
-    assert max_removable([8], block=16) == 0

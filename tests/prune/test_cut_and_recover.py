@@ -17,11 +17,13 @@ from compress.errors import ModelError
 from compress.model_info import read_info
 from compress.models.encoder_parts import family_of, layer_shapes, layers_of, part
 from compress.models.load_save import load
-from compress.prune.cut_and_recover import cut, prune_from_model
+from compress.prune.criteria import CRITERIA
+from compress.prune.cut_and_recover import cut, cut_from_model, prune_from_model
 from compress.recipe.schema import Task
 from compress.recipe.training_schema import Prune, Student
 from compress.storage.file_digests import digests
 from compress.train.core.checkpoints import training_identity
+from compress.train.core.training_data import fast_tokenizer
 from compress.train.distill import distill
 
 GOOD, BAD = ("good", "great", "fine"), ("bad", "dull", "not")
@@ -95,6 +97,42 @@ def test_kept_indices_are_those_of_the_parents_weights(data, tiny_folder, tmp_pa
         assert torch.equal(part(new, path).weight, part(old, path).weight[:, list(layer.ffn)])
 
 
+def test_second_cut_records_what_it_kept_of_the_uncut_model(data, tiny_folder, tmp_path):
+    student, first, second = tiny_folder("bert"), tmp_path / "one", tmp_path / "two"
+    stages = settings(cuts=2).stages()
+    cut(student, student, data, stages[0], 0, first)
+    info = cut(first, student, data, stages[1], 0, second).info
+    assert sum(info.shape.heads) == 6
+    assert sum(info.shape.ffn) == 64
+    before, after = load(student), load(second)
+    path = family_of(before).ffn_out
+    for old, new, layer in zip(layers_of(before), layers_of(after), info.pruning.layers, strict=True):
+        assert torch.equal(part(new, path).weight, part(old, path).weight[:, list(layer.ffn)])
+        assert len(layer.heads) + len(layer.removed_heads_importance) == 4
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+@pytest.mark.parametrize("family", ["roberta", "distilbert"])
+def test_every_criterion_cuts(criterion, family, data, tiny_model, tiny_tokenizer, tiny_task):
+    rows, model = list(load_prepared(data).rows("train")), tiny_model(family, pad_token_id=0)
+    options = settings(criterion=criterion, rescale=True)
+    tokens = fast_tokenizer(model.config, tiny_tokenizer)
+    pruned, pruning = cut_from_model(model, rows, tiny_task, tokens, options, 0)
+    assert pruning.criterion == criterion
+    assert sum(ffn for _, ffn in layer_shapes(pruned)) == 64
+    kept = [list(layer.ffn) for layer in pruning.layers]
+    path = family_of(model).ffn_out
+    weights = [part(layer, path).weight for layer in layers_of(pruned)]
+    old = [part(layer, path).weight[:, each] for layer, each in zip(layers_of(model), kept, strict=True)]
+    assert not any(torch.equal(*pair) for pair in zip(weights, old, strict=True) if len(pair[0][0]) < 64)
+
+
+def test_sample_that_is_too_small_is_refused(data, tiny_model, tiny_tokenizer, tiny_task):
+    model, rows = tiny_model("bert"), list(load_prepared(data).rows("train"))[:7]
+    with pytest.raises(ModelError, match=r"at least 8 rows of train .* there are 7"):
+        cut_from_model(model, rows, tiny_task, fast_tokenizer(model.config, tiny_tokenizer), settings(), 0)
+
+
 def test_recovered_model_keeps_pruning_info_and_records_its_training(data, tiny_folder, tmp_path):
     student, pruned, work = tiny_folder("bert"), tmp_path / "cut", tmp_path / "recover"
     cut(student, student, data, settings(), 0, pruned)
@@ -147,6 +185,8 @@ def test_prune_from_model_leaves_the_given_model_unchanged(data, tiny_model, tin
     assert layer_shapes(model) == [(4, 64), (4, 64)]
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert sum(heads for heads, _ in layer_shapes(pruned)) == 6
+    twice = prune_from_model(model, tiny_tokenizer, rows, held, tiny_task, settings(cuts=2))
+    assert sum(heads for heads, _ in layer_shapes(twice)) == 6
     cut_only = prune_from_model(model, tiny_tokenizer, rows, held, tiny_task, settings(recover=False))
     assert layer_shapes(cut_only) == layer_shapes(pruned)
 

@@ -6,9 +6,6 @@ import torch
 from compress.errors import ModelError
 from compress.models.encoder_parts import family_of, head_size, layers_of, part
 from compress.prune.mask_gradients import collect_units
-from compress.prune.prune_ratios import layer_parameters, resolve_ratios
-from compress.prune.surgery import remove_units
-from compress.recipe.training_schema import Prune
 
 
 def loss(model, batch):
@@ -111,34 +108,3 @@ def test_nan_importance_is_an_error(tiny_model, batches):
     model.classifier.weight.data[:] = float("nan")
     with pytest.raises(ModelError, match="NaN or infinite"):
         collect_units(model, batches, loss)
-
-
-def test_ratios_are_the_recipes(tiny_model):
-    assert resolve_ratios(tiny_model("bert"), Prune(heads=0.25, ffn=0.5)) == (0.25, 0.5)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        (
-            {"heads": 0.8},
-            "prune.heads: 0.8 cannot be removed: every layer keeps at least one head, so the maximum is 0.75",
-        ),
-        ({"ffn": 0.8}, "prune.ffn: 0.8 .* 16 neurons .* the maximum is 0.75"),
-        ({"ffn": 0.1, "round_to": 64}, "so the maximum is 0"),
-        ({"to": {"parameters": 0.2}}, r"prune.to.parameters: 0.2 .* the minimum is 0.\d+"),
-    ],
-)
-def test_ratios_above_the_maximum_are_refused(tiny_model, settings, message):
-    with pytest.raises(ModelError, match=message):
-        resolve_ratios(tiny_model("bert"), Prune(**settings))
-
-
-@pytest.mark.parametrize("family", ["bert", "distilbert"])
-def test_parameter_goal_is_reached(tiny_model, family):
-    model = tiny_model(family)
-    heads, ffn = resolve_ratios(model, Prune(to={"parameters": 0.51}))
-    assert heads == ffn
-    kept = round(4 * (1 - heads)), round(64 * (1 - ffn))
-    pruned = remove_units(copy.deepcopy(model), [range(kept[0])] * 2, [range(kept[1])] * 2)
-    assert layer_parameters(pruned) / layer_parameters(model) == pytest.approx(0.51, abs=0.02)

@@ -347,6 +347,8 @@ def test_all_problems_at_once_in_order_with_lines():
         ("distill: {augment: {copies: 1}}", "distill.augment.model: is missing"),
         ("distill: {losses: {foo: 1}}", "distill.losses.foo: unknown key"),
         ("prune: {}", "prune: say how much"),
+        ("prune: {heads: 0.5, cuts: 2, recover: false}", "prune: cuts: without a recovery between them"),
+        ("prune: {heads: 0.5, cuts: 0}", "prune.cuts: "),
         (
             "prune: {heads: 0.5, recover: {epochs: x}}",
             "prune.recover.epochs: expected a number, a section of keys or auto, got 'x'",

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from compress.data.splits.unlabelled_texts import UNLABELLED
 from compress.model_sources import folder_identity, identity
-from compress.pipeline.fingerprint import hashed_settings, hashed_training
+from compress.pipeline.fingerprint import hashed_pruning, hashed_settings, hashed_training
 from compress.pipeline.graph import VOCABULARY, Plan, PlannedModel
 from compress.pipeline.steps import training_steps
 from compress.recipe.schema import Recipe
@@ -25,7 +25,7 @@ def default_models(recipe: Recipe) -> list[ModelPlanner]:
     if recipe.student:
         planners.append(partial(add_student, student=recipe.student, distill=recipe.distill))
     last = "student" if recipe.student else "teacher"
-    if recipe.prune and recipe.prune.cuts:
+    if recipe.prune and recipe.prune.removes_units:
         planners.append(partial(add_pruned, prune=recipe.prune, parent=last))
         last = "pruned"
     if recipe.prune and recipe.prune.vocabulary:
@@ -77,21 +77,35 @@ def add_pruned(
     cut_step: str = "cut",
     recover_step: str = "recover",
 ) -> None:
-    """``parent`` without its least important heads and neurons, trained again unless ``prune.recover`` is false."""
+    """``parent`` without its least important heads and neurons, in one or several cuts.
+
+    After each it is trained again, unless ``prune.recover`` is false.
+    """
+    stages = prune.stages()
+    for number, stage in enumerate(stages, start=1):
+        suffix = f"-{number}" if number < len(stages) else ""
+        steps = {"cut_step": cut_step + suffix, "recover_step": recover_step + suffix}
+        _add_cut(plan, stage, parent, name + suffix, evaluated=not suffix, **steps)
+        parent = name + suffix
+
+
+def _add_cut(
+    plan: Plan, prune: Prune, parent: str, name: str, *, cut_step: str, recover_step: str, evaluated: bool
+) -> None:
     source, teacher, seed = plan.model(parent).step, plan.teacher.step, plan.recipe.seed
-    hashed = {key: value for key, value in hashed_settings(prune).items() if key not in ("recover", "vocabulary")}
     cut = partial(training_steps.cut, teacher=teacher, parent=source, settings=prune, seed=seed)
     needs = list(dict.fromkeys(["data", teacher, source]))
-    plan.add(cut_step, "cut", {"prune": hashed, "parent": source, "seed": seed}, needs, cut, optional=True)
+    settings: dict[str, Any] = {"prune": hashed_pruning(prune), "parent": source, "seed": seed}
+    plan.add(cut_step, "cut", settings, needs, cut, optional=True)
     if not prune.recover:
-        plan.models.append(PlannedModel(name, cut_step, parent, "prune", None, prune))
+        plan.models.append(PlannedModel(name, cut_step, parent, "prune", None, prune, evaluated))
         return
     plan.models.append(PlannedModel(f"{name}-cut", cut_step, parent, "prune", None, prune, evaluated=False))
     settings = {"recover": _hashed_distillation(prune.recover), "pruned": cut_step, "seed": seed}
     recover = partial(training_steps.recover, teacher=teacher, pruned=cut_step, settings=prune.recover, seed=seed)
     needs = ["data", teacher, cut_step, *_unlabelled(plan)]
     plan.add(recover_step, "recover", settings, needs, recover, trains=True, optional=True)
-    plan.models.append(PlannedModel(name, recover_step, f"{name}-cut", "prune", prune.recover))
+    plan.models.append(PlannedModel(name, recover_step, f"{name}-cut", "prune", prune.recover, evaluated=evaluated))
 
 
 def add_trimmed(

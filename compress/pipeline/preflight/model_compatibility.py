@@ -20,9 +20,10 @@ from compress.model_info import ShapeInfo, TaskInfo
 from compress.model_shapes import changes_shape, plan_student_shape, shape_of_config, student_shape
 from compress.model_sources import local_folder, refuse_exported, source_kind
 from compress.pipeline.torchrun_launch import Launch
+from compress.prune.prune_ratios import resolve_ratios
 from compress.recipe.loss_schema import Relation
 from compress.recipe.schema import Recipe
-from compress.recipe.training_schema import Distill, Student
+from compress.recipe.training_schema import Distill, Prune, Student
 from compress.train.distillation.layer_pairs import LayerPairs, check_local_batch_size, layer_map, uses_layer_map
 from compress.train.distillation.phases import loss_phases
 from compress.train.distillation.sanity_warnings import settings_warnings, settings_warnings_start
@@ -56,8 +57,8 @@ def compatibility_errors(recipe: Recipe, cards: Sequence[Path] = (), task: TaskI
     ]
     if recipe.prune and recipe.prune.vocabulary:
         checks.append(("prune", lambda: _check_vocabulary(recipe, cards)))
-    if recipe.prune and recipe.prune.cuts and origin:
-        checks.append(("prune", lambda: require_prunable(family_named(origin["model_type"]))))
+    if recipe.prune and recipe.prune.removes_units and origin:
+        checks.append(("prune", partial(_check_pruning, recipe.prune, origin, student)))
     for path, settings in recipe.distillations():
         section = ".".join(map(str, path))
         checks += [
@@ -106,16 +107,29 @@ def known_shape(config: Config) -> ShapeInfo | None:
 def attention_widths(config: Config, student: Student | None = None) -> list[int] | None:
     """Return the width of the queries of each layer of a model with this config, or of a student made from it.
 
+    None where it is not known.
+    """
+    shape = _shape_made_of(config, student)
+    return [heads * shape.head_size for heads in shape.heads] if shape and shape.head_size else None
+
+
+def _shape_made_of(config: Config, student: Student | None) -> ShapeInfo | None:
+    """Return the shape of a model with this config, or of a student made from it.
+
     None where the model is not on this machine, or such a student cannot be made (which the check of shapes reports).
     """
     try:
         shape = known_shape(config)
-        if shape is None or shape.head_size is None:
-            return None
-        shape = student_shape(shape, student) if student else shape
+        return student_shape(shape, student) if shape and student else shape
     except ModelError:
         return None
-    return [heads * (shape.head_size or 0) for heads in shape.heads]
+
+
+def _check_pruning(prune: Prune, origin: Config, student: Student | None) -> None:
+    """Refuse families that cannot be pruned, and goals that would leave a layer without heads or neurons."""
+    require_prunable(family_named(origin["model_type"]))
+    if shape := _shape_made_of(origin, student):
+        resolve_ratios(shape, prune)
 
 
 def _check_student(recipe: Recipe, teacher: Config, origin: Config, cards: Sequence[Path]) -> None:

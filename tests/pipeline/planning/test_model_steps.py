@@ -70,3 +70,31 @@ def test_unlabelled_texts_are_read_for_a_vocabulary_alone(plan_of, tmp_path):
     texts = f"task.data.unlabelled={tmp_path / 'test.csv'}"
     plan = plan_of("student=null", "distill=false", "prune={vocabulary: {min_count: 2}}", texts)
     assert plan.step("vocabulary").needs == ("data", "finetune", "unlabelled")
+
+
+def test_several_cuts_have_recoveries_between_them(plan_of):
+    plan = plan_of("prune.heads=0.5", "prune.ffn=0.3", "prune.cuts=3")
+    assert [step.name for step in plan.steps][3:9] == ["cut-1", "recover-1", "cut-2", "recover-2", "cut", "recover"]
+    assert [model.name for model in plan.evaluated] == ["teacher", "student", "pruned"]
+    assert plan.model("pruned-2-cut").parent == "pruned-1"
+    assert plan.evaluated_parent("pruned").name == "student"
+    assert len(plan.matching("prune")) == 6
+    heads, ffn = 1.0, 1.0
+    for name in ("pruned-1-cut", "pruned-2-cut", "pruned-cut"):
+        stage = plan.model(name).shape
+        heads, ffn = heads * (1 - stage.heads), ffn * (1 - stage.ffn)
+    assert (heads, ffn) == pytest.approx((0.5, 0.7))
+
+
+def test_several_cuts_to_a_share_of_parameters(plan_of):
+    plan = plan_of("prune.heads=0", "prune.ffn=0", "prune.to.parameters=0.25", "prune.cuts=2")
+    shares = [plan.model(name).shape.to.parameters for name in ("pruned-1-cut", "pruned-cut")]
+    assert shares == pytest.approx([0.625, 0.4])
+
+
+def test_keys_at_their_defaults_do_not_redo_a_cut(plan_of):
+    assert not {"cut", "recover"} & changed_steps(plan_of, "prune.cuts=1")
+    assert not {"cut", "recover"} & changed_steps(plan_of, "prune.rescale=null")
+    assert {"cut", "recover"} <= changed_steps(plan_of, "prune.rescale=true")
+    settings = plan_of().step("cut").settings["prune"]
+    assert set(settings) == {"heads", "ffn", "to", "criterion", "batches", "round_to", "even"}

@@ -71,6 +71,19 @@ def test_family_that_cannot_be_pruned_or_captured(errors_of, tmp_path):
     assert errors_of(f"teacher={tmp_path / 'modern'}", "prune=null", "distill={soft_label: 1.0}") == []
 
 
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("prune.heads=0.9", "prune: heads: 0.9 cannot be removed: every layer keeps at least one head"),
+        ("prune={ffn: 0.9, cuts: 3}", "prune: ffn: 0.9 cannot be removed"),
+        ("prune={to: {parameters: 0.01}}", "prune: to.parameters: 0.01 of the layers' parameters cannot be reached"),
+    ],
+)
+def test_goals_of_pruning_that_cannot_be_reached(errors_of, override, message):
+    (error,) = errors_of(override)
+    assert error.startswith(message)
+
+
 def test_student_of_another_family_can_be_pruned(errors_of, tmp_path):
     write_tiny_model(tmp_path / "albert", "albert")
     assert errors_of(f"teacher={tmp_path / 'albert'}", f"student={tmp_path / 'teacher'}") == []

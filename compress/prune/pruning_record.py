@@ -1,0 +1,75 @@
+"""The record of what a cut kept of each layer, for compress.json: indices of units and their importance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from compress.model_info import PrunedLayer, PruningInfo
+
+DIGITS = 4
+"""Significant digits of the importance in compress.json."""
+Importances = Sequence[float] | None
+Units = tuple[Sequence[int], Importances, Importances]
+"""The indices that were kept, ascending, their importance, and that of the others."""
+
+
+def pruned_layer(kept_heads: Sequence[int], heads: Tensor, kept_ffn: Sequence[int], ffn: Tensor) -> PrunedLayer:
+    """Return the record of one layer, given the importance of all its units."""
+    return _layer(_units(kept_heads, heads), _units(kept_ffn, ffn))
+
+
+def since_first_cut(earlier: PruningInfo, later: PruningInfo) -> PruningInfo:
+    """Return the record of a later cut, its indices those in the model before the earlier one.
+
+    What was removed has the importance that it had in the cut that removed it; what was kept, in the later one.
+    """
+    layers = [
+        _layer(
+            _chained(_heads(before), _heads(after)),
+            _chained(_ffn(before), _ffn(after)),
+        )
+        for before, after in zip(earlier.layers, later.layers, strict=True)
+    ]
+    return later.model_copy(update={"layers": tuple(layers)})
+
+
+def _chained(before: Units, after: Units) -> Units:
+    kept = [before[0][unit] for unit in after[0]]
+    if before[2] is None or after[2] is None:
+        return kept, after[1], None
+    removed = dict(zip(_others(before[0], len(before[0]) + len(before[2])), before[2], strict=True))
+    now_removed = [before[0][unit] for unit in _others(after[0], len(before[0]))]
+    removed |= dict(zip(now_removed, after[2], strict=True))
+    return kept, after[1], [removed[unit] for unit in sorted(removed)]
+
+
+def _units(kept: Sequence[int], importance: Tensor) -> Units:
+    rounded = [float(f"{value:.{DIGITS}g}") for value in importance.tolist()]
+    return kept, [rounded[unit] for unit in kept], [rounded[unit] for unit in _others(kept, len(rounded))]
+
+
+def _others(kept: Sequence[int], total: int) -> list[int]:
+    return sorted(set(range(total)) - set(kept))
+
+
+def _layer(heads: Units, ffn: Units) -> PrunedLayer:
+    return PrunedLayer.model_validate(
+        {
+            "heads": heads[0],
+            "ffn": ffn[0],
+            "heads_importance": heads[1],
+            "ffn_importance": ffn[1],
+            "removed_heads_importance": heads[2],
+            "removed_ffn_importance": ffn[2],
+        }
+    )
+
+
+def _heads(layer: PrunedLayer) -> Units:
+    return layer.heads, layer.heads_importance, layer.removed_heads_importance
+
+
+def _ffn(layer: PrunedLayer) -> Units:
+    return layer.ffn, layer.ffn_importance, layer.removed_ffn_importance

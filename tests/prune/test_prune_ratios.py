@@ -1,0 +1,55 @@
+import copy
+
+import pytest
+
+from compress.errors import ModelError
+from compress.families import FAMILIES
+from compress.models.encoder_parts import layers_of, shape_of
+from compress.prune.prune_ratios import layer_parameters, max_removable, resolve_ratios
+from compress.prune.surgery import remove_units
+from compress.recipe.training_schema import Prune
+
+
+def test_max_removable_keeps_one_block_per_layer():
+    assert max_removable([12, 12]) == pytest.approx(11 / 12)
+    assert max_removable([64, 32], block=16) == pytest.approx(1 - 32 / 96)
+    assert max_removable([64, 32], block=16, even=True) == 0.5
+    assert max_removable([8], block=16) == 0
+
+
+@pytest.mark.parametrize("family", [name for name, family in FAMILIES.items() if family.prunable])
+def test_parameters_of_layers_follow_from_the_shape(tiny_model, family):
+    model = remove_units(tiny_model(family), [[0, 2], [1]], [range(48), range(16)])
+    counted = sum(parameter.numel() for layer in layers_of(model) for parameter in layer.parameters())
+    assert layer_parameters(shape_of(model)) == counted
+
+
+def test_ratios_are_the_recipes(tiny_model):
+    assert resolve_ratios(shape_of(tiny_model("bert")), Prune(heads=0.25, ffn=0.5)) == (0.25, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"heads": 0.8},
+            "heads: 0.8 cannot be removed: every layer keeps at least one head, so the maximum is 0.75",
+        ),
+        ({"ffn": 0.8}, "ffn: 0.8 .* 16 neurons .* the maximum is 0.75"),
+        ({"ffn": 0.1, "round_to": 64}, "so the maximum is 0"),
+        ({"to": {"parameters": 0.2}}, r"to.parameters: 0.2 .* the minimum is 0.\d+"),
+    ],
+)
+def test_ratios_above_the_maximum_are_refused(tiny_model, settings, message):
+    with pytest.raises(ModelError, match=message):
+        resolve_ratios(shape_of(tiny_model("bert")), Prune(**settings))
+
+
+@pytest.mark.parametrize("family", ["bert", "distilbert"])
+def test_parameter_goal_is_reached(tiny_model, family):
+    model = tiny_model(family)
+    heads, ffn = resolve_ratios(shape_of(model), Prune(to={"parameters": 0.51}))
+    assert heads == ffn
+    kept = round(4 * (1 - heads)), round(64 * (1 - ffn))
+    pruned = remove_units(copy.deepcopy(model), [range(kept[0])] * 2, [range(kept[1])] * 2)
+    assert layer_parameters(shape_of(pruned)) / layer_parameters(shape_of(model)) == pytest.approx(0.51, abs=0.02)

@@ -1,0 +1,37 @@
+"""Records of cuts, alone and one after the other."""
+
+import torch
+
+from compress.model_info import PruningInfo
+from compress.prune.pruning_record import pruned_layer, since_first_cut
+
+
+def record(heads, heads_importance, ffn, ffn_importance):
+    layer = pruned_layer(heads, torch.tensor(heads_importance), ffn, torch.tensor(ffn_importance))
+    return PruningInfo(criterion="taylor", layers=(layer,))
+
+
+def test_a_record_has_the_importance_of_what_was_kept_and_removed():
+    (layer,) = record([0, 2], [0.123456, 1.0, 2.0], [1], [3.0, 4.0]).layers
+    assert layer.heads == (0, 2)
+    assert layer.heads_importance == (0.1235, 2.0)
+    assert layer.removed_heads_importance == (1.0,)
+    assert (layer.ffn, layer.ffn_importance, layer.removed_ffn_importance) == ((1,), (4.0,), (3.0,))
+
+
+def test_indices_of_a_second_cut_are_those_before_the_first():
+    first = record([0, 2, 3], [9.0, 1.0, 7.0, 6.0], [0, 1], [2.0, 3.0])
+    second = record([0, 2], [0.5, 0.1, 0.4], [1], [20.0, 30.0])
+    (layer,) = since_first_cut(first, second).layers
+    assert layer.heads == (0, 3)
+    assert layer.heads_importance == (0.5, 0.4)
+    assert layer.removed_heads_importance == (1.0, 0.1)  # head 1 in the first cut, head 2 in the second
+    assert (layer.ffn, layer.removed_ffn_importance) == ((1,), (20.0,))
+
+
+def test_a_record_of_an_earlier_version_has_no_importance_of_what_it_removed():
+    first, second = record([0, 2], [9.0, 1.0, 7.0], [0], [2.0]), record([1], [0.5, 0.1], [0], [2.0])
+    old = first.layers[0].model_copy(update={"removed_heads_importance": None, "removed_ffn_importance": None})
+    (layer,) = since_first_cut(first.model_copy(update={"layers": (old,)}), second).layers
+    assert layer.heads == (2,)
+    assert layer.removed_heads_importance is None
