@@ -51,6 +51,8 @@ class Family:
     """Position ids start after the padding id, so the first pad_id + 1 rows of the position table are unused."""
     positions: str | None = "embeddings.position_embeddings"
     """Path from the base model to the table of learned positions; None where there is none."""
+    one_attention_input: bool = True
+    """Query, key and value of a layer are computed from the same tensor."""
     own_embedding_size: bool = False
     """The config has an `embedding_size` separate from the hidden size."""
     projection_if_narrower: bool = False
@@ -162,6 +164,7 @@ MOBILEBERT = replace(
     name="mobilebert",
     attention_width_key="true_hidden_size",
     tiny_sizes={"embedding_size": 16, "intra_bottleneck_size": 32, "num_feedforward_networks": 2},
+    one_attention_input=False,
     own_embedding_size=True,
     prunable=False,
     resizable=False,

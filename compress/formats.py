@@ -179,6 +179,7 @@ FORMATS: Mapping[str, Format] = {
             weights=(".onnx", ".onnx.data", ".onnx_data"),
             suffix=".onnx",
             builder="compress.export.onnx:export_onnx",
+            version=2,
             build_modules={"torch": "train", "onnx": "train", "onnxscript": "train"},
             minimum={"onnxruntime": "1.23", "onnxruntime-gpu": "1.23"},
             devices=("cpu", "cuda"),

@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 from compress.data.tokenizer import TOKENIZER_FILE
 from compress.errors import ModelError
 from compress.export.build_context import BuildContext
+from compress.export.inference_graph import inference_modules, make_reshapes_constant
 from compress.export.parity import TOLERANCE
 from compress.export.write_variant import write_variant
 from compress.model_info import FolderInfo, find_info
@@ -88,23 +89,22 @@ def export_onnx_from_model(model: PreTrainedModel) -> onnx.ModelProto:
 
 @contextmanager
 def _export_mode(model: PreTrainedModel) -> Iterator[None]:
-    """Use eager attention, whose graph ONNX Runtime executes fastest, and silence the exporter's own warnings."""
-    training, attention = model.training, model.config._attn_implementation
+    """Use the modules made for inference, and silence the exporter's own warnings."""
+    training = model.training
     model.train(False)
-    model.set_attn_implementation("eager")
     logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), inference_modules(model):
             warnings.simplefilter("ignore")
             yield
     finally:
-        model.set_attn_implementation(attention)
         model.train(training)
 
 
 def _without_traces(proto: onnx.ModelProto) -> onnx.ModelProto:
     """Remove traces of the export: paths of this machine, and shapes on which the quantizer fails."""
     graph = proto.graph
+    make_reshapes_constant(graph)
     del graph.value_info[:]
     for part in (proto, graph, *graph.node, *graph.input, *graph.output, *graph.initializer):
         del part.metadata_props[:]

@@ -53,8 +53,8 @@ def test_products_and_embeddings_are_integers(quantized):
     ]
     assert floats == []
     kinds = [node.op_type for node in graph.node]
-    # Six products a layer, the pooler and the head; what multiplies activations with each other stays as it is.
-    assert kinds.count("MatMulInteger") == 2 * 6 + 2
+    # Four products a layer, the pooler and the head; what multiplies activations with each other stays as it is.
+    assert kinds.count("MatMulInteger") == 2 * 4 + 2
     assert kinds.count("MatMul") == 2 * 2
 
 
