@@ -39,3 +39,15 @@ def select_units(importances: Sequence[Tensor], removed: float, block: int = 1, 
         kept[layer] += units.tolist()
         count += len(units)
     return [sorted(layer) for layer in kept]
+
+
+def least_loss(
+    pairs: Sequence[tuple[float, float]], heads: Sequence[Tensor], ffn: Sequence[Tensor], block: int, even: bool
+) -> tuple[float, float]:
+    """Return the pair of shares of heads and neurons whose removal loses the least importance, all layers together."""
+
+    def lost(pair: tuple[float, float]) -> float:
+        kept = select_units(heads, pair[0], even=even) + select_units(ffn, pair[1], block, even)
+        return -sum(float(layer[units].sum()) for layer, units in zip([*heads, *ffn], kept, strict=True))
+
+    return min(pairs, key=lost)

@@ -22,11 +22,11 @@ from compress.families import require_prunable
 from compress.model_info import PruningInfo, TaskInfo, find_info
 from compress.models.encoder_parts import family_of, shape_of
 from compress.models.load_save import load_model, load_tokenizer
-from compress.prune.allocation import select_units
+from compress.prune.allocation import least_loss, select_units
 from compress.prune.criteria import CRITERIA, Criterion
 from compress.prune.least_squares import fit_output_weights
 from compress.prune.mask_gradients import LayerUnits, Loss, collect_units
-from compress.prune.prune_ratios import layer_parameters, resolve_ratios
+from compress.prune.prune_ratios import equivalent_ratios, layer_parameters, resolve_ratios
 from compress.prune.pruning_record import pruned_layer, since_first_cut
 from compress.prune.surgery import remove_units
 from compress.recipe.training_schema import Distill, Prune
@@ -131,6 +131,8 @@ def cut_from_model(
     units = collect_units(model, batches, _scoring_loss(model, teacher, task), seed, console)
     criterion = CRITERIA[settings.criterion]
     heads, ffn = (list(map(resolve_name(criterion.importance), layers)) for layers in (units.heads, units.ffn))
+    if settings.to and criterion.joint and (pairs := equivalent_ratios(before, settings)):
+        heads_ratio, ffn_ratio = least_loss(pairs, heads, ffn, settings.round_to, settings.even)
     kept_heads = _exchanged(criterion, units.heads, select_units(heads, heads_ratio, even=settings.even))
     kept_ffn = _exchanged(criterion, units.ffn, select_units(ffn, ffn_ratio, settings.round_to, settings.even))
     pruned = remove_units(copy.deepcopy(model), kept_heads, kept_ffn)

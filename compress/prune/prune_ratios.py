@@ -21,6 +21,17 @@ def resolve_ratios(shape: ShapeInfo, settings: Prune) -> tuple[float, float]:
     return settings.heads, settings.ffn
 
 
+def equivalent_ratios(shape: ShapeInfo, settings: Prune) -> list[tuple[float, float]]:
+    """Return all shares of heads and of FFN neurons whose removal leaves the parameters that the settings ask for."""
+    heads, ffn = sum(shape.heads), sum(shape.ffn)
+    head, neuron = _unit_parameters(shape)
+    removed = (1.0 - settings.to.parameters) * layer_parameters(shape) if settings.to else 0.0
+    max_heads = max_removable(shape.heads, even=settings.even)
+    max_ffn = max_removable(shape.ffn, settings.round_to, settings.even)
+    pairs = ((count / heads, (removed - count * head) / (neuron * ffn)) for count in range(heads))
+    return [(share, other) for share, other in pairs if share <= max_heads and 0 <= other <= max_ffn]
+
+
 def max_removable(counts: Sequence[int], block: int = 1, even: bool = False) -> float:
     """Return the largest share of units that can be removed while every layer keeps a block."""
     if even:
@@ -36,9 +47,14 @@ def layer_parameters(shape: ShapeInfo) -> int:
 
 def _removable_parameters(shape: ShapeInfo) -> int:
     """Return the number of parameters that belong to a head or neuron: all but output biases and normalization."""
-    size = shape.head_size or shape.hidden // max(shape.heads)
-    head, neuron = size * (4 * shape.hidden + 3), 2 * shape.hidden + 1
+    head, neuron = _unit_parameters(shape)
     return sum(shape.heads) * head + sum(shape.ffn) * neuron
+
+
+def _unit_parameters(shape: ShapeInfo) -> tuple[int, int]:
+    """Return the number of parameters of a head and of a neuron."""
+    size = shape.head_size or shape.hidden // max(shape.heads)
+    return size * (4 * shape.hidden + 3), 2 * shape.hidden + 1
 
 
 def _check(key: str, ratio: float, maximum: float, minimum_kept: str) -> None:

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from compress.prune.allocation import select_units
+from compress.prune.allocation import least_loss, select_units
 
 
 def test_least_important_units_are_removed_from_any_layer():
@@ -40,3 +40,8 @@ def test_number_of_removed_units_matches_ratio(removed):
 
 def test_ties_are_broken_by_order():
     assert select_units([torch.ones(4), torch.ones(4)], 0.5) == [[0, 1, 2], [0]]
+
+
+def test_least_loss_weighs_heads_against_neurons():
+    heads, ffn = [torch.tensor([9.0, 8, 0, 0])], [torch.tensor([1.0, 1, 1, 0])]
+    assert least_loss([(0.0, 0.75), (0.25, 0.5), (0.5, 0.25), (0.75, 0.0)], heads, ffn, 1, False) == (0.5, 0.25)

@@ -15,10 +15,11 @@ import torch
 from compress.data.splits.prepare_splits import load_prepared, prepare_splits
 from compress.errors import ModelError
 from compress.model_info import read_info
-from compress.models.encoder_parts import family_of, layer_shapes, layers_of, part
+from compress.models.encoder_parts import family_of, layer_shapes, layers_of, part, shape_of
 from compress.models.load_save import load
 from compress.prune.criteria import CRITERIA
 from compress.prune.cut_and_recover import cut, cut_from_model, prune_from_model
+from compress.prune.prune_ratios import layer_parameters
 from compress.recipe.schema import Task
 from compress.recipe.training_schema import Prune, Student
 from compress.storage.file_digests import digests
@@ -125,6 +126,16 @@ def test_every_criterion_cuts(criterion, family, data, tiny_model, tiny_tokenize
     weights = [part(layer, path).weight for layer in layers_of(pruned)]
     old = [part(layer, path).weight[:, each] for layer, each in zip(layers_of(model), kept, strict=True)]
     assert not any(torch.equal(*pair) for pair in zip(weights, old, strict=True) if len(pair[0][0]) < 64)
+
+
+def test_goal_weighs_heads_against_neurons(data, tiny_model, tiny_tokenizer, tiny_task):
+    model, rows = tiny_model("bert"), list(load_prepared(data).rows("train"))
+    options = Prune(to={"parameters": 0.6}, criterion="kwon", batches=4, recover=False)
+    tokens = fast_tokenizer(model.config, tiny_tokenizer)
+    pruned, pruning = cut_from_model(model, rows, tiny_task, tokens, options, 0)
+    share = layer_parameters(shape_of(pruned)) / layer_parameters(shape_of(model))
+    assert share == pytest.approx(0.6, abs=0.04)
+    assert all(layer.heads and layer.ffn for layer in pruning.layers)
 
 
 def test_sample_that_is_too_small_is_refused(data, tiny_model, tiny_tokenizer, tiny_task):

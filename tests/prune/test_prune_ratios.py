@@ -5,7 +5,7 @@ import pytest
 from compress.errors import ModelError
 from compress.families import FAMILIES
 from compress.models.encoder_parts import layers_of, shape_of
-from compress.prune.prune_ratios import layer_parameters, max_removable, resolve_ratios
+from compress.prune.prune_ratios import equivalent_ratios, layer_parameters, max_removable, resolve_ratios
 from compress.prune.surgery import remove_units
 from compress.recipe.training_schema import Prune
 
@@ -43,6 +43,16 @@ def test_ratios_are_the_recipes(tiny_model):
 def test_ratios_above_the_maximum_are_refused(tiny_model, settings, message):
     with pytest.raises(ModelError, match=message):
         resolve_ratios(shape_of(tiny_model("bert")), Prune(**settings))
+
+
+def test_equivalent_ratios_leave_the_same_parameters(tiny_model):
+    shape = shape_of(tiny_model("bert"))
+    pairs = equivalent_ratios(shape, Prune(to={"parameters": 0.51}))
+    assert len(pairs) > 2
+    assert len({heads for heads, _ in pairs}) == len(pairs)
+    head, neuron = 8 * (4 * 32 + 3), 2 * 32 + 1
+    left = [layer_parameters(shape) - 8 * heads * head - 128 * ffn * neuron for heads, ffn in pairs]
+    assert left == pytest.approx([0.51 * layer_parameters(shape)] * len(pairs))
 
 
 @pytest.mark.parametrize("family", ["bert", "distilbert"])

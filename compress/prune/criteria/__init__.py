@@ -18,6 +18,9 @@ class Criterion:
     """From the units of a layer to their importance."""
     exchange: str | None = None
     """From the units of a layer and the indices kept to as many others that are better together."""
+    joint: bool = False
+    """Importance of heads and of neurons is comparable, so a goal (`to`) weighs one against the other; otherwise equal
+    shares of both are removed."""
     rescale: bool = False
     """What `prune.rescale` is where the recipe does not say."""
 
@@ -25,7 +28,9 @@ class Criterion:
 CRITERIA: Mapping[str, Criterion] = {
     "taylor": Criterion("compress.prune.criteria.taylor:taylor"),
     "fisher": Criterion("compress.prune.criteria.fisher:fisher"),
-    "kwon": Criterion("compress.prune.criteria.fisher:fisher", "compress.prune.criteria.kwon:exchange", rescale=True),
+    "kwon": Criterion(
+        "compress.prune.criteria.fisher:fisher", "compress.prune.criteria.kwon:exchange", joint=True, rescale=True
+    ),
     "magnitude": Criterion("compress.prune.criteria.magnitude:magnitude"),
     "random": Criterion("compress.prune.criteria.random:random"),
 }
