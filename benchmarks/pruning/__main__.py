@@ -19,6 +19,7 @@ from compress.storage.atomic_write import atomic_write
 SHARES = (0.7, 0.5, 0.3)
 SPEEDUPS = (1.5, 2.0, 2.5, 3.0, 4.0)
 ROWS, TRIAL_ROWS = 8000, 200
+MEASURE, TRIAL_MEASURE = {"budget": "90s", "memory": []}, {"rounds": 3, "processes": 1, "memory": []}
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -80,7 +81,7 @@ def wanted(given: argparse.Namespace) -> tuple[Case, ...]:
 def attempt(case: Case, name: str, folder: Path, given: argparse.Namespace) -> Entry:
     """Run one case; where it fails the entry has the reason."""
     try:
-        return run_case(case, name, folder, given.rows, "10s" if given.trial else "60s")
+        return run_case(case, name, folder, given.rows, TRIAL_MEASURE if given.trial else MEASURE)
     except CompressError as error:
         return Entry(set=name, case=case.name, reason=error.message)
 

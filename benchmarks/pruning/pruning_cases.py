@@ -68,7 +68,7 @@ def cases(criteria: tuple[str, ...], shares: tuple[float, ...], speedups: tuple[
     return (*found, *layers, *goals)
 
 
-def run_case(case: Case, set_name: str, folder: Path, rows: int, budget: str) -> Entry:
+def run_case(case: Case, set_name: str, folder: Path, rows: int, measure: Mapping[str, Any]) -> Entry:
     """Run a case's recipe in ``folder``, whose steps all cases of a set share, and read its report."""
     folder.mkdir(parents=True, exist_ok=True)
     task = SETS[set_name].section(folder)
@@ -79,7 +79,7 @@ def run_case(case: Case, set_name: str, folder: Path, rows: int, budget: str) ->
         **PARENTS[case.parent],
         **case.sections,
         "quantize": "int8",
-        "measure": {"budget": budget},
+        "measure": dict(measure),
         "gate": {"max_drop": 1.0},
         "targets": [
             {"name": name, "device": "cpu", "threads": 1, "batch": 1, "length": length}
