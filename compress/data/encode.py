@@ -107,6 +107,11 @@ class EncodedRows:
                 digest.update(block.data)
         return digest.hexdigest()
 
+    def piece_counts(self, size: int) -> NDArray[np.int64]:
+        """Return how often each of ``size`` token ids occurs."""
+        counts = (np.bincount(block, minlength=size) for block in self._fields["input_ids"].blocks())
+        return np.sum([*counts], axis=0)
+
     def vocabulary(self) -> NDArray[np.int64]:
         """Return the token ids that occur, that of padding included, ascending."""
         seen = np.array([self._pad_id])

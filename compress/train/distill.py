@@ -27,7 +27,7 @@ from compress.train.core.distributed import current_processes
 from compress.train.core.seed_restarts import TrainContext, context_in_memory, reset_weights_builder, train_best
 from compress.train.core.train_state import TrainResult
 from compress.train.core.update_schedule import UpdateSchedule
-from compress.train.distillation.activation_importance import importance_for_student
+from compress.train.distillation.activation_importance import count_pieces, importance_for_student
 from compress.train.distillation.augment import augmented_rows, check_unlabelled
 from compress.train.distillation.cka_layer_map import LayerMapBuilder
 from compress.train.distillation.cross_encoder_scores import add_cross_encoder_scores
@@ -98,9 +98,10 @@ def distill(
     context.warn(settings_warnings_start(start, student))
     further = further_teachers(settings, model, task, tokenizer) if settings else []
     importance = importance_for_student(student, model, rows.train, task, tokens, seed)
+    counts = count_pieces(model, rows.train, task, tokens) if student.factors else None
 
     def build(seed: int) -> PreTrainedModel:
-        return build_student(model, student, task, seed=seed, importance=importance)
+        return build_student(model, student, task, seed=seed, importance=importance, piece_counts=counts)
 
     pruning = _pruning_of(student)
     if settings is False:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from compress.model_info import TaskInfo
@@ -37,6 +38,7 @@ def build_student(
     *,
     seed: int = 0,
     importance: Importance | None = None,
+    piece_counts: Tensor | None = None,
 ) -> PreTrainedModel:
     """Return the student that a recipe describes, with the teacher's head and labels.
 
@@ -53,9 +55,14 @@ def build_student(
         seed: of random weights.
         importance: as measured on data by `train.distillation.activation_importance`; without it the magnitudes of
             weights are used. An embedding model gives embeddings as wide as the student's settings or the teacher's.
+        piece_counts: how often each word piece occurs in train, which weights the errors of factorised word vectors.
     """
     origin = source_model(teacher, student, task, seed)
-    built = origin if student.source and not changes_shape(student) else _built(origin, student, seed, importance)
+    built = (
+        origin
+        if student.source and not changes_shape(student)
+        else _built(origin, student, seed, importance, piece_counts)
+    )
     if isinstance(teacher, SentenceEmbedding):
         set_embedding_size(built, student.embedding or embedding_size(teacher), seed)
     return built
@@ -89,7 +96,9 @@ def student_shape_of(config: PreTrainedConfig, student: Student) -> StudentShape
     return plan_student_shape(shape_of_config(config.to_dict()), student)
 
 
-def _built(origin: PreTrainedModel, student: Student, seed: int, importance: Importance | None) -> PreTrainedModel:
+def _built(
+    origin: PreTrainedModel, student: Student, seed: int, importance: Importance | None, counts: Tensor | None
+) -> PreTrainedModel:
     shape = student_shape_of(origin.config, student)
     fresh = _fresh_model(origin, _student_config(origin.config, shape), seed)
     if shape.start == "random":
@@ -98,7 +107,7 @@ def _built(origin: PreTrainedModel, student: Student, seed: int, importance: Imp
         importance = uniform_importance(origin)
     importance = importance or weight_importance(origin)
     hidden = (principal_directions if shape.start == "svd" else select_dimensions)(importance, shape.hidden)
-    copy_weights(origin, fresh, shape.layers, importance, hidden)
+    copy_weights(origin, fresh, shape.layers, importance, hidden, counts)
     if isinstance(fresh, SentenceEmbedding) and projection_of(fresh) is None and shape.hidden < hidden.hidden:
         set_projection(fresh, hidden.matrix)  # back into the teacher's space
     return fresh

@@ -143,14 +143,20 @@ def norm_gain(moments: Tensor, basis: Tensor) -> float:
 
 
 def copy_weights(
-    origin: PreTrainedModel, fresh: PreTrainedModel, chosen: Sequence[int], importance: Importance, stream: HiddenMap
+    origin: PreTrainedModel,
+    fresh: PreTrainedModel,
+    chosen: Sequence[int],
+    importance: Importance,
+    stream: HiddenMap,
+    counts: Tensor | None = None,
 ) -> None:
     """Copy the weights of ``origin`` to ``fresh``: everything outside the layers, and the chosen layers in order.
 
-    Every parameter is narrowed to the shape it has in ``fresh``.
+    Every parameter is narrowed to the shape it has in ``fresh``. ``counts`` of pieces weight the errors of factorised
+    word vectors.
     """
     done = {module for layer in layers_of(fresh) for module in layer.modules()}
-    done.update(_set_vectors(origin, fresh, stream))
+    done.update(_set_vectors(origin, fresh, stream, counts))
     axes = _head_axes(origin, fresh, stream)
     for path, module in fresh.named_modules():
         if module not in done:
@@ -201,13 +207,15 @@ def _copy_own(theirs: nn.Module, ours: nn.Module, axes: Axes | None, stream: Hid
             target.copy_(value)
 
 
-def _set_vectors(origin: PreTrainedModel, fresh: PreTrainedModel, stream: HiddenMap) -> list[nn.Module]:
+def _set_vectors(
+    origin: PreTrainedModel, fresh: PreTrainedModel, stream: HiddenMap, counts: Tensor | None
+) -> list[nn.Module]:
     """Set factorised word vectors from the teacher's table where its own differ; return the modules that were set."""
     ours = word_embeddings(fresh)
     if not isinstance(ours, FactoredEmbedding) or factor_count(origin) == ours.embedding_dim:
         return []
     table = embedding_table(word_embeddings(origin))
-    set_table(ours, table if table.shape[1] == ours.widen.out_features else stream.states(table, 1))
+    set_table(ours, table if table.shape[1] == ours.widen.out_features else stream.states(table, 1), counts)
     return list(ours.modules())
 
 

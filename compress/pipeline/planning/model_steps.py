@@ -57,6 +57,8 @@ def add_student(
 ) -> None:
     """A smaller model that learns from the teacher."""
     shape = hashed_settings(student)
+    if student.factors:
+        shape["factors_by"] = "piece counts"
     if student.source:
         shape["source"] = identity(student.source, student.revision, cards)
     settings = {"student": shape, "distill": distill and _hashed_distillation(distill), "seed": plan.recipe.seed}

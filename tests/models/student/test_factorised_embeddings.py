@@ -1,4 +1,5 @@
 import numpy as np
+import onnx
 import pytest
 import torch
 from transformers import AutoModel, AutoModelForSequenceClassification, pipeline
@@ -49,6 +50,27 @@ def test_factorisation_is_exact_from_the_tables_rank(rank):
     table = torch.randn(30, 6, generator=generator) @ torch.randn(6, 12, generator=generator)
     short, wide = factorise(table, rank)
     torch.testing.assert_close(short @ wide, table, atol=1e-5, rtol=1e-5)
+
+
+def test_factorisation_is_closest_for_frequent_tokens():
+    table = torch.randn(40, 12, generator=torch.Generator().manual_seed(0))
+    counts = torch.zeros(40, dtype=torch.int64)
+    counts[:4] = torch.tensor([100, 50, 20, 10])
+    short, wide = factorise(table, 4, counts)
+    torch.testing.assert_close((short @ wide)[:4], table[:4], atol=0.01, rtol=0.02)
+    torch.testing.assert_close(wide @ wide.T, torch.eye(4), atol=1e-6, rtol=0)
+    torch.testing.assert_close(short, table @ wide.T, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(factorise(table, 4, torch.ones(40)), factorise(table, 4))
+
+
+def test_students_factors_are_weighted_by_counts(tiny_model):
+    teacher, counts = tiny_model("bert"), torch.zeros(64)
+    counts[[2, 3, 5]] = 9
+    student = build_student(teacher, Student(factors=4), piece_counts=counts)
+    ours, theirs = (embedding_table(word_embeddings(model))[[2, 3, 5]] for model in (student, teacher))
+    torch.testing.assert_close(ours, theirs, atol=0.02, rtol=0.05)
+    student = build_student(teacher, Student(factors=4))
+    assert not torch.allclose(embedding_table(word_embeddings(student))[[2, 3, 5]], theirs, atol=0.02, rtol=0.05)
 
 
 @pytest.mark.parametrize("name", FACTORED)
@@ -148,6 +170,9 @@ def test_factorised_student_is_exported_and_quantized(name, tiny_model, tiny_tok
         each.mkdir()
     assert build("onnx-fp32", folder, exported).variant.parity["max_abs_difference"] < 1e-4
     build("onnx-int8", exported, quantized)
+    for each in (exported, quantized):  # neither multiplies the factors out
+        shapes = [tuple(table.dims) for table in onnx.load(each / "model.onnx").graph.initializer]
+        assert (shapes.count((64, 8)), shapes.count((64, 20))) == (1, 1)  # word vectors, and as many positions
     texts = ["a good film", "bad plot of the very dull"]
     ours, theirs = (TextModel.open(each).predict(texts) for each in (quantized, folder))
     for one, other in zip(ours, theirs, strict=True):

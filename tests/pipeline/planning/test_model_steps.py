@@ -98,3 +98,8 @@ def test_keys_at_their_defaults_do_not_redo_a_cut(plan_of):
     assert {"cut", "recover"} <= changed_steps(plan_of, "prune.rescale=true")
     settings = plan_of().step("cut").settings["prune"]
     assert set(settings) == {"heads", "ffn", "to", "criterion", "batches", "round_to", "even"}
+
+
+def test_factors_are_made_anew_by_versions_that_weight_them(plan_of):
+    assert "factors_by" not in plan_of().step("distill").settings["student"]
+    assert plan_of("student.factors=8").step("distill").settings["student"]["factors_by"] == "piece counts"
