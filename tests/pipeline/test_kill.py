@@ -99,6 +99,24 @@ def test_a_run_killed_inside_every_step_ends_with_the_same_weights(recipe_file: 
     assert not list((killed / ".steps" / ".partial").iterdir())
 
 
+def test_several_cuts_killed_between_them_end_with_the_same_weights(recipe_file: Path, tmp_path: Path) -> None:
+    whole, killed, cuts = tmp_path / "whole", tmp_path / "killed", ["--set=prune.cuts=2", "--until=prune"]
+    subprocess.run([*command(recipe_file, whole), *cuts], env=one_thread(), check=True, timeout=PATIENCE)
+    for step in ("cut-1", "recover-1", "cut"):
+        assert kill_inside(step, recipe_file, killed, *cuts), step
+    subprocess.run([*command(recipe_file, killed), *cuts], env=one_thread(), check=True, timeout=PATIENCE)
+    ends = [
+        {path.parent.name: file_digest(path) for path in (runs / ".steps").glob("*/model.safetensors")}
+        for runs in (whole, killed)
+    ]
+    assert ends[0] == ends[1]
+    assert len(ends[0]) == len(("finetune", "distill", "cut-1", "recover-1", "cut", "recover"))
+    (last,) = (name for name in ends[0] if name.startswith("recover-") and not name.startswith("recover-1-"))
+    shape = read_info(killed / ".steps" / last).shape
+    assert shape is not None
+    assert (sum(shape.heads), sum(shape.ffn)) == (3, 32)
+
+
 @pytest.mark.parametrize("step", ["finetune", "distill"])
 def test_a_limit_of_minutes_ends_at_the_update_that_was_decided_before_the_kill(step, recipe_file, tmp_path):
     runs, limits = tmp_path / "runs", [f"--set={step}.epochs=1000", f"--set={step}.minutes=0.1", f"--until={step}"]
