@@ -152,7 +152,7 @@ def _check_lengths(recipe: Recipe, teacher: Config, origin: Config) -> None:
 def _check_vocabulary(recipe: Recipe, cards: Sequence[Path]) -> None:
     """Refuse a tokenizer whose vocabulary cannot be pruned, and a number of pieces that it cannot keep."""
     from compress.pipeline.preflight.teacher_student_compat import tokenizer_of
-    from compress.prune.tokenizer_subset import check_rule
+    from compress.prune.vocabulary.tokenizer_subset import check_rule
 
     tokenizer = tokenizer_of(recipe.teacher.source, recipe.teacher.revision, cards)
     if tokenizer is not None and recipe.prune and recipe.prune.vocabulary:

@@ -77,7 +77,7 @@ def recover(context: StepContext, teacher: str, pruned: str, settings: Distill, 
 
 def vocabulary(context: StepContext, parent: str, rule: Literal["seen"] | VocabularyRule, longest: int) -> None:
     """Remove the word pieces and positions that the parent model does not need for the task."""
-    from compress.prune.vocabulary import prune_vocabulary
+    from compress.prune.vocabulary.prune_vocabulary import prune_vocabulary
 
     texts = context.inputs.get(UNLABELLED)
     options: dict[str, Any] = {"unlabelled_rows": unlabelled_rows(texts) if texts else (), "console": context.console}

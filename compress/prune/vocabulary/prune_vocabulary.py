@@ -24,9 +24,9 @@ from compress.errors import ModelError
 from compress.model_info import TaskInfo, VocabularyInfo, read_info
 from compress.models.load_save import load_model, load_tokenizer
 from compress.models.silence_transformers import quiet
-from compress.prune.embedding_rows import config_ids, position_count, trim_embeddings
-from compress.prune.task_texts import TaskTexts, whole_texts
-from compress.prune.tokenizer_subset import Rule, check_rule, rule_text, select_pieces
+from compress.prune.vocabulary.embedding_rows import config_ids, position_count, trim_embeddings
+from compress.prune.vocabulary.task_texts import TaskTexts, whole_texts
+from compress.prune.vocabulary.tokenizer_subset import Rule, check_rule, rule_text, select_pieces
 from compress.tasks.base import Row
 from compress.train.core.training_data import fast_tokenizer
 from compress.train.save_trained import TrainedModel, save_trained_model

@@ -7,7 +7,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 from compress.errors import ModelError
-from compress.prune.tokenizer_subset import PieceTable, check_rule, rule_text, select_pieces
+from compress.prune.vocabulary.tokenizer_subset import PieceTable, check_rule, rule_text, select_pieces
 from compress.recipe.training_schema import VocabularyRule
 
 CORPUS = [

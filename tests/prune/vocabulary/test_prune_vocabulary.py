@@ -15,10 +15,10 @@ from compress.model_info import TaskInfo, read_info
 from compress.models import load
 from compress.models.encoder_parts import word_embeddings
 from compress.models.student.build_student import build_student
-from compress.prune import vocabulary
-from compress.prune.embedding_rows import position_count
 from compress.prune.surgery import remove_units
-from compress.prune.vocabulary import prune_vocabulary, prune_vocabulary_from_model
+from compress.prune.vocabulary import prune_vocabulary as module
+from compress.prune.vocabulary.embedding_rows import position_count
+from compress.prune.vocabulary.prune_vocabulary import prune_vocabulary, prune_vocabulary_from_model
 from compress.recipe.schema import Task
 from compress.recipe.training_schema import Student, VocabularyRule
 from compress.runtime.text_model import TextModel
@@ -117,7 +117,7 @@ def test_frequent_pieces_alone_change_some_rows(data, tiny_folder, tmp_path):
 
 
 def test_a_corpus_that_would_be_cut_differently_is_an_error(data, tiny_folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(vocabulary, "select_pieces", lambda table, *_: table.required())
+    monkeypatch.setattr(module, "select_pieces", lambda table, *_: table.required())
     with pytest.raises(ModelError, match=r"100.00% of the rows of train are cut into other pieces"):
         prune_vocabulary(tiny_folder("bert"), data, "seen", 16, tmp_path)
 
