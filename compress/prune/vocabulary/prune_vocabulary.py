@@ -101,8 +101,8 @@ def prune_vocabulary_from_model(
         for ids in texts.pieces(rows, before):
             counts += np.bincount(ids, minlength=len(counts))
     kept = table.ordered(select_pieces(table, counts, rule, config_ids(model) & table.every))
-    content = table.subset(kept)
-    after, changed = whole_texts(content), dict[str, float]()
+    fewer = _load_content(tokenizer, table.subset(kept), longest)
+    after, changed = whole_texts(json.loads(fewer.backend_tokenizer.to_str())), dict[str, float]()
     for role, rows in {**corpus, **(held or {})}.items():
         if len(rows):
             changed[role] = texts.share_changed(rows, before, after, np.array(kept))
@@ -121,7 +121,7 @@ def prune_vocabulary_from_model(
         positions=position_count(pruned),
         changed=changed,
     )
-    return pruned, _load_content(tokenizer, content, longest), info
+    return pruned, fewer, info
 
 
 def _load_content(

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, RobertaTokenizer, XLMRobertaTokenizer
 
 from compress.data.splits.prepare_splits import load_prepared, prepare_splits
 from compress.data.tokenizer import TextTokenizer
@@ -24,6 +24,7 @@ from compress.recipe.training_schema import Student, VocabularyRule
 from compress.runtime.text_model import TextModel
 from compress.tasks import kind_of
 from compress.train.core.training_data import fast_tokenizer
+from tests.prune.vocabulary.test_tokenizer_subset import CORPUS, SEEN, bpe, unigram
 from tests.variant_builder import build
 
 TRAIN = ["a good film", "the plot was bad", "not so dull"]
@@ -159,3 +160,26 @@ def test_rows_of_every_kind_make_the_same_examples(kind, tiny_model, tiny_tokeni
         ]
         assert pieces[0] == pieces[1]
         assert all(np.array_equal(one[key], other[key]) for key in one if key != "input_ids")
+
+
+@pytest.mark.parametrize(
+    ("family", "trained", "tokenizer_class"),
+    [("roberta", bpe, RobertaTokenizer), ("xlm-roberta", unigram, XLMRobertaTokenizer)],
+)
+def test_tokenizers_of_their_own_classes_keep_their_ids(family, trained, tokenizer_class, tiny_model, tiny_task):
+    tokenizer, trainer = trained()
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    model = json.loads(tokenizer.to_str())["model"]
+    pieces = {"merges": [*map(tuple, model["merges"])]} if family == "roberta" else {}
+    vocabulary = model["vocab"] if family == "roberta" else [*map(tuple, model["vocab"])]
+    before = tokenizer_class(vocab=vocabulary, **pieces)
+    model = tiny_model(family, vocab_size=len(before))
+    rows = {"train": [{"text": text} for text in SEEN]}
+    pruned, after, info = prune_vocabulary_from_model(model, before, rows, tiny_task, "seen", 32)
+    assert (type(after), info.changed) == (tokenizer_class, {"train": 0.0})
+    assert len(after) == info.pieces == pruned.config.vocab_size < len(before)
+    assert after.pad_token_id == pruned.config.pad_token_id == 1
+    pairs = (pruned, after), (model, before)
+    for text in SEEN:
+        ours, theirs = (each(**cut(text, return_tensors="pt")).logits for each, cut in pairs)
+        assert torch.equal(ours, theirs)

@@ -1,6 +1,7 @@
 """tokenizer.json for some of its pieces: texts of kept pieces are cut as before, and every text can still be cut."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -164,6 +165,8 @@ def test_tokenizers_that_cannot_be_pruned_are_refused(tiny_tokenizer):
         with pytest.raises(ModelError, match=rf"{keep} pieces cannot be kept: the tokenizer has 23, of which 5 are"):
             check_rule(tiny_tokenizer, VocabularyRule(keep=keep))
     assert len(check_rule(tiny_tokenizer, VocabularyRule(keep=20)).every) == 23
+    with pytest.raises(ModelError, match=r"of NAME cannot be pruned: its tokenizer has no tokenizer.json"):
+        check_rule(SimpleNamespace(is_fast=False), "seen", "NAME")
 
 
 def test_rules_are_named():
