@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from compress.recipe.training_schema import Prune, Training
+from compress.recipe.training_schema import LATENCY_KEYS, Prune, Training
 from compress.train.core.auto_settings import RULES_VERSION, uses_rules
 
 LENGTH = 16
@@ -53,7 +53,9 @@ def hashed_training(settings: Training) -> dict[str, Any]:
 def hashed_pruning(settings: Prune) -> dict[str, Any]:
     """Return the settings of a cut that change its result; keys that earlier versions did not have only where given."""
     hashed = hashed_settings(settings)
-    omitted = {"recover": hashed["recover"], "vocabulary": hashed["vocabulary"], "rescale": None, "cuts": 1}
+    omitted = {key: hashed[key] for key in ("recover", "vocabulary", *LATENCY_KEYS)} | {"rescale": None, "cuts": 1}
+    if settings.to is not None:
+        hashed["to"] = {key: value for key, value in hashed["to"].items() if value is not None}
     return {key: value for key, value in hashed.items() if key not in omitted or value != omitted[key]}
 
 

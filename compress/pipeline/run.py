@@ -21,6 +21,7 @@ from compress.pipeline.execute import Executor, Outcome
 from compress.pipeline.graph import Plan
 from compress.pipeline.plan import make_plan
 from compress.pipeline.preflight.allowed_names import NAMES
+from compress.pipeline.preflight.latency_problems import goal_problems
 from compress.pipeline.preflight.model_availability import source_problems
 from compress.pipeline.preflight.preflight import Findings, check
 from compress.pipeline.preflight.unused_settings import unused_settings
@@ -97,7 +98,12 @@ class Result:
 
 def read_recipe(source: RecipeSource, overrides: Sequence[str] = (), cards: Sequence[Path] = ()) -> Recipe:
     """Read a recipe from a file, a shipped recipe's name, or a mapping."""
-    checks = (lambda recipe: task_problems(recipe.task), unused_settings, partial(source_problems, cards=cards))
+    checks = (
+        lambda recipe: task_problems(recipe.task),
+        unused_settings,
+        goal_problems,
+        partial(source_problems, cards=cards),
+    )
     if isinstance(source, Mapping):
         return parse_recipe(dump_yaml(dict(source)), "recipe", overrides, NAMES, checks)
     path = Path(source)

@@ -13,8 +13,8 @@ from compress.recipe.schema import Recipe
 PATH = re.compile(r"(?<![\w/])(?:[A-Za-z]:)?[/\\](?:[\w.+@~-]+[/\\])+([\w.+@~-]*)")
 """An absolute path, of which only the last part remains."""
 
-MODEL_KEYS = ("source", "model", "cross_encoder")
-"""Recipe keys that name a model: a card, a hub id, or a local folder."""
+MODEL_KEYS = ("source", "model", "cross_encoder", "latency_table")
+"""Recipe keys that name a model (a card, a hub id, or a local folder) or a file."""
 
 
 def strip_paths(text: str) -> str:

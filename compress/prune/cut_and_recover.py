@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -19,15 +19,17 @@ from compress.data.splits.prepare_splits import load_prepared
 from compress.data.tokenizer import TextTokenizer
 from compress.errors import ModelError
 from compress.families import require_prunable
-from compress.model_info import PruningInfo, TaskInfo, find_info
+from compress.model_info import PruningInfo, ShapeInfo, TaskInfo, find_info
 from compress.models.encoder_parts import family_of, shape_of
 from compress.models.load_save import load_model, load_tokenizer
 from compress.prune.allocation import least_loss, select_units
 from compress.prune.criteria import CRITERIA, Criterion
+from compress.prune.latency_table import LatencyTable
 from compress.prune.least_squares import fit_output_weights
 from compress.prune.mask_gradients import LayerUnits, Loss, collect_units
 from compress.prune.prune_ratios import equivalent_ratios, layer_parameters, resolve_ratios
 from compress.prune.pruning_record import pruned_layer, since_first_cut
+from compress.prune.speedup_goal import Importance, SpeedupGoal
 from compress.prune.surgery import remove_units
 from compress.recipe.training_schema import Distill, Prune
 from compress.tasks.base import Row
@@ -54,6 +56,7 @@ def cut(
     seed: int,
     work: Path,
     *,
+    latency: LatencyTable | None = None,
     console: Console | None = None,
 ) -> TrainedModel:
     """Write the model folder of ``student`` without its least important heads and neurons to ``work``; no training.
@@ -67,6 +70,7 @@ def cut(
         settings: how much to remove and how many batches to score on.
         seed: selects the rows that are scored.
         work: receives the result; the files of a killed attempt are removed first.
+        latency: of models of this shape, where the goal is a speed-up.
         console: where progress is shown.
     """
     shutil.rmtree(work, ignore_errors=True)
@@ -76,7 +80,8 @@ def cut(
     guide = guide and match_embedding_width(model, guide, rows, task, tokens)
     for moved in filter(None, (model, guide)):
         torch.nn.Module.to(moved, "cuda" if torch.cuda.is_available() else "cpu")
-    pruned, pruning = cut_from_model(model, rows, task, tokens, settings, seed, teacher=guide, console=console)
+    options: dict[str, Any] = {"teacher": guide, "latency": latency, "console": console}
+    pruned, pruning = cut_from_model(model, rows, task, tokens, settings, seed, **options)
     torch.nn.Module.to(pruned, "cpu")
     if (info := find_info(student)) and info.pruning:
         pruning = since_first_cut(info.pruning, pruning)
@@ -121,20 +126,23 @@ def cut_from_model(
     seed: int,
     *,
     teacher: PreTrainedModel | None = None,
+    latency: LatencyTable | None = None,
     console: Console | None = None,
 ) -> tuple[PreTrainedModel, PruningInfo]:
-    """Return a copy of ``model`` without the heads and neurons that matter least on a sample, and what it kept."""
+    """Return a copy of ``model`` without the heads and neurons that matter least on a sample, and what it kept.
+
+    ``latency``: for a goal of speed-up whose settings name no file with latencies.
+    """
     require_prunable(family_of(model))
     before = shape_of(model)
-    heads_ratio, ffn_ratio = resolve_ratios(before, settings)
+    select = _selection(model, before, settings, latency, console)
     batches = list(_scoring_batches(rows, task, tokens, settings, seed, model.device))
     units = collect_units(model, batches, _scoring_loss(model, teacher, task), seed, console)
     criterion = CRITERIA[settings.criterion]
     heads, ffn = (list(map(resolve_name(criterion.importance), layers)) for layers in (units.heads, units.ffn))
-    if settings.to and criterion.joint and (pairs := equivalent_ratios(before, settings)):
-        heads_ratio, ffn_ratio = least_loss(pairs, heads, ffn, settings.round_to, settings.even)
-    kept_heads = _exchanged(criterion, units.heads, select_units(heads, heads_ratio, even=settings.even))
-    kept_ffn = _exchanged(criterion, units.ffn, select_units(ffn, ffn_ratio, settings.round_to, settings.even))
+    selected_heads, selected_ffn = select(heads, ffn)
+    kept_heads = _exchanged(criterion, units.heads, selected_heads)
+    kept_ffn = _exchanged(criterion, units.ffn, selected_ffn)
     pruned = remove_units(copy.deepcopy(model), kept_heads, kept_ffn)
     if criterion.rescale if settings.rescale is None else settings.rescale:
         fit_output_weights(pruned, model, kept_heads, kept_ffn, batches)
@@ -144,6 +152,24 @@ def cut_from_model(
     (console or Console("quiet")).note(f"cut: {shapes}, {remaining:.1%} of the layers' parameters remain")
     layers = map(pruned_layer, kept_heads, heads, kept_ffn, ffn)
     return pruned, PruningInfo(criterion=settings.criterion, layers=tuple(layers))
+
+
+def _selection(
+    model: PreTrainedModel, shape: ShapeInfo, settings: Prune, latency: LatencyTable | None, console: Console | None
+) -> Callable[[Importance, Importance], tuple[list[list[int]], list[list[int]]]]:
+    """Return the function from importance to the units that stay in each layer; a goal out of reach is refused now."""
+    if settings.speedup is not None:
+        return SpeedupGoal(model, settings, latency, console or Console("quiet")).select
+    ratios = resolve_ratios(shape, settings)
+
+    def select(heads: Importance, ffn: Importance) -> tuple[list[list[int]], list[list[int]]]:
+        heads_ratio, ffn_ratio = ratios
+        if settings.to and CRITERIA[settings.criterion].joint and (pairs := equivalent_ratios(shape, settings)):
+            heads_ratio, ffn_ratio = least_loss(pairs, heads, ffn, settings.round_to, settings.even)
+        kept_heads = select_units(heads, heads_ratio, even=settings.even)
+        return kept_heads, select_units(ffn, ffn_ratio, settings.round_to, settings.even)
+
+    return select
 
 
 def _exchanged(criterion: Criterion, layers: Sequence[LayerUnits], kept: Sequence[list[int]]) -> list[list[int]]:

@@ -13,8 +13,8 @@ def resolve_ratios(shape: ShapeInfo, settings: Prune) -> tuple[float, float]:
     """Return the shares of heads and of FFN neurons to remove; raise `ModelError` if a layer would lose all of them."""
     max_heads = max_removable(shape.heads, even=settings.even)
     max_ffn = max_removable(shape.ffn, settings.round_to, settings.even)
-    if settings.to is not None:
-        ratio = _ratio_for_goal(shape, settings.to.parameters, min(max_heads, max_ffn))
+    if settings.remaining is not None:
+        ratio = _ratio_for_goal(shape, settings.remaining, min(max_heads, max_ffn))
         return ratio, ratio
     _check("heads", settings.heads, max_heads, "one head")
     _check("ffn", settings.ffn, max_ffn, f"{settings.round_to} neurons (`round_to`)")
@@ -25,7 +25,7 @@ def equivalent_ratios(shape: ShapeInfo, settings: Prune) -> list[tuple[float, fl
     """Return all shares of heads and of FFN neurons whose removal leaves the parameters that the settings ask for."""
     heads, ffn = sum(shape.heads), sum(shape.ffn)
     head, neuron = _unit_parameters(shape)
-    removed = (1.0 - settings.to.parameters) * layer_parameters(shape) if settings.to else 0.0
+    removed = (1.0 - (settings.remaining or 1.0)) * layer_parameters(shape)
     max_heads = max_removable(shape.heads, even=settings.even)
     max_ffn = max_removable(shape.ffn, settings.round_to, settings.even)
     pairs = ((count / heads, (removed - count * head) / (neuron * ffn)) for count in range(heads))

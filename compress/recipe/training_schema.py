@@ -265,10 +265,22 @@ class Recover(Distill):
 
 
 class PruneTo(Frozen):
-    """What remains after pruning, instead of what is removed."""
+    """The goal of pruning, instead of what is removed: one of these."""
 
-    parameters: Number = Field(gt=0.0, lt=1.0)
+    parameters: Number | None = Field(None, gt=0.0, lt=1.0)
     """Remaining share of the encoder layers' parameters (without embeddings)."""
+    speedup: Number | None = Field(None, gt=1.0, le=1_000)
+    """How many times faster the pruned model should be than the model before pruning, in `prune.variant` at
+    `prune.target`."""
+
+    @model_validator(mode="after")
+    def _check_one(self) -> PruneTo:
+        if (self.parameters is None) == (self.speedup is None):
+            raise ValueError("give one goal: parameters: 0.3, or speedup: 2")
+        return self
+
+
+LATENCY_KEYS = ("target", "variant", "latency_table")
 
 
 class VocabularyRule(Frozen):
@@ -292,6 +304,13 @@ class Prune(Frozen):
     heads: Share = 0.0
     ffn: Share = 0.0
     to: PruneTo | None = None
+    target: str | None = None
+    """The title of the target at which `to.speedup` is measured; by default the first."""
+    variant: Annotated[str, name_in("latency variants")] | None = None
+    """The variant in which it is measured; by default the INT8 variant that the recipe builds, else onnx-fp32."""
+    latency_table: PathText | None = None
+    """A file with latencies measured elsewhere, for a target that is not here: latency_table.json of a `latency` step.
+    Without it they are measured here."""
     criterion: Annotated[str, name_in("pruning criteria")] = "taylor"
     """How importance is computed."""
     batches: Natural = Field(64, le=10**6)
@@ -323,9 +342,11 @@ class Prune(Frozen):
     @model_validator(mode="after")
     def _check_amount(self) -> Prune:
         if not self.removes_units and self.vocabulary is None:
-            raise ValueError("say how much: heads: 0.25, ffn: 0.5, or to: {parameters: 0.3}; or vocabulary: seen")
+            raise ValueError(
+                "say how much: heads: 0.25, ffn: 0.5, to: {parameters: 0.3}, or to: {speedup: 2}; or vocabulary: seen"
+            )
         if self.to is not None and (self.heads or self.ffn):
-            raise ValueError("give either the shares removed (heads, ffn) or the share left (to)")
+            raise ValueError("give either the shares removed (heads, ffn) or the goal (to)")
         return self
 
     def stages(self) -> list[Prune]:
@@ -340,5 +361,27 @@ class Prune(Frozen):
         return [self._stage(partial(share, number=number)) for number in range(1, self.cuts + 1)]
 
     def _stage(self, share: Callable[[float], float]) -> Prune:
-        to = self.to and PruneTo(parameters=1.0 - share(1.0 - self.to.parameters))
+        to = PruneTo(parameters=1.0 - share(1.0 - self.remaining)) if self.remaining else None
         return self.model_copy(update={"heads": share(self.heads), "ffn": share(self.ffn), "to": to, "cuts": 1})
+
+    @model_validator(mode="after")
+    def _check_latency(self) -> Prune:
+        if self.speedup is None and (unused := [key for key in LATENCY_KEYS if getattr(self, key) is not None]):
+            raise ValueError(f"{', '.join(unused)}: only for a goal of latency, to: {{speedup: 2}}")
+        if self.speedup is not None and self.even:
+            raise ValueError("even: a goal of latency chooses how much each layer loses; leave out even")
+        if self.speedup is not None and self.cuts > 1:
+            raise ValueError("cuts: a goal of latency is reached in one cut; leave out cuts")
+        if self.latency_table is not None and self.target is not None:
+            raise ValueError("give either target (measured here) or latency_table (measured elsewhere)")
+        return self
+
+    @property
+    def remaining(self) -> float | None:
+        """The goal of parameters; None where the goal is another."""
+        return self.to.parameters if self.to else None
+
+    @property
+    def speedup(self) -> float | None:
+        """The goal of latency; None where the goal is another."""
+        return self.to.speedup if self.to else None

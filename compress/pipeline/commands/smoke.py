@@ -16,7 +16,16 @@ from compress.pipeline.torchrun_launch import Launch
 from compress.recipe.loss_schema import Losses
 from compress.recipe.measure_schema import Grid, Measure
 from compress.recipe.schema import Publish, Recipe
-from compress.recipe.training_schema import Distill, Finetune, Prune, Student, Training, VocabularyRule
+from compress.recipe.training_schema import (
+    LATENCY_KEYS,
+    Distill,
+    Finetune,
+    Prune,
+    PruneTo,
+    Student,
+    Training,
+    VocabularyRule,
+)
 from compress.storage.atomic_write import atomic_replace_folder
 
 SMOKE_FOLDER = ".smoke"
@@ -42,8 +51,7 @@ def smoke_recipe(recipe: Recipe, root: Path, cards: Sequence[Path]) -> Recipe:
         "teacher": recipe.teacher.model_copy(update={"source": str(teacher), "revision": None}),
         "finetune": recipe.finetune or Finetune(),  # the random teacher has no head, even if the recipe's has one
         "student": recipe.student and _student(recipe.student),
-        "prune": recipe.prune
-        and recipe.prune.model_copy(update={"batches": 2, "vocabulary": _vocabulary(recipe.prune)}),
+        "prune": recipe.prune and _prune(recipe.prune),
         "measure": _measure(recipe.measure),
         "publish": recipe.publish and Publish(to=str(root / "zoo"), name=recipe.publish.name),
     }
@@ -62,6 +70,12 @@ def _vocabulary(prune: Prune) -> Literal["seen"] | VocabularyRule | None:
     """Return a rule that fits the tiny model's pieces; None without one."""
     rule = prune.vocabulary
     return "seen" if isinstance(rule, VocabularyRule) and rule.keep else rule
+
+
+def _prune(prune: Prune) -> Prune:
+    """Few batches; a share instead of a speed-up, which models so small cannot reach."""
+    shares = {"to": PruneTo(parameters=0.7), **dict.fromkeys(LATENCY_KEYS)} if prune.speedup is not None else {}
+    return prune.model_copy(update={"batches": 2, "vocabulary": _vocabulary(prune), **shares})
 
 
 def _measure(settings: Measure) -> Measure:

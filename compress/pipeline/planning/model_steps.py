@@ -11,17 +11,21 @@ from compress.data.splits.unlabelled_texts import UNLABELLED
 from compress.model_sources import folder_identity, identity
 from compress.pipeline.fingerprint import hashed_pruning, hashed_settings, hashed_training
 from compress.pipeline.graph import VOCABULARY, Plan, PlannedModel
+from compress.pipeline.planning.latency_goal import add_latency
 from compress.pipeline.steps import training_steps
+from compress.pipeline.steps.latency_step import LATENCY_STEP
 from compress.recipe.schema import Recipe
 from compress.recipe.training_schema import Distill, Prune, Student, VocabularyRule
+from compress.storage.file_digests import file_digest
 
 ModelPlanner = Callable[[Plan, Sequence[Path]], None]
 """Adds one model and its step to a plan; the second argument are folders of cards."""
 
 
 def default_models(recipe: Recipe) -> list[ModelPlanner]:
-    """One planner for each model section of a recipe."""
-    planners: list[ModelPlanner] = [add_teacher]
+    """One planner for each model section of a recipe; latencies are measured before anything is trained."""
+    measured_here = recipe.prune and recipe.prune.speedup is not None and recipe.prune.latency_table is None
+    planners: list[ModelPlanner] = [*([add_latency] if measured_here else []), add_teacher]
     if recipe.student:
         planners.append(partial(add_student, student=recipe.student, distill=recipe.distill))
     last = "student" if recipe.student else "teacher"
@@ -96,8 +100,11 @@ def _add_cut(
 ) -> None:
     source, teacher, seed = plan.model(parent).step, plan.teacher.step, plan.recipe.seed
     cut = partial(training_steps.cut, teacher=teacher, parent=source, settings=prune, seed=seed)
-    needs = list(dict.fromkeys(["data", teacher, source]))
+    latency = [step.name for step in plan.steps if step.kind == LATENCY_STEP]
+    needs = list(dict.fromkeys(["data", teacher, source, *latency]))
     settings: dict[str, Any] = {"prune": hashed_pruning(prune), "parent": source, "seed": seed}
+    if prune.latency_table is not None:
+        settings["latency_table"] = file_digest(Path(prune.latency_table).expanduser())
     plan.add(cut_step, "cut", settings, needs, cut, optional=True)
     if not prune.recover:
         plan.models.append(PlannedModel(name, cut_step, parent, "prune", None, prune, evaluated))

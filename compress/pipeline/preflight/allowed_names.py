@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 
 from compress.measure.quality.robustness import PERTURBATIONS
 from compress.prune.criteria import CRITERIA
+from compress.prune.latency_table import LATENCY_VARIANTS
 from compress.tasks import KINDS
 from compress.tasks.presets import KIND_DEFAULTS, NAMED_TASKS
 from compress.variants import EXPORTS, QUANTIZERS, VARIANTS
@@ -16,6 +17,7 @@ TRACKERS = ("tensorboard", "wandb", "mlflow", "comet_ml", "aim", "clearml", "dvc
 NAMES: Mapping[str, Collection[str]] = {
     "task kinds": KINDS,
     "pruning criteria": CRITERIA,
+    "latency variants": LATENCY_VARIANTS,
     "quantizers": QUANTIZERS,
     "formats": EXPORTS,
     "variants": VARIANTS,

@@ -19,6 +19,7 @@ from compress.losses import LOSSES, LayerLoss
 from compress.model_info import ShapeInfo, TaskInfo
 from compress.model_shapes import changes_shape, plan_student_shape, shape_of_config, student_shape
 from compress.model_sources import local_folder, refuse_exported, source_kind
+from compress.pipeline.preflight.latency_problems import check_latency_table
 from compress.pipeline.torchrun_launch import Launch
 from compress.prune.prune_ratios import resolve_ratios
 from compress.recipe.loss_schema import Relation
@@ -129,7 +130,7 @@ def _check_pruning(prune: Prune, origin: Config, student: Student | None) -> Non
     """Refuse families that cannot be pruned, and goals that would leave a layer without heads or neurons."""
     require_prunable(family_named(origin["model_type"]))
     if shape := _shape_made_of(origin, student):
-        resolve_ratios(shape, prune)
+        check_latency_table(prune, shape) if prune.speedup is not None else resolve_ratios(shape, prune)
 
 
 def _check_student(recipe: Recipe, teacher: Config, origin: Config, cards: Sequence[Path]) -> None:

@@ -28,6 +28,8 @@ LIBRARIES_OF_STEPS = {
     "floor": {"sklearn": "train"},
     "finetune": TRAINING,
     "distill": TRAINING,
+    "workload": TRAINING,
+    "latency": {**TRAINING, "onnx": "train", "onnxscript": "train"},
     "cut": {**TRAINING, "torch_pruning": "train"},
     "recover": TRAINING,
     "vocabulary": TRAINING,

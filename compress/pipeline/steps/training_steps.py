@@ -10,7 +10,9 @@ from compress.data.splits.unlabelled_texts import UNLABELLED, unlabelled_rows
 from compress.model_shapes import shape_of_folder
 from compress.pipeline.forecast.training_costs import probe_operations, teachers_run, throughput_of
 from compress.pipeline.step_context import StepContext
+from compress.pipeline.steps.latency_step import LATENCY_STEP
 from compress.pipeline.steps.scoring_steps import ANSWERS_FILE
+from compress.prune.latency_table import TABLE_FILE, read_table
 from compress.recipe.schema import Recipe
 from compress.recipe.training_schema import Distill, Prune, Student, Training, VocabularyRule
 from compress.tasks import kind_of
@@ -67,7 +69,8 @@ def cut(context: StepContext, teacher: str, parent: str, settings: Prune, seed: 
     from compress.prune.cut_and_recover import cut as run
 
     parent_folder, teacher_folder, data = context.inputs[parent], context.inputs[teacher], context.inputs["data"]
-    run(parent_folder, teacher_folder, data, settings, seed, context.work, console=context.console)
+    latency = read_table(context.inputs[LATENCY_STEP] / TABLE_FILE) if LATENCY_STEP in context.inputs else None
+    run(parent_folder, teacher_folder, data, settings, seed, context.work, latency=latency, console=context.console)
 
 
 def recover(context: StepContext, teacher: str, pruned: str, settings: Distill, seed: int) -> Rates:

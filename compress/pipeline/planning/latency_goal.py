@@ -1,0 +1,77 @@
+"""Plans the steps that measure latencies before anything is trained, for pruning to a speed-up (`prune.to.speedup`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from compress.environment import describe, usable_cores, versions
+from compress.errors import UsageError, nearest
+from compress.formats import RUNTIMES
+from compress.model_sources import identity
+from compress.pipeline.fingerprint import hashed_settings
+from compress.pipeline.graph import Plan
+from compress.pipeline.steps import latency_step
+from compress.pipeline.steps.latency_step import LATENCY_STEP
+from compress.quantize import QUANTIZERS
+from compress.recipe.measure_schema import Target
+from compress.recipe.schema import Recipe
+from compress.variants import VARIANTS, variants_for
+
+FORMAT = "onnx"
+
+
+def add_latency(plan: Plan, cards: Sequence[Path]) -> None:
+    """The steps that measure a latency table on this machine, and refuse a goal that is out of its reach.
+
+    The table depends on the encoder's shape and on the lengths of the texts, not on weights: it is measured before
+    anything is trained, and other trainings share it.
+    """
+    recipe, target = plan.recipe, latency_target(plan.recipe)
+    assert recipe.prune is not None
+    teacher, student = recipe.teacher, recipe.student
+    hashed: dict[str, Any] = {"teacher": identity(teacher.source, teacher.revision, cards), "seed": recipe.seed}
+    hashed["student"] = student and hashed_settings(student)
+    if student and student.source:
+        hashed["student"]["source"] = identity(student.source, student.revision, cards)
+    hashed |= {"batch": target.batch, "length": target.length}
+    run = partial(latency_step.workload, recipe=recipe, target=target, cards=tuple(cards))
+    plan.add("workload", "workload", hashed, ["data"], run)
+    settings: dict[str, Any] = {"threads": target.threads, "batch": target.batch, "round_to": recipe.prune.round_to}
+    variant = VARIANTS[latency_variant(recipe)]
+    measure = partial(latency_step.latency, variant=variant.name, **settings)
+    settings |= {"variant": variant.name, "version": variant.version, "machine": describe().fingerprint}
+    settings |= {"versions": versions(RUNTIMES[variant.runtime].libraries)}
+    plan.add(LATENCY_STEP, LATENCY_STEP, settings, ["workload"], measure)
+    goal: dict[str, Any] = {"speedup": recipe.prune.speedup}
+    plan.add("check-speedup", "check-speedup", goal, ["workload", LATENCY_STEP], partial(latency_step.check, **goal))
+
+
+def latency_target(recipe: Recipe) -> Target:
+    """Return the target at which the goal is measured; raise `UsageError` where it cannot be."""
+    named = recipe.prune.target if recipe.prune else None
+    targets = {target.title: target for target in recipe.targets}
+    if named is not None and named not in targets:
+        raise UsageError(f"no target is called '{named}'{nearest(named, targets)}")
+    target = targets[named] if named else recipe.targets[0]
+    elsewhere = "; name another target, or give latencies measured elsewhere (prune.latency_table)"
+    if target.device != "cpu":
+        raise UsageError(f"latencies are measured on the CPU, and {target.title} is on {target.device}{elsewhere}")
+    if target.threads > usable_cores():
+        raise UsageError(f"{target.title} has {target.threads} threads, and this machine {usable_cores()}{elsewhere}")
+    return target
+
+
+def latency_variant(recipe: Recipe) -> str:
+    """Return the variant in which the goal is measured; raise `UsageError` where the recipe does not build it."""
+    methods = [recipe.quantize.method] if recipe.quantize else []
+    devices = list(dict.fromkeys(target.device for target in recipe.targets))
+    built = [variant.name for variant in variants_for(recipe.export, methods, devices, also=recipe.variants)]
+    quantized = [QUANTIZERS[method][FORMAT].name for method in methods if FORMAT in QUANTIZERS[method]]
+    given = recipe.prune.variant if recipe.prune else None
+    named = given or (quantized or ["onnx-fp32"])[0]
+    if named not in built:
+        raise UsageError(f"this recipe does not build {named}; it builds {', '.join(built)}")
+    return named

@@ -1,0 +1,113 @@
+"""latency_table.json: how long the parts of an encoder take on one machine, by number of heads and FFN width."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field, ValidationError
+
+from compress.errors import ModelError, first_error
+from compress.model_info import Info, ShapeInfo
+from compress.storage.schema_version import up_to
+
+TABLE_FILE = "latency_table.json"
+
+LATENCY_VARIANTS: Mapping[str, str | None] = {
+    "onnx-fp32": None,
+    "onnx-int8": "compress.quantize.int8_dynamic:quantize_int8_dynamic_model",
+}
+"""The variants in which latency is measured, with the `module:function` that makes the graph from the exported one."""
+
+TOLERANCE = 0.1
+"""How much a measured speed-up may differ from the goal."""
+
+Milliseconds = Annotated[float, Field(ge=0.0, lt=1e9, allow_inf_nan=False)]
+Times = Annotated[Mapping[Annotated[int, Field(ge=1)], Milliseconds], Field(min_length=1)]
+
+
+class LatencyTable(Info):
+    """The latency of a model with given heads and FFN widths, as the sum of what each layer's parts take.
+
+    Between the sizes listed, times are interpolated.
+    """
+
+    schema_version: Annotated[int, up_to(1)] = 1
+    variant: str
+    """The variant that was timed: `onnx-int8`."""
+    processor: str
+    device: Literal["cpu"] = "cpu"
+    threads: int
+    batch: int
+    length: int
+    """Word pieces of every input."""
+    family: str
+    hidden: int
+    head_size: int
+    layers: int
+    session: Mapping[str, Any] = {}
+    """Session options, the fastest ones on this machine."""
+    fixed: Milliseconds
+    """Milliseconds of a model in which every layer has the smallest sizes listed."""
+    attention: Times
+    """By number of heads, the milliseconds that one layer's attention takes beyond that."""
+    ffn: Times
+    """By width, the milliseconds that one layer's FFN takes beyond that."""
+
+    def attention_times(self, heads: Sequence[int]) -> list[float]:
+        """Return the milliseconds of a layer's attention with each number of heads."""
+        return _interpolated(self.attention, heads)
+
+    def ffn_times(self, widths: Sequence[int]) -> list[float]:
+        """Return the milliseconds of a layer's FFN with each width."""
+        return _interpolated(self.ffn, widths)
+
+    def model_time(self, heads: Sequence[int], ffn: Sequence[int]) -> float:
+        """Return the milliseconds of a model whose layers have these heads and FFN widths."""
+        return self.fixed + sum(self.attention_times(heads)) + sum(self.ffn_times(ffn))
+
+    def largest_speedup(self, shape: ShapeInfo) -> float:
+        """Return how many times faster a model of this shape gets with the smallest sizes listed."""
+        return self.model_time(shape.heads, shape.ffn) / self.fixed
+
+    def mismatch(self, shape: ShapeInfo) -> str | None:
+        """Return why the table does not describe models of this shape; None where it does."""
+        named = {"family": shape.family, "hidden": shape.hidden, "layers": shape.layers, "head_size": shape.head_size}
+        for name, value in named.items():
+            if value is not None and value != getattr(self, name):
+                title = name.replace("_", " ")
+                return f"it was measured for {title} {getattr(self, name)}, and the model has {title} {value}"
+        largest = {"heads": (max(shape.heads), max(self.attention)), "FFN": (max(shape.ffn), max(self.ffn))}
+        for title, (needed, listed) in largest.items():
+            if needed > listed:
+                return f"its largest {title} is {listed}, and the model has {needed}"
+        return None
+
+
+def unreachable(table: LatencyTable, shape: ShapeInfo, speedup: float) -> str | None:
+    """Return why a model of this shape cannot become that much faster, or not within `TOLERANCE`; None where it can."""
+    largest = table.largest_speedup(shape)
+    if speedup <= largest * (1 + TOLERANCE):
+        return None
+    return (
+        f"{speedup:g} cannot be reached: every layer keeps at least one head and one block of neurons, so the model"
+        f" becomes at most {largest:.1f} times faster. Give a smaller speedup, or the student fewer layers."
+    )
+
+
+def read_table(path: Path) -> LatencyTable:
+    """Read a latency table, or say why it cannot be read."""
+    try:
+        return LatencyTable.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        raise ModelError(f"{path} is no latency table: {first_error(error)}") from error
+
+
+def _interpolated(times: Mapping[int, float], sizes: Sequence[int]) -> list[float]:
+    known = sorted(times)
+    values: list[float] = np.interp(sizes, known, [times[size] for size in known]).tolist()
+    return values

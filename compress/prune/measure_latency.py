@@ -1,0 +1,149 @@
+"""Measures a latency table: models with random weights, all layers alike, timed against the one with the most."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from transformers import AutoConfig
+
+from compress.console import Console
+from compress.environment import describe_cpu
+from compress.export.onnx import export_onnx_from_model
+from compress.export.tune_ort_session import CANDIDATES, WORTH
+from compress.families import family_named
+from compress.model_info import ShapeInfo
+from compress.models.heads import HEADS
+from compress.models.nonuniform_models import from_config, reshape_config
+from compress.prune.latency_table import LatencyTable
+from compress.prune.resized_graph import resize_graph, unique_sizes
+from compress.prune.time_predictors import compare_times, open_variant, random_inputs
+from compress.runtime.predictor import Placement
+from compress.tasks.base import Arrays
+
+Sizes = tuple[int, int]
+"""The number of heads and the FFN width of every layer."""
+
+VOCABULARY = 1000
+"""Word pieces of the timed models: looking vectors up takes as long in any vocabulary."""
+SPARE_POSITIONS = 8
+"""Rows of the position table beyond the length: some families skip the first ones."""
+POINTS = 9
+"""Numbers of heads, and widths, that are timed, at most: between them times change steadily."""
+SECONDS = 1.5
+"""For each of them."""
+
+
+def measure_latency(
+    shape: ShapeInfo,
+    variant: str,
+    placement: Placement,
+    batch: int,
+    length: int,
+    *,
+    round_to: int = 16,
+    console: Console | None = None,
+) -> LatencyTable:
+    """Return the latency table of models as large as ``shape`` at most, in one variant, on this machine.
+
+    Args:
+        shape: of the model before pruning.
+        variant: one of `LATENCY_VARIANTS`.
+        placement: device and threads.
+        batch: rows of each input.
+        length: word pieces of each row.
+        round_to: widths are multiples of this.
+        console: shows progress.
+    """
+    most, size = (max(shape.heads), max(shape.ffn)), shape.head_size or shape.hidden // max(shape.heads)
+    exported = unique_sizes(*most, size, [shape.hidden, shape.embedding_size or 0, VOCABULARY, length])
+    proto = _export_random_model(shape, exported, size, length)
+    arrays, whole = random_inputs(batch, length, VOCABULARY), resize_graph(proto, exported, most, size)
+    options = _fastest_options(whole, variant, placement, arrays)
+    reference = open_variant(whole, variant, placement, options)
+    ratios: dict[Sizes, float] = {most: 1.0}
+    milliseconds = []
+    grid = _grid(most, round_to)
+    with (console or Console("quiet")).progress(len(grid), "latency", "models") as progress:
+        for sizes in grid:
+            other = open_variant(resize_graph(proto, exported, sizes, size), variant, placement, options)
+            first, ratios[sizes] = compare_times(reference, other, arrays, SECONDS)
+            milliseconds.append(first)
+            progress.advance(note=f"{sizes[0]} heads, FFN {sizes[1]}")
+    unit = float(np.median(milliseconds))
+    return LatencyTable(
+        variant=variant,
+        processor=describe_cpu().model,
+        threads=placement.threads,
+        batch=batch,
+        length=length,
+        family=shape.family,
+        hidden=shape.hidden,
+        head_size=size,
+        layers=shape.layers,
+        session=options,
+        **_parts({sizes: unit * ratio for sizes, ratio in ratios.items()}, shape.layers),
+    )
+
+
+def _export_random_model(shape: ShapeInfo, sizes: Sizes, head_size: int, length: int) -> onnx.ModelProto:
+    """Return the graph of an encoder of this depth and hidden size with these sizes in every layer."""
+    family = family_named(shape.family)
+    config = AutoConfig.for_model(
+        family.name,
+        vocab_size=VOCABULARY,
+        hidden_size=shape.hidden,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.hidden // head_size,
+        max_position_embeddings=length + SPARE_POSITIONS,
+        **({"embedding_size": shape.embedding_size} if family.own_embedding_size and shape.embedding_size else {}),
+    )
+    config = reshape_config(config, shape.hidden, [sizes] * shape.layers, head_size)
+    with torch.random.fork_rng(devices=[]):
+        model = from_config(HEADS["encoder"].model_class(type(config)), config)
+        for parameter in model.parameters():  # equal tensors (biases of zero) would be stored once
+            torch.nn.init.normal_(parameter, std=0.02)
+    return export_onnx_from_model(model)
+
+
+def _fastest_options(proto: onnx.ModelProto, variant: str, placement: Placement, arrays: Arrays) -> Mapping[str, Any]:
+    """Return the session options that are fastest for the largest model."""
+    default = open_variant(proto, variant, placement)
+    best, least = CANDIDATES[0], WORTH
+    for options in CANDIDATES[1:]:
+        _, ratio = compare_times(default, open_variant(proto, variant, placement, options), arrays, SECONDS)
+        best, least = (options, ratio) if ratio < least else (best, least)
+    return best
+
+
+def _grid(most: Sizes, round_to: int) -> list[Sizes]:
+    """Return the sizes that are timed beside the largest: fewer heads, narrower FFNs, and the least of both."""
+    blocks = -(-most[1] // round_to)
+    heads = sorted({round(each) for each in np.linspace(1, most[0], POINTS)})
+    widths = sorted({min(round(each) * round_to, most[1]) for each in np.linspace(1, blocks, POINTS)})
+    along = {(each, most[1]) for each in heads} | {(most[0], width) for width in widths}
+    return sorted((along | {(heads[0], widths[0])}) - {most})
+
+
+def _parts(times: Mapping[Sizes, float], layers: int) -> dict[str, Any]:
+    """Return the table's times: those of the smallest model, and what each size adds to a layer of it.
+
+    What heads and neurons add is measured beside the most of the other; scaled so that the largest model is exact.
+    """
+    most, least = max(times), min(times)
+
+    def beyond(axis: int) -> dict[int, float]:
+        along = {sizes[axis]: time for sizes, time in times.items() if sizes[1 - axis] == most[1 - axis]}
+        return {size: max(0.0, along[size] - along[least[axis]]) / layers for size in sorted(along)}
+
+    attention, ffn = beyond(0), beyond(1)
+    total = layers * (attention[most[0]] + ffn[most[1]])
+    scale = max(0.0, times[most] - times[least]) / total if total else 0.0
+    return {
+        "fixed": times[least],
+        "attention": {size: scale * time for size, time in attention.items()},
+        "ffn": {size: scale * time for size, time in ffn.items()},
+    }

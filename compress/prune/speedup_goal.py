@@ -1,0 +1,138 @@
+"""Chooses what a model keeps so that it becomes a given number of times faster, and times the real model."""
+
+from __future__ import annotations
+
+import copy
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from compress.console import Console
+from compress.errors import ModelError
+from compress.export.onnx import export_onnx_from_model
+from compress.models.encoder_parts import shape_of
+from compress.prune.latency_allocation import allocate
+from compress.prune.latency_table import TOLERANCE, LatencyTable, read_table, unreachable
+from compress.prune.surgery import remove_units
+from compress.prune.time_predictors import compare_times, open_variant, random_inputs
+from compress.recipe.training_schema import Prune
+from compress.runtime.predictor import Placement, Predictor
+
+CLOSE = 0.04
+"""The choice is corrected until the measured speed-up differs from the goal by less."""
+ATTEMPTS = 4
+SECONDS = 3.0
+"""Timing of each attempt."""
+
+Importance = Sequence[Tensor]
+"""Of each layer's heads, or of its neurons."""
+
+
+class Choice(NamedTuple):
+    """The units that each layer keeps, and the speed-up that the latency table predicts."""
+
+    heads: list[list[int]]
+    ffn: list[list[int]]
+    predicted: float
+
+
+class SpeedupGoal:
+    """The goal of one cut: the choice by the latency table, corrected by timing the exported model.
+
+    Raises:
+        ModelError: the table is of other models, or the goal is out of its reach.
+    """
+
+    def __init__(self, model: PreTrainedModel, settings: Prune, table: LatencyTable | None, console: Console) -> None:
+        assert settings.speedup is not None
+        self.model, self.goal, self.round_to, self.console = model, settings.speedup, settings.round_to, console
+        self.is_here = settings.latency_table is None
+        """Whether the table was measured on this machine, so that the real model can be timed."""
+        if settings.latency_table is not None:
+            table = read_table(Path(settings.latency_table).expanduser())
+        if table is None:
+            raise ModelError("a goal of speed-up needs a latency table.", hint="name a file: prune.latency_table")
+        shape, self.table = shape_of(model), table
+        self.largest = table.largest_speedup(shape)
+        reason = table.mismatch(shape) or unreachable(table, shape, self.goal)
+        if reason:
+            raise ModelError(f"prune.to.speedup: {reason}")
+
+    def select(self, heads: Importance, ffn: Importance) -> tuple[list[list[int]], list[list[int]]]:
+        """Return the heads and neurons that each layer keeps."""
+        aim, attempts = min(self.goal, self.largest), list[tuple[float, Choice]]()
+        uncut = self._open(self.model) if self.is_here else None
+        while len(attempts) < ATTEMPTS:
+            choice = choose_by_table(heads, ffn, self.table, aim, self.round_to)
+            assert choice is not None  # the smallest model is within reach
+            if uncut is None:
+                self.console.note(f"cut: {choice.predicted:.2f} times faster by a latency table from elsewhere")
+                return choice.heads, choice.ffn
+            if any(choice == earlier for _, earlier in attempts):
+                break
+            measured = self._measure(uncut, choice)
+            attempts.append((measured, choice))
+            speed = f"measured {measured:.2f} times faster, {choice.predicted:.2f} predicted"
+            self.console.note(f"cut: {speed} (goal {self.goal:g})")
+            if abs(measured / self.goal - 1) <= CLOSE or (aim == self.largest and measured < self.goal):
+                break
+            # The median, because timings vary: one that is off must not decide the next choice alone.
+            correction = statistics.median(each.predicted / speed for speed, each in attempts)
+            aim = min(self.goal * correction, self.largest)
+        return self._closest(attempts)
+
+    def _closest(self, attempts: Sequence[tuple[float, Choice]]) -> tuple[list[list[int]], list[list[int]]]:
+        """Return the choice nearest to the goal; refuse a goal that none reaches."""
+        measured, best = min(attempts, key=lambda attempt: abs(attempt[0] / self.goal - 1))
+        fastest = max(speed for speed, _ in attempts)
+        if fastest < self.goal * (1 - TOLERANCE):
+            raise ModelError(f"prune.to.speedup: {self.goal:g} cannot be reached: measured at most {fastest:.2f}.")
+        if abs(measured / self.goal - 1) > TOLERANCE:
+            self.console.warn(f"cut: the exported model is {measured:.2f} times faster; the goal was {self.goal:g}")
+        return best.heads, best.ffn
+
+    def _measure(self, uncut: Predictor, choice: Choice) -> float:
+        """Return how many times faster the exported model is with these units alone."""
+        pruned = self._open(remove_units(copy.deepcopy(self.model), choice.heads, choice.ffn))
+        inputs = random_inputs(self.table.batch, self.table.length, int(self.model.config.vocab_size))
+        return 1 / compare_times(uncut, pruned, inputs, SECONDS).ratio
+
+    def _open(self, model: PreTrainedModel) -> Predictor:
+        placement = Placement(self.table.device, self.table.threads)
+        return open_variant(export_onnx_from_model(model), self.table.variant, placement, self.table.session)
+
+
+def choose_by_table(
+    heads: Importance, ffn: Importance, table: LatencyTable, speedup: float, round_to: int
+) -> Choice | None:
+    """Return the units whose removal loses the least importance at this speed-up; None where it cannot be reached.
+
+    Units of a layer go in order of importance, neurons in blocks of ``round_to``; every layer keeps a head and a block.
+    """
+    layers, count = [*heads, *ffn], len(heads)
+    sizes = [list(range(1, len(layer) + 1)) for layer in heads]
+    sizes += [sorted({*range(round_to, len(layer), round_to), len(layer)}) for layer in ffn]
+    costs = [*map(table.attention_times, sizes[:count]), *map(table.ffn_times, sizes[count:])]
+    losses = [_losses(layer, each) for layer, each in zip(layers, sizes, strict=True)]
+    whole = table.model_time([len(layer) for layer in heads], [len(layer) for layer in ffn])
+    options = allocate(costs, losses, whole / speedup * (1 + 1e-9) - table.fixed)
+    if options is None:
+        return None
+    numbers = [each[option] for each, option in zip(sizes, options, strict=True)]
+    kept = [sorted(_ordered(layer)[:number].tolist()) for layer, number in zip(layers, numbers, strict=True)]
+    return Choice(kept[:count], kept[count:], whole / table.model_time(numbers[:count], numbers[count:]))
+
+
+def _ordered(importance: Tensor) -> Tensor:
+    return torch.sort(importance, descending=True, stable=True).indices
+
+
+def _losses(importance: Tensor, sizes: Sequence[int]) -> list[float]:
+    """Return the importance that is lost if only so many of the most important units stay."""
+    kept = importance.double()[_ordered(importance)].cumsum(0)
+    return [float(kept[-1] - kept[size - 1]) for size in sizes]

@@ -1,0 +1,104 @@
+"""The steps that measure latencies, what redoes them, and what cannot be measured."""
+
+from pathlib import Path
+
+import pytest
+
+from compress.errors import UsageError
+from compress.pipeline.run import Options, prepare
+from tests.conftest import write_tiny_recipe
+from tests.prune.test_latency_table import table
+
+
+@pytest.fixture
+def plan_of(tmp_path: Path):
+    recipe = write_tiny_recipe(tmp_path)
+    recipe.write_text(recipe.read_text().replace("heads: 0.25, ffn: 0.5,", "to: {speedup: 1.5},"))
+    return lambda *overrides: prepare(recipe, overrides, Options(runs=tmp_path / "runs"))
+
+
+def changed_steps(plan_of, override: str) -> set[str]:
+    before = {step.name: step.fingerprint for step in plan_of().steps}
+    return {step.name for step in plan_of(override).steps if before.get(step.name) != step.fingerprint}
+
+
+def test_latencies_are_measured_before_anything_is_trained(plan_of):
+    plan = plan_of()
+    names = [step.name for step in plan.steps]
+    assert names[:7] == ["data", "workload", "latency", "check-speedup", "finetune", "distill", "cut"]
+    assert "latency" in plan.step("cut").needs
+    assert plan.step("latency").needs == ("workload",)
+    assert plan.step("latency").settings["variant"] == "onnx-int8"
+
+
+@pytest.mark.parametrize(
+    ("override", "changed", "unchanged"),
+    [
+        ("finetune.epochs=7", {"finetune", "distill", "cut"}, {"workload", "latency", "check-speedup"}),
+        ("prune.to.speedup=2", {"check-speedup", "cut"}, {"latency", "distill"}),
+        ("prune.criterion=fisher", {"cut"}, {"latency", "check-speedup"}),
+        ("prune.variant=onnx-fp32", {"latency", "cut"}, {"workload", "distill"}),
+        ("targets=[{device: cpu, length: 16}]", {"workload", "latency", "cut"}, {"finetune", "distill"}),
+        ("student.layers=2", {"workload", "latency", "cut"}, {"finetune"}),
+        ("prune.recover.epochs=7", {"recover"}, {"latency", "cut"}),
+    ],
+)
+def test_what_redoes_the_table_and_the_cut(plan_of, override, changed, unchanged):
+    steps = changed_steps(plan_of, override)
+    assert changed <= steps
+    assert not unchanged & steps
+
+
+def test_goal_is_of_the_named_target(plan_of):
+    targets = "targets=[cpu, {name: batches, device: cpu, batch: 8}]"
+    assert plan_of(targets).step("latency").settings["batch"] == 1
+    assert plan_of(targets, "prune.target=batches").step("latency").settings["batch"] == 8
+
+
+def test_without_quantizing_the_goal_is_of_fp32(plan_of):
+    assert plan_of("quantize=null").step("latency").settings["variant"] == "onnx-fp32"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "reason"),
+    [
+        (["prune.target=cpux"], "no target is called 'cpux'"),
+        (["prune.variant=onnx-int9"], "no latency variant is called 'onnx-int9'"),
+        (["prune.variant=onnx-int8", "quantize=null"], "does not build onnx-int8; it builds"),
+        (["prune.to.speedup=1"], "greater than 1"),
+        (["prune.to.parameters=0.5"], "give one goal"),
+        (["prune.heads=0.5"], "either the shares removed"),
+        (["prune.even=true"], "leave out even"),
+        (["targets=[{device: cpu, threads: 1024}]"], "has 1024 threads"),
+        (["prune.latency_table=nowhere.json"], "nowhere.json cannot be read"),
+        (["prune.latency_table=nowhere.json", "prune.target=cpu"], "give either target"),
+    ],
+)
+def test_bad_input_is_one_error(plan_of, overrides, reason):
+    with pytest.raises(UsageError, match=reason):
+        plan_of(*overrides)
+
+
+def test_keys_of_latency_without_such_a_goal_are_refused(plan_of):
+    with pytest.raises(UsageError, match="target: only for a goal of latency"):
+        plan_of("prune.to={parameters: 0.5}", "prune.target=cpu")
+
+
+def test_a_table_from_elsewhere_replaces_the_steps(plan_of, tmp_path):
+    path = tmp_path / "phone.json"
+    path.write_text(table().model_dump_json())
+    plan = plan_of(f"prune.latency_table={path}")
+    assert not {"workload", "latency"} & {step.name for step in plan.steps}
+    before = plan.step("cut").fingerprint
+    other = tmp_path / "copy.json"
+    other.write_text(path.read_text())
+    assert plan_of(f"prune.latency_table={other}").step("cut").fingerprint == before
+    other.write_text(table(fixed=2.0).model_dump_json())
+    assert plan_of(f"prune.latency_table={other}").step("cut").fingerprint != before
+
+
+def test_a_table_of_another_precision_is_refused(plan_of, tmp_path):
+    path = tmp_path / "phone.json"
+    path.write_text(table(variant="onnx-fp32").model_dump_json())
+    with pytest.raises(UsageError, match="was measured in onnx-fp32, and the goal is of onnx-int8"):
+        plan_of(f"prune.latency_table={path}")

@@ -1,0 +1,80 @@
+"""Latency tables: interpolation, and which models they describe."""
+
+import pytest
+
+from compress.errors import ModelError
+from compress.model_info import ShapeInfo
+from compress.prune.latency_table import LatencyTable, read_table, unreachable
+
+
+def table(**changes):
+    values = {
+        "variant": "onnx-int8",
+        "processor": "a processor",
+        "threads": 1,
+        "batch": 1,
+        "length": 16,
+        "family": "bert",
+        "hidden": 32,
+        "head_size": 8,
+        "layers": 2,
+        "fixed": 1.0,
+        "attention": {"1": 0.0, "4": 3.0},
+        "ffn": {"16": 0.0, "64": 6.0},
+    }
+    return LatencyTable.model_validate(values | changes)
+
+
+def shape(**changes):
+    values = {"family": "bert", "hidden": 32, "heads": (4, 4), "ffn": (64, 64), "vocabulary": 64, "head_size": 8}
+    return ShapeInfo.model_validate(values | {"parameters": 1, "embedding_parameters": 1} | changes)
+
+
+def test_times_between_sizes_are_interpolated():
+    assert table().attention_times([1, 2, 4]) == [0.0, 1.0, 3.0]
+    assert table().ffn_times([16, 40]) == [0.0, 3.0]
+    assert table().model_time([4, 1], [64, 16]) == 1.0 + 3.0 + 6.0
+    assert table().largest_speedup(shape()) == 19.0
+
+
+def test_a_goal_within_tolerance_of_the_largest_is_not_refused():
+    assert unreachable(table(), shape(), 20.0) is None
+    assert "at most 19.0 times faster" in unreachable(table(), shape(), 21.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"family": "roberta"}, "family"),
+        ({"hidden": 48}, "hidden 32, and the model has hidden 48"),
+        ({"heads": (4,), "ffn": (64,)}, "layers"),
+        ({"head_size": 16}, "head size"),
+        ({"heads": (4, 6)}, "largest heads is 4, and the model has 6"),
+        ({"ffn": (64, 80)}, "largest FFN is 64"),
+    ],
+)
+def test_models_that_it_does_not_describe(changes, reason):
+    assert table().mismatch(shape()) is None
+    assert reason in table().mismatch(shape(**changes))
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", "{}", '{"schema_version": 2}', table(fixed=1.0).model_dump_json().replace("6.0", "NaN"), "\x00"],
+)
+def test_broken_file_is_one_error(tmp_path, content):
+    path = tmp_path / "table.json"
+    path.write_text(content)
+    with pytest.raises(ModelError, match="no latency table"):
+        read_table(path)
+
+
+def test_missing_file_is_one_error(tmp_path):
+    with pytest.raises(ModelError, match="cannot be read: No such file"):
+        read_table(tmp_path / "table.json")
+
+
+def test_what_is_written_is_read(tmp_path):
+    path = tmp_path / "table.json"
+    path.write_text(table().model_dump_json())
+    assert read_table(path) == table()

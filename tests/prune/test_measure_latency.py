@@ -1,0 +1,45 @@
+"""Measuring a latency table of tiny models; no assertion depends on how fast they are."""
+
+import pytest
+
+from compress.prune import measure_latency as module
+from compress.prune.measure_latency import _grid, _parts, measure_latency
+from compress.runtime.predictor import ONE_THREAD
+from tests.prune.test_latency_table import shape
+
+
+@pytest.mark.parametrize("variant", ["onnx-fp32", "onnx-int8"])
+def test_table_describes_the_model_before_pruning(monkeypatch, variant):
+    monkeypatch.setattr(module, "SECONDS", 0.0)
+    monkeypatch.setattr(module, "POINTS", 3)
+    monkeypatch.setattr("compress.prune.time_predictors.TURN_SECONDS", 0.0)
+    table = measure_latency(shape(heads=(4, 3), ffn=(64, 40)), variant, ONE_THREAD, 2, 12)
+    assert (table.variant, table.batch, table.length, table.layers) == (variant, 2, 12, 2)
+    assert table.mismatch(shape(heads=(4, 3), ffn=(64, 40))) is None
+    assert (min(table.attention), max(table.attention)) == (1, 4)
+    assert (min(table.ffn), max(table.ffn)) == (16, 64)
+    assert table.attention[1] == table.ffn[16] == 0.0
+    assert table.fixed > 0
+
+
+def test_parts_add_up_to_the_largest_and_the_smallest_model():
+    times = {(4, 64): 10.0, (1, 64): 6.0, (4, 16): 5.0, (4, 32): 7.0, (1, 16): 2.0}
+    parts = _parts(times, layers=2)
+    assert parts["fixed"] == 2.0
+    assert parts["fixed"] + 2 * (parts["attention"][4] + parts["ffn"][64]) == pytest.approx(10.0)
+    assert parts["ffn"][32] / parts["ffn"][64] == pytest.approx(2 / 5)
+
+
+def test_a_size_that_gains_nothing_costs_nothing():
+    parts = _parts({(2, 16): 1.0, (1, 16): 1.1}, layers=1)
+    assert parts == {"fixed": 1.1, "attention": {1: 0.0, 2: 0.0}, "ffn": {16: 0.0}}
+
+
+def test_grid_has_multiples_of_the_block_and_the_least_of_both():
+    grid = _grid((12, 1536), 16)
+    assert (1, 16) in grid
+    assert (12, 1536) not in grid
+    assert all(width % 16 == 0 for _, width in grid)
+    assert len(grid) == len(set(grid)) == 17
+    assert (3, 40) not in _grid((3, 40), 16)
+    assert {ffn for _, ffn in _grid((3, 40), 16)} == {16, 32, 40}
