@@ -13,7 +13,8 @@ from compress.model_shapes import (
 from compress.models.encoder_parts import shape_of
 from compress.models.nonuniform_models import reshape_config
 from compress.models.student.build_student import build_student
-from compress.recipe.training_schema import Prune, Student
+from compress.recipe.prune_schema import Prune
+from compress.recipe.training_schema import Student
 
 SHAPE = ShapeInfo(
     family="bert",

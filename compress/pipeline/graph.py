@@ -10,8 +10,9 @@ from compress.errors import UsageError, nearest
 from compress.pipeline.fingerprint import fingerprint
 from compress.pipeline.step_context import StepContext
 from compress.recipe.measure_schema import Target
+from compress.recipe.prune_schema import Prune
 from compress.recipe.schema import Recipe
-from compress.recipe.training_schema import Prune, Student, Training
+from compress.recipe.training_schema import Student, Training
 from compress.variants import Variant
 
 VOCABULARY = "vocabulary"

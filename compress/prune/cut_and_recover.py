@@ -31,7 +31,8 @@ from compress.prune.prune_ratios import equivalent_ratios, layer_parameters, res
 from compress.prune.pruning_record import pruned_layer, since_first_cut
 from compress.prune.speedup_goal import Importance, SpeedupGoal
 from compress.prune.surgery import remove_units
-from compress.recipe.training_schema import Distill, Prune
+from compress.recipe.prune_schema import Prune
+from compress.recipe.training_schema import Distill
 from compress.tasks.base import Row
 from compress.train.core.training_data import fast_tokenizer
 from compress.train.distill import distill_from_model

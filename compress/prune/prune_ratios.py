@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from compress.errors import ModelError
 from compress.model_info import ShapeInfo
-from compress.recipe.training_schema import Prune
+from compress.recipe.prune_schema import Prune
 
 
 def resolve_ratios(shape: ShapeInfo, settings: Prune) -> tuple[float, float]:

@@ -20,7 +20,7 @@ from compress.prune.latency_allocation import allocate
 from compress.prune.latency_table import TOLERANCE, LatencyTable, read_table, unreachable
 from compress.prune.surgery import remove_units
 from compress.prune.time_predictors import compare_times, open_variant, random_inputs
-from compress.recipe.training_schema import Prune
+from compress.recipe.prune_schema import Prune
 from compress.runtime.predictor import Placement, Predictor
 
 CLOSE = 0.04

@@ -35,7 +35,8 @@ from compress.recipe.field_types import (
 )
 from compress.recipe.limits import MAX_LENGTH
 from compress.recipe.measure_schema import Measure, Target
-from compress.recipe.training_schema import Distill, Finetune, Prune, Student, Training
+from compress.recipe.prune_schema import Prune
+from compress.recipe.training_schema import Distill, Finetune, Student, Training
 from compress.recipe.yaml_lines import KeyPath
 from compress.storage.file_names import FileName
 

@@ -1,9 +1,8 @@
-"""The sections about training: fine-tuning, the student, distillation, pruning."""
+"""The sections about training: fine-tuning, the student, distillation, recovery."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, SerializerFunctionWrapHandler, Strict, field_validator, model_serializer, model_validator
@@ -22,7 +21,6 @@ from compress.recipe.field_types import (
     Weight,
     Width,
     as_list,
-    name_in,
     switched,
 )
 from compress.recipe.limits import MAX_BATCH, MAX_LAYERS
@@ -262,126 +260,3 @@ class Recover(Distill):
     """The distillation that follows pruning."""
 
     losses: Losses = RECOVER_LOSSES
-
-
-class PruneTo(Frozen):
-    """The goal of pruning, instead of what is removed: one of these."""
-
-    parameters: Number | None = Field(None, gt=0.0, lt=1.0)
-    """Remaining share of the encoder layers' parameters (without embeddings)."""
-    speedup: Number | None = Field(None, gt=1.0, le=1_000)
-    """How many times faster the pruned model should be than the model before pruning, in `prune.variant` at
-    `prune.target`."""
-
-    @model_validator(mode="after")
-    def _check_one(self) -> PruneTo:
-        if (self.parameters is None) == (self.speedup is None):
-            raise ValueError("give one goal: parameters: 0.3, or speedup: 2")
-        return self
-
-
-LATENCY_KEYS = ("target", "variant", "latency_table")
-
-
-class VocabularyRule(Frozen):
-    """Which word pieces stay, besides those that every text may need."""
-
-    keep: Count | None = None
-    """This many in total, the most frequent ones."""
-    min_count: Count | None = None
-    """Those that occur this often."""
-
-    @model_validator(mode="after")
-    def _check_one(self) -> VocabularyRule:
-        if (self.keep is None) == (self.min_count is None):
-            raise ValueError("give one of keep: 8000 and min_count: 2")
-        return self
-
-
-class Prune(Frozen):
-    """Removal of the least important heads and FFN neurons, uneven across layers; and of word pieces."""
-
-    heads: Share = 0.0
-    ffn: Share = 0.0
-    to: PruneTo | None = None
-    target: str | None = None
-    """The title of the target at which `to.speedup` is measured; by default the first."""
-    variant: Annotated[str, name_in("latency variants")] | None = None
-    """The variant in which it is measured; by default the INT8 variant that the recipe builds, else onnx-fp32."""
-    latency_table: PathText | None = None
-    """A file with latencies measured elsewhere, for a target that is not here: latency_table.json of a `latency` step.
-    Without it they are measured here."""
-    criterion: Annotated[str, name_in("pruning criteria")] = "taylor"
-    """How importance is computed."""
-    batches: Natural = Field(64, le=10**6)
-    """Batches of train over which importance is summed."""
-    round_to: Width = 16
-    """FFN widths are multiples of this, which matrix kernels run fastest with."""
-    even: Flag = False
-    """Remove the same share from every layer."""
-    rescale: Flag | None = None
-    """Fit the output weights of what stays to the outputs of the unpruned layers, by least squares and without
-    training. By default as the criterion does: only `kwon`."""
-    cuts: Natural = Field(1, le=100)
-    """Reach the shares in this many cuts of equal size, each followed by a recovery."""
-    recover: Annotated[Recover | Literal[False], switched] = Recover()
-    vocabulary: Literal["seen"] | VocabularyRule | None = None
-    """Which word pieces stay: those of train and of unlabelled texts (`seen`), a number, or the frequent ones."""
-
-    @property
-    def removes_units(self) -> bool:
-        """Whether heads or neurons are removed."""
-        return self.to is not None or bool(self.heads or self.ffn)
-
-    @model_validator(mode="after")
-    def _check_cuts(self) -> Prune:
-        if self.cuts > 1 and not self.recover:
-            raise ValueError("cuts: without a recovery between them, several cuts are one: leave out cuts or recover")
-        return self
-
-    @model_validator(mode="after")
-    def _check_amount(self) -> Prune:
-        if not self.removes_units and self.vocabulary is None:
-            raise ValueError(
-                "say how much: heads: 0.25, ffn: 0.5, to: {parameters: 0.3}, or to: {speedup: 2}; or vocabulary: seen"
-            )
-        if self.to is not None and (self.heads or self.ffn):
-            raise ValueError("give either the shares removed (heads, ffn) or the goal (to)")
-        return self
-
-    def stages(self) -> list[Prune]:
-        """Return the settings of each cut: its shares are of what the cut before it left."""
-        if self.cuts == 1:
-            return [self]
-
-        def share(removed: float, number: int) -> float:
-            before, after = ((1.0 - removed * count / self.cuts) for count in (number - 1, number))
-            return 1.0 - after / before
-
-        return [self._stage(partial(share, number=number)) for number in range(1, self.cuts + 1)]
-
-    def _stage(self, share: Callable[[float], float]) -> Prune:
-        to = PruneTo(parameters=1.0 - share(1.0 - self.remaining)) if self.remaining else None
-        return self.model_copy(update={"heads": share(self.heads), "ffn": share(self.ffn), "to": to, "cuts": 1})
-
-    @model_validator(mode="after")
-    def _check_latency(self) -> Prune:
-        if self.speedup is None and (unused := [key for key in LATENCY_KEYS if getattr(self, key) is not None]):
-            raise ValueError(f"{', '.join(unused)}: only for a goal of latency, to: {{speedup: 2}}")
-        if self.speedup is not None and self.even:
-            raise ValueError("even: a goal of latency chooses how much each layer loses; leave out even")
-        if self.speedup is not None and self.cuts > 1:
-            raise ValueError("cuts: a goal of latency is reached in one cut; leave out cuts")
-        if self.latency_table is not None and self.target is not None:
-            raise ValueError("give either target (measured here) or latency_table (measured elsewhere)")
-        return self
-
-    @property
-    def remaining(self) -> float | None:
-        """The goal of parameters; None where the goal is another."""
-        return self.to.parameters if self.to else None
-
-    @property
-    def speedup(self) -> float | None:
-        """The goal of latency; None where the goal is another."""
-        return self.to.speedup if self.to else None

@@ -20,8 +20,9 @@ from compress.models.load_save import load
 from compress.prune.criteria import CRITERIA
 from compress.prune.cut_and_recover import cut, cut_from_model, prune_from_model
 from compress.prune.prune_ratios import layer_parameters
+from compress.recipe.prune_schema import Prune
 from compress.recipe.schema import Task
-from compress.recipe.training_schema import Prune, Student
+from compress.recipe.training_schema import Student
 from compress.storage.file_digests import digests
 from compress.train.core.checkpoints import training_identity
 from compress.train.core.training_data import fast_tokenizer

@@ -7,7 +7,7 @@ from compress.families import FAMILIES
 from compress.models.encoder_parts import layers_of, shape_of
 from compress.prune.prune_ratios import equivalent_ratios, layer_parameters, max_removable, resolve_ratios
 from compress.prune.surgery import remove_units
-from compress.recipe.training_schema import Prune
+from compress.recipe.prune_schema import Prune
 
 
 def test_max_removable_keeps_one_block_per_layer():

@@ -8,7 +8,7 @@ from compress.errors import ModelError
 from compress.models.encoder_parts import layer_shapes
 from compress.prune.cut_and_recover import prune_from_model
 from compress.prune.speedup_goal import ATTEMPTS, SpeedupGoal, choose_by_table
-from compress.recipe.training_schema import Prune
+from compress.recipe.prune_schema import Prune
 from tests.prune.test_latency_table import table
 
 HEADS = [torch.tensor([4.0, 1.0, 3.0, 2.0]), torch.tensor([0.1, 0.2, 0.3, 0.4])]

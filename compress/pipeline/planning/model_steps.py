@@ -14,8 +14,9 @@ from compress.pipeline.graph import VOCABULARY, Plan, PlannedModel
 from compress.pipeline.planning.latency_goal import add_latency
 from compress.pipeline.steps import training_steps
 from compress.pipeline.steps.latency_step import LATENCY_STEP
+from compress.recipe.prune_schema import Prune, VocabularyRule
 from compress.recipe.schema import Recipe
-from compress.recipe.training_schema import Distill, Prune, Student, VocabularyRule
+from compress.recipe.training_schema import Distill, Student
 from compress.storage.file_digests import file_digest
 
 ModelPlanner = Callable[[Plan, Sequence[Path]], None]

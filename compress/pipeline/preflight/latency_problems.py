@@ -10,8 +10,8 @@ from compress.errors import CompressError, ModelError, Problem, UsageError
 from compress.model_info import ShapeInfo
 from compress.pipeline.planning.latency_goal import latency_target, latency_variant
 from compress.prune.latency_table import read_table, unreachable
+from compress.recipe.prune_schema import Prune
 from compress.recipe.schema import Recipe
-from compress.recipe.training_schema import Prune
 
 
 def goal_problems(recipe: Recipe) -> Iterator[Problem]:

@@ -23,8 +23,9 @@ from compress.pipeline.preflight.latency_problems import check_latency_table
 from compress.pipeline.torchrun_launch import Launch
 from compress.prune.prune_ratios import resolve_ratios
 from compress.recipe.loss_schema import Relation
+from compress.recipe.prune_schema import Prune
 from compress.recipe.schema import Recipe
-from compress.recipe.training_schema import Distill, Prune, Student
+from compress.recipe.training_schema import Distill, Student
 from compress.train.distillation.layer_pairs import LayerPairs, check_local_batch_size, layer_map, uses_layer_map
 from compress.train.distillation.phases import loss_phases
 from compress.train.distillation.sanity_warnings import settings_warnings, settings_warnings_start

@@ -13,8 +13,9 @@ from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.latency_step import LATENCY_STEP
 from compress.pipeline.steps.scoring_steps import ANSWERS_FILE
 from compress.prune.latency_table import TABLE_FILE, read_table
+from compress.recipe.prune_schema import Prune, VocabularyRule
 from compress.recipe.schema import Recipe
-from compress.recipe.training_schema import Distill, Prune, Student, Training, VocabularyRule
+from compress.recipe.training_schema import Distill, Student, Training
 from compress.tasks import kind_of
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.errors import ModelError
-from compress.recipe.training_schema import VocabularyRule
+from compress.recipe.prune_schema import VocabularyRule
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
