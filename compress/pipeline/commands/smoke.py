@@ -15,9 +15,9 @@ from compress.pipeline.preflight.model_compatibility import config_of
 from compress.pipeline.torchrun_launch import Launch
 from compress.recipe.loss_schema import Losses
 from compress.recipe.measure_schema import Grid, Measure
-from compress.recipe.prune_schema import Prune, PruneTo, VocabularyRule
+from compress.recipe.prune_schema import LATENCY_KEYS, Prune, PruneTo, VocabularyRule
 from compress.recipe.schema import Publish, Recipe
-from compress.recipe.training_schema import LATENCY_KEYS, Distill, Finetune, Student, Training
+from compress.recipe.training_schema import Distill, Finetune, Student, Training
 from compress.storage.atomic_write import atomic_replace_folder
 
 SMOKE_FOLDER = ".smoke"
