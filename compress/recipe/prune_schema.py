@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -60,7 +60,7 @@ class Prune(Frozen):
     """A file with latencies measured elsewhere, for a target that is not here: latency_table.json of a `latency` step.
     Without it they are measured here."""
     criterion: Annotated[str, name_in("pruning criteria")] = "taylor"
-    """How importance is computed."""
+    """How importance is computed; with `to.speedup` by default `fisher`, which compares heads with neurons better."""
     batches: Natural = Field(64, le=10**6)
     """Batches of train over which importance is summed."""
     round_to: Width = 16
@@ -75,6 +75,13 @@ class Prune(Frozen):
     recover: Annotated[Recover | Literal[False], switched] = Recover()
     vocabulary: Literal["seen"] | VocabularyRule | None = None
     """Which word pieces stay: those of train and of unlabelled texts (`seen`), a number, or the frequent ones."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _choose_criterion(cls, value: Any) -> Any:
+        goal = value.get("to") if isinstance(value, Mapping) else None
+        has_speedup = isinstance(goal, Mapping) and goal.get("speedup") is not None
+        return {"criterion": "fisher", **value} if has_speedup else value
 
     @property
     def removes_units(self) -> bool:

@@ -25,7 +25,7 @@ TEMPLATE = """\
 teacher: {teacher}          # a card (compress ls teachers), a folder, or a hub id owner/name@revision
 student: {student}         # a card (compress ls students), a folder, or a shape: {{layers: 3}}
 distill: {{soft_label: 1.0, hidden_state: 1.0, attention: 1.0}}
-prune: {{heads: 0.25, ffn: 0.5}}   # shares removed; or to: {{parameters: 0.3}}, the share left
+prune: {{heads: 0.25, ffn: 0.5}}   # shares removed; or to: {{speedup: 2}}, or {{parameters: 0.3}}, the share left
 quantize: int8
 gate: {{max_drop: 0.01}}    # what the winner may lose against the teacher: one point
 targets: [cpu]            # or {{device: cpu, threads: 4, batch: 8}}, or cuda
