@@ -21,9 +21,10 @@ EXCEPTIONS = {
     },
     # The setter is public (`set_attn_implementation`); the current value can be read from the config alone.
     "_attn_implementation": {
-        "export/onnx.py",
+        "export/inference_graph.py",
         "models/nonuniform_models.py",
         "prune/surgery.py",
+        "prune/vocabulary/embedding_rows.py",
         "runtime/torch_eager.py",
     },
     # The rate of INT8 products is what is measured; torch has no public integer matrix product.
