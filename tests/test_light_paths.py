@@ -40,6 +40,14 @@ def test_planning_needs_no_torch(tmp_path: Path, recipe_file: Path) -> None:
     assert "finetune" in done.stdout
 
 
+def test_a_vocabulary_is_checked_without_torch(tmp_path: Path, recipe_file: Path) -> None:
+    code = "import sys\nfrom compress.cli import main\nmain(sys.argv[1:])\nassert 'torch' not in sys.modules"
+    changed = ["--set", "prune={vocabulary: {keep: 9000}}", "--runs", str(tmp_path / "runs")]
+    command = [sys.executable, "-c", code, "plan", str(recipe_file), *changed]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert "vocabulary: 9,000 pieces cannot be kept" in done.stderr
+
+
 def test_a_run_that_skips_everything_needs_no_torch(finished_run: Path) -> None:
     done = light("run", str(finished_run.parent / "tiny.yaml"), "--runs", str(finished_run.parent / "runs"))
     assert done.returncode == 0, done.stderr

@@ -52,15 +52,7 @@ class TextTokenizer:
 
         ``source`` is the model's name in error messages: by default its folder.
         """
-        path = folder / TOKENIZER_FILE
-        if not path.is_file():
-            hint = "save it with transformers: AutoTokenizer.from_pretrained(...).save_pretrained(folder)"
-            raise ModelError(f"{folder} has no {TOKENIZER_FILE}.", hint=hint)
-        try:
-            tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
-        # tokenizers raises a bare Exception for any file that it cannot read.
-        except Exception as error:
-            raise ModelError(f"{path} cannot be read: {error}") from error
+        tokenizer = read_tokenizer(folder)
         config = _read_json(folder / "config.json")
         pad_id = _pad_id(folder, config, tokenizer)
         return cls(tokenizer, pad_id, max_positions(config, pad_id), source=source or str(folder))
@@ -118,6 +110,19 @@ class TextTokenizer:
         if max_tokens <= special:
             raise ModelError(f"{max_tokens} tokens leave no room for text: {special} are special tokens.")
         return max_tokens - special
+
+
+def read_tokenizer(folder: Path) -> Tokenizer:
+    """Read ``folder``'s tokenizer.json."""
+    path = folder / TOKENIZER_FILE
+    if not path.is_file():
+        hint = "save it with transformers: AutoTokenizer.from_pretrained(...).save_pretrained(folder)"
+        raise ModelError(f"{folder} has no {TOKENIZER_FILE}.", hint=hint)
+    try:
+        return Tokenizer.from_str(path.read_text(encoding="utf-8"))
+    # tokenizers raises a bare Exception for any file that it cannot read.
+    except Exception as error:
+        raise ModelError(f"{path} cannot be read: {error}") from error
 
 
 def _window(encoding: Any, sequence: int, text: str, truncated: bool) -> Encoding:

@@ -143,7 +143,8 @@ class Plan:
 
     def matching(self, word: str) -> list[Step]:
         """Steps called ``word``, all of that kind, or those that make the models of that recipe section."""
-        models = {model.step for model in self.models if model.section == word}
+        sections = (word, VOCABULARY) if word == "prune" else (word,)
+        models = {model.step for model in self.models if model.section in sections}
         matches = [step for step in self.steps if word in (step.name, step.kind) or step.name in models]
         if not matches:
             known = {step.kind for step in self.steps} | {step.name for step in self.steps}

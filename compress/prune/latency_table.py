@@ -49,7 +49,7 @@ class LatencyTable(Info):
     layers: int
     session: Mapping[str, Any] = {}
     """Session options, the fastest ones on this machine."""
-    fixed: Milliseconds
+    fixed: Annotated[Milliseconds, Field(gt=0.0)]
     """Milliseconds of a model in which every layer has the smallest sizes listed."""
     attention: Times
     """By number of heads, the milliseconds that one layer's attention takes beyond that."""
@@ -79,10 +79,13 @@ class LatencyTable(Info):
             if value is not None and value != getattr(self, name):
                 title = name.replace("_", " ")
                 return f"it was measured for {title} {getattr(self, name)}, and the model has {title} {value}"
-        largest = {"heads": (max(shape.heads), max(self.attention)), "FFN": (max(shape.ffn), max(self.ffn))}
+        largest = {
+            "number of heads": (max(shape.heads), max(self.attention)),
+            "FFN width": (max(shape.ffn), max(self.ffn)),
+        }
         for title, (needed, listed) in largest.items():
             if needed > listed:
-                return f"its largest {title} is {listed}, and the model has {needed}"
+                return f"{title} is listed up to {listed}, and the model has {needed}"
         return None
 
 

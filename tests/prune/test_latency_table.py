@@ -49,8 +49,8 @@ def test_a_goal_within_tolerance_of_the_largest_is_not_refused():
         ({"hidden": 48}, "hidden 32, and the model has hidden 48"),
         ({"heads": (4,), "ffn": (64,)}, "layers"),
         ({"head_size": 16}, "head size"),
-        ({"heads": (4, 6)}, "largest heads is 4, and the model has 6"),
-        ({"ffn": (64, 80)}, "largest FFN is 64"),
+        ({"heads": (4, 6)}, "number of heads is listed up to 4, and the model has 6"),
+        ({"ffn": (64, 80)}, "FFN width is listed up to 64"),
     ],
 )
 def test_models_that_it_does_not_describe(changes, reason):
@@ -60,7 +60,15 @@ def test_models_that_it_does_not_describe(changes, reason):
 
 @pytest.mark.parametrize(
     "content",
-    ["", "[]", "{}", '{"schema_version": 2}', table(fixed=1.0).model_dump_json().replace("6.0", "NaN"), "\x00"],
+    [
+        "",
+        "[]",
+        "{}",
+        '{"schema_version": 2}',
+        table(fixed=1.0).model_dump_json().replace("6.0", "NaN"),
+        "\x00",
+        table().model_dump_json().replace('"fixed":1.0', '"fixed":0'),
+    ],
 )
 def test_broken_file_is_one_error(tmp_path, content):
     path = tmp_path / "table.json"

@@ -1,6 +1,6 @@
 """Checks from configs what the models of a recipe cannot do, before hours go into training them.
 
-torch is loaded only for what configs do not show: tokenizers, heads of further teachers, cross-encoders.
+torch is loaded only for what files do not show: whether tokenizers agree, heads of further teachers, cross-encoders.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from compress.cards import find_teacher
-from compress.data.tokenizer import check_length
+from compress.data.tokenizer import TOKENIZER_FILE, check_length, read_tokenizer
 from compress.errors import ModelError, UsageError
 from compress.families import family_named, max_positions, require_prunable
 from compress.losses import LOSSES, LayerLoss
@@ -22,6 +22,7 @@ from compress.model_sources import local_folder, refuse_exported, source_kind
 from compress.pipeline.preflight.latency_problems import check_latency_table
 from compress.pipeline.torchrun_launch import Launch
 from compress.prune.prune_ratios import resolve_ratios
+from compress.prune.vocabulary.tokenizer_subset import check_file, check_rule
 from compress.recipe.loss_schema import Relation
 from compress.recipe.prune_schema import Prune
 from compress.recipe.schema import Recipe
@@ -153,12 +154,18 @@ def _check_lengths(recipe: Recipe, teacher: Config, origin: Config) -> None:
 
 def _check_vocabulary(recipe: Recipe, cards: Sequence[Path]) -> None:
     """Refuse a tokenizer whose vocabulary cannot be pruned, and a number of pieces that it cannot keep."""
+    source, revision = recipe.teacher.source, recipe.teacher.revision
+    if recipe.prune is None or recipe.prune.vocabulary is None:
+        return
+    folder = local_folder(source, revision, cards)
+    if folder is not None and (folder / TOKENIZER_FILE).is_file():
+        check_file(read_tokenizer(folder).to_str(), recipe.prune.vocabulary, source)
+        return
     from compress.pipeline.preflight.teacher_student_compat import tokenizer_of
-    from compress.prune.vocabulary.tokenizer_subset import check_rule
 
-    tokenizer = tokenizer_of(recipe.teacher.source, recipe.teacher.revision, cards)
-    if tokenizer is not None and recipe.prune and recipe.prune.vocabulary:
-        check_rule(tokenizer, recipe.prune.vocabulary, recipe.teacher.source)
+    tokenizer = tokenizer_of(source, revision, cards)  # which transformers may make from other files
+    if tokenizer is not None:
+        check_rule(tokenizer, recipe.prune.vocabulary, source)
 
 
 def _check_layers(

@@ -158,7 +158,12 @@ def check_rule(tokenizer: PreTrainedTokenizerBase, rule: Rule, source: str = "in
             f"the vocabulary of {source} cannot be pruned: its tokenizer has no tokenizer.json.",
             hint="leave prune.vocabulary out, or use a checkpoint with a fast tokenizer",
         )
-    table = PieceTable(json.loads(tokenizer.backend_tokenizer.to_str()), source)
+    return check_file(tokenizer.backend_tokenizer.to_str(), rule, source)
+
+
+def check_file(content: str, rule: Rule, source: str = "in memory") -> PieceTable:
+    """Return the pieces of a tokenizer.json, or raise a `ModelError` if they cannot be pruned by the rule."""
+    table = PieceTable(json.loads(content), source)
     _check_keep(table, rule, len(table.required()))
     return table
 
@@ -167,7 +172,7 @@ def _check_keep(table: PieceTable, rule: Rule, required: int) -> None:
     """Refuse to keep more pieces than there are, or fewer than every text may need."""
     if rule != "seen" and rule.keep is not None and not required <= rule.keep <= len(table.every):
         raise ModelError(
-            f"prune.vocabulary: {rule.keep:,} pieces cannot be kept: the tokenizer has {len(table.every):,}, of which"
+            f"vocabulary: {rule.keep:,} pieces cannot be kept: the tokenizer has {len(table.every):,}, of which"
             f" {required:,} are single characters or special and always stay.",
             hint=f"keep: a number from {required} to {len(table.every)}, or vocabulary: seen",
         )

@@ -54,6 +54,7 @@ def test_vocabulary_is_pruned_last_and_changes_no_step_before(plan_of):
     assert [model.name for model in plan.evaluated] == ["teacher", "student", "pruned", "trimmed"]
     assert plan.evaluated_parent("trimmed").name == "pruned"
     assert plan.step("vocabulary").needs == ("data", "recover")
+    assert [step.name for step in plan.matching("prune")] == ["cut", "recover", "vocabulary"]
     assert plan.step("vocabulary").settings["longest"] == 32
 
 

@@ -370,5 +370,5 @@ def test_absent_model_is_a_warning_of_plan_and_an_error_of_run(key, recipe_file,
 def test_vocabulary_that_cannot_be_pruned(errors_of):
     assert errors_of("prune={vocabulary: seen}") == []
     (error,) = errors_of("prune.vocabulary={keep: 9000}")
-    assert error.startswith("prune: prune.vocabulary: 9,000 pieces cannot be kept: the tokenizer has 141, of which 141")
+    assert error.startswith("prune: vocabulary: 9,000 pieces cannot be kept: the tokenizer has 141, of which 141")
     assert errors_of("teacher=albert-base", "prune={vocabulary: seen}", due=("prune",)) == []
