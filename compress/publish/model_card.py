@@ -252,6 +252,10 @@ def _origin(entry: Entry) -> str:
         lines.append(f"- Licence of the teacher's weights: {card.licence.name} ({markdown_cell(card.licence.source)})")
     lines.append(f"- Data: {markdown_cell(report.data.source)}; rows: {row_counts(report)}")
     lines.append(f"- Truncated texts: {markdown_cell(truncation(report))}")
+    if (kept := entry.main.info.vocabulary) is not None:
+        changed = ", ".join(f"{fmt.percent(share)} of {role}" for role, share in kept.changed.items())
+        pieces = f"{kept.pieces:,} of {kept.pieces_before:,} word pieces ({kept.rule})"
+        lines.append(f"- Vocabulary: {pieces}; rows cut into other pieces than before: {changed}")
     lines += [f"- Built from: step {parent.step}, {parent.fingerprint[:16]}" for parent in entry.main.info.parents]
     lines += [f"- Note: {markdown_cell(remark)}" for remark in report.remarks]
     return "\n".join(lines)

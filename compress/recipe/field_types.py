@@ -59,7 +59,8 @@ def name_in(table: str) -> AfterValidator:
     def check(value: str, info: ValidationInfo) -> str:
         known: Collection[str] | None = (info.context or {}).get(table)
         if known is not None and value not in known:
-            raise ValueError(f"no {table.removesuffix('s')} is called '{value[:60]}'{nearest(value, known)}")
+            kind = table.replace("criteria", "criterion").removesuffix("s")
+            raise ValueError(f"no {kind} is called '{value[:60]}'{nearest(value, known)}")
         return value
 
     return AfterValidator(check)

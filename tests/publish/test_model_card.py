@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from compress.model_info import VocabularyInfo, read_info, write_info
 from compress.publish.entry import make_entry
 from compress.publish.model_card import base_model, front_matter, hub_data, model_card
 from compress.runtime.model_formats import RUN_MODES
@@ -181,6 +182,14 @@ def test_the_sample_input_is_valid_for_its_kind(kind, winner, make_report):
 
 def test_the_share_of_truncated_texts_is_shown(entry):
     assert "- Truncated texts: 0.0 % of test, at 128 word pieces" in model_card(entry)
+
+
+def test_a_pruned_vocabulary_is_shown(winner, make_report):
+    vocabulary = VocabularyInfo(rule="seen", pieces_before=30522, pieces=2062, changed={"train": 0.0, "test": 0.025})
+    write_info(winner, read_info(winner).model_copy(update={"vocabulary": vocabulary}))
+    card = model_card(make_entry({"cpu": winner}, apply_gates(make_report()), "a"))
+    cut = "rows cut into other pieces than before: 0.0 % of train, 2.5 % of test"
+    assert f"- Vocabulary: 2,062 of 30,522 word pieces (seen); {cut}\n" in card
 
 
 def test_the_documents_that_are_searched_are_counted(winner, make_report):

@@ -36,7 +36,7 @@ def test_latencies_are_measured_before_anything_is_trained(plan_of):
     [
         ("finetune.epochs=7", {"finetune", "distill", "cut"}, {"workload", "latency", "check-speedup"}),
         ("prune.to.speedup=2", {"check-speedup", "cut"}, {"latency", "distill"}),
-        ("prune.criterion=fisher", {"cut"}, {"latency", "check-speedup"}),
+        ("prune.criterion=taylor", {"cut"}, {"latency", "check-speedup"}),
         ("prune.variant=onnx-fp32", {"latency", "cut"}, {"workload", "distill"}),
         ("targets=[{device: cpu, length: 16}]", {"workload", "latency", "cut"}, {"finetune", "distill"}),
         ("student.layers=2", {"workload", "latency", "cut"}, {"finetune"}),
@@ -64,6 +64,7 @@ def test_without_quantizing_the_goal_is_of_fp32(plan_of):
     [
         (["prune.target=cpux"], "no target is called 'cpux'"),
         (["prune.variant=onnx-int9"], "no latency variant is called 'onnx-int9'"),
+        (["prune.criterion=fishr"], "no pruning criterion is called 'fishr'; did you mean fisher?"),
         (["prune.variant=onnx-int8", "quantize=null"], "does not build onnx-int8; it builds"),
         (["prune.to.speedup=1"], "greater than 1"),
         (["prune.to.parameters=0.5"], "give one goal"),

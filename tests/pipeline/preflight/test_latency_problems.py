@@ -31,7 +31,7 @@ def test_a_table_of_this_architecture_is_taken(errors_of):
     [
         (3.0, {"layers": 2}, "layers 2, and the model has layers 1"),
         (3.0, {"family": "roberta"}, "family roberta"),
-        (3.0, {"attention": {"1": 0.0, "2": 1.0}}, "largest heads is 2"),
+        (3.0, {"attention": {"1": 0.0, "2": 1.0}}, "number of heads is listed up to 2"),
         (30.0, {}, "at most 10.0 times faster"),
     ],
 )
