@@ -96,7 +96,7 @@ def unreachable(table: LatencyTable, shape: ShapeInfo, speedup: float) -> str | 
         return None
     return (
         f"{speedup:g} cannot be reached: every layer keeps at least one head and one block of neurons, so the model"
-        f" becomes at most {largest:.1f} times faster. Give a smaller speedup, or the student fewer layers."
+        f" becomes at most {largest:.1f} times faster. Give a smaller speedup, or prune a student of fewer layers."
     )
 
 

@@ -32,7 +32,7 @@ Rule = Literal["seen"] | VocabularyRule
 """Which pieces stay: `prune.vocabulary` of a recipe."""
 MODELS = ("WordPiece", "BPE", "Unigram", "WordLevel")
 BYTE = re.compile("<0x[0-9A-F]{2}>")
-"""A piece that stands for a byte of an unknown character."""
+"""A piece that is one byte of an unknown character."""
 RESERVED = re.compile(r"\[unused\d+\]")
 
 
