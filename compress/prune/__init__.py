@@ -1,4 +1,4 @@
-"""Structured pruning: remove attention heads and FFN neurons (cut), then train what remains (recover).
+"""Structured pruning: remove attention heads and FFN neurons (cut), train what remains (recover), remove word pieces.
 
 A new importance criterion is one file in `criteria` and one line in its table.
 """
