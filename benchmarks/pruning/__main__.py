@@ -19,7 +19,7 @@ from compress.storage.atomic_write import atomic_write
 SHARES = (0.7, 0.5, 0.3)
 SPEEDUPS = (1.5, 2.0, 2.5, 3.0, 4.0)
 ROWS, TRIAL_ROWS = 8000, 200
-MEASURE, TRIAL_MEASURE = {"budget": "90s", "memory": []}, {"rounds": 3, "processes": 1, "memory": []}
+MEASURE, TRIAL_MEASURE = {"budget": "40s", "memory": []}, {"rounds": 3, "processes": 1, "memory": []}
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -27,7 +27,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pruning", description=__doc__)
     parser.add_argument("--sets", default="sst2,mrpc", help="(default: %(default)s)")
     parser.add_argument("--criteria", default=",".join(CRITERIA), help="(default: %(default)s)")
-    parser.add_argument("--only", default="", help="cases whose name contains this (default: all)")
+    parser.add_argument(
+        "--only", default="", help="run only cases whose name contains this; results stored before are kept"
+    )
     parser.add_argument(
         "--rows", type=positive, help=f"of each role, at most (default: {ROWS}; {TRIAL_ROWS} in a trial)"
     )
@@ -97,7 +99,6 @@ def command(given: argparse.Namespace) -> str:
     words = ["python -m benchmarks.pruning", *(["--trial"] if given.trial else [])]
     words += [f"--sets {','.join(given.sets)}"] if given.sets != ("sst2", "mrpc") else []
     words += [f"--criteria {','.join(given.criteria)}"] if given.criteria != tuple(CRITERIA) else []
-    words += [f"--only {given.only}"] if given.only else []
     return " ".join([*words, f"--rows {given.rows}"])
 
 

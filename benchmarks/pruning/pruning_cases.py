@@ -44,19 +44,13 @@ class Case:
 
 
 def cases(criteria: tuple[str, ...], shares: tuple[float, ...], speedups: tuple[float, ...]) -> tuple[Case, ...]:
-    """Return every case: criteria at remaining shares of parameters, goals of latency, and fewer layers."""
-    found = [
-        Case(
-            f"{criterion} {share:g}{ending}",
-            "teacher",
-            {"prune": {"criterion": criterion, "to": {"parameters": share}, **recover}},
-        )
-        for ending, recover in ((CUT_ALONE, {"recover": False}), ("", {}))
+    """Return every case: criteria at remaining shares of parameters, fewer layers, and goals of latency."""
+    by_share = [
+        Case(f"{criterion} {share:g}", "teacher", {"prune": {"criterion": criterion, "to": {"parameters": share}}})
         for criterion in criteria
         for share in shares
     ]
-    layers = [Case(f"{count} layers", "teacher", {"student": {"layers": count}}) for count in (4, 3, 2)]
-    goals = [
+    by_latency = [
         Case(
             f"speedup {speedup:g} at {target}",
             "student",
@@ -65,7 +59,13 @@ def cases(criteria: tuple[str, ...], shares: tuple[float, ...], speedups: tuple[
         for target in TARGETS
         for speedup in speedups
     ]
-    return (*found, *layers, *goals)
+    layers = [Case(f"{count} layers", "teacher", {"student": {"layers": count}}) for count in (4, 3, 2)]
+    alone = [*map(_without_recovery, by_share), *map(_without_recovery, by_latency)]
+    return (*alone, *layers, *by_latency, *by_share)
+
+
+def _without_recovery(case: Case) -> Case:
+    return Case(case.name + CUT_ALONE, case.parent, {"prune": {**case.sections["prune"], "recover": False}})
 
 
 def run_case(case: Case, set_name: str, folder: Path, rows: int, measure: Mapping[str, Any]) -> Entry:
