@@ -109,7 +109,7 @@ class Executor:
         began, is_own_peak = time.perf_counter(), reset_peak_memory()
         try:
             with self.console.step(f"{counter} {step.name}"):
-                rates = step.run(self._context(step, work))
+                measured = step.run(self._context(step, work))
         except Exception as error:
             # Whatever a library raises, an optional step fails alone.
             message = error.full_message if isinstance(error, CompressError) else f"{type(error).__name__}: {error}"
@@ -133,7 +133,8 @@ class Executor:
             inputs=self._inputs(step),
             digest=content_digest(work),
             seconds=round(seconds, 3),
-            rates=rates,
+            rates=measured if step.trains else None,
+            measured=None if step.trains else measured,
             machine=describe(self.store.root).fingerprint,
             versions=versions(LIBRARIES),
             made_by=f"compress {__version__}",

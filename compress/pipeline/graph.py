@@ -19,7 +19,8 @@ VOCABULARY = "vocabulary"
 """The step and the section of models with fewer word pieces."""
 
 Run = Callable[[StepContext], Mapping[str, Any] | None]
-"""Does a step in its working folder; returns the throughput of a training as plain JSON values."""
+"""Does a step in its working folder; returns as plain JSON values the throughput of a training, or what another step
+measured and leaves out of its result."""
 
 
 @dataclass(frozen=True)

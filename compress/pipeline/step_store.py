@@ -65,6 +65,8 @@ class StepRecord(BaseModel):
     """The amount of work, which earlier versions recorded."""
     rates: Mapping[str, Any] | None = None
     """Throughput of a training, read by `forecast.time_forecast`; None where nothing was trained."""
+    measured: Mapping[str, Any] | None = None
+    """What a step that trains nothing measured on this machine and leaves out of its result."""
     machine: str
     versions: Mapping[str, str]
     made_by: str = ""

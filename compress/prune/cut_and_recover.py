@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from compress.models.encoder_parts import family_of, shape_of
 from compress.models.load_save import load_model, load_tokenizer
 from compress.prune.allocation import least_loss, select_units
 from compress.prune.criteria import CRITERIA, Criterion
-from compress.prune.latency_table import LatencyTable
+from compress.prune.latency_table import LatencyTable, SpeedupResult
 from compress.prune.least_squares import fit_output_weights
 from compress.prune.mask_gradients import LayerUnits, Loss, collect_units
 from compress.prune.prune_ratios import equivalent_ratios, layer_parameters, resolve_ratios
@@ -39,7 +39,7 @@ from compress.train.distill import distill_from_model
 from compress.train.distillation.distill_objective import DistillObjective
 from compress.train.distillation.embedding_projection import match_embedding_width
 from compress.train.objective import Batch, Objective, TaskObjective
-from compress.train.save_trained import TrainedModel, save_trained_model
+from compress.train.save_trained import save_trained_model
 
 BATCH_SIZE = 32
 """Rows whose gradients are averaged before importance takes absolute values; 8 or 32 select the same units."""
@@ -47,6 +47,16 @@ MIN_ROWS = 8
 """Fewer rows say too little about which heads and neurons matter."""
 SCORING_LOSS = {"losses": {"soft_label": 1.0}, "hard_label": 1.0}
 """The loss whose change importance estimates: the true labels and the teacher's outputs."""
+
+
+class Cut(NamedTuple):
+    """A model without its least important heads and neurons."""
+
+    model: PreTrainedModel
+    pruning: PruningInfo
+    """What it kept."""
+    speedup: SpeedupResult | None
+    """How a goal of speed-up was reached; None with another goal."""
 
 
 def cut(
@@ -59,10 +69,11 @@ def cut(
     *,
     latency: LatencyTable | None = None,
     console: Console | None = None,
-) -> TrainedModel:
+) -> SpeedupResult | None:
     """Write the model folder of ``student`` without its least important heads and neurons to ``work``; no training.
 
-    Of several processes only the main one calls this.
+    Of several processes only the main one calls this. Returns how a goal of speed-up was reached; None with another
+    goal.
 
     Args:
         student: the model folder to prune.
@@ -82,11 +93,12 @@ def cut(
     for moved in filter(None, (model, guide)):
         torch.nn.Module.to(moved, "cuda" if torch.cuda.is_available() else "cpu")
     options: dict[str, Any] = {"teacher": guide, "latency": latency, "console": console}
-    pruned, pruning = cut_from_model(model, rows, task, tokens, settings, seed, **options)
+    pruned, pruning, speedup = cut_from_model(model, rows, task, tokens, settings, seed, **options)
     torch.nn.Module.to(pruned, "cpu")
     if (info := find_info(student)) and info.pruning:
         pruning = since_first_cut(info.pruning, pruning)
-    return save_trained_model(pruned, load_tokenizer(student), work, "cut", data, pruning=pruning)
+    save_trained_model(pruned, load_tokenizer(student), work, "cut", data, pruning=pruning)
+    return speedup
 
 
 def prune_from_model(
@@ -111,7 +123,8 @@ def prune_from_model(
     recovery |= {"seed": seed, "console": console}
     pruned = model
     for stage in settings.stages():
-        pruned, _ = cut_from_model(pruned, train_rows, task, tokens, stage, seed, teacher=teacher, console=console)
+        options: dict[str, Any] = {"teacher": teacher, "console": console}
+        pruned = cut_from_model(pruned, train_rows, task, tokens, stage, seed, **options).model
         if stage.recover:
             sets, guide = (tokenizer, train_rows, select_rows), teacher or model
             pruned = distill_from_model(guide, pruned, *sets, task, stage.recover, **recovery)
@@ -129,14 +142,15 @@ def cut_from_model(
     teacher: PreTrainedModel | None = None,
     latency: LatencyTable | None = None,
     console: Console | None = None,
-) -> tuple[PreTrainedModel, PruningInfo]:
+) -> Cut:
     """Return a copy of ``model`` without the heads and neurons that matter least on a sample, and what it kept.
 
     ``latency``: for a goal of speed-up whose settings name no file with latencies.
     """
     require_prunable(family_of(model))
     before = shape_of(model)
-    select = _selection(model, before, settings, latency, console)
+    goal = None if settings.speedup is None else SpeedupGoal(model, settings, latency, console or Console("quiet"))
+    select = goal.select if goal else _by_shares(before, settings)
     batches = list(_scoring_batches(rows, task, tokens, settings, seed, model.device))
     units = collect_units(model, batches, _scoring_loss(model, teacher, task), seed, console)
     criterion = CRITERIA[settings.criterion]
@@ -152,15 +166,14 @@ def cut_from_model(
     shapes = f"{before.text} → {after.text}"
     (console or Console("quiet")).note(f"cut: {shapes}, {remaining:.1%} of the layers' parameters remain")
     layers = map(pruned_layer, kept_heads, heads, kept_ffn, ffn)
-    return pruned, PruningInfo(criterion=settings.criterion, layers=tuple(layers))
+    pruning = PruningInfo(criterion=settings.criterion, layers=tuple(layers))
+    return Cut(pruned, pruning, goal and goal.result)
 
 
-def _selection(
-    model: PreTrainedModel, shape: ShapeInfo, settings: Prune, latency: LatencyTable | None, console: Console | None
+def _by_shares(
+    shape: ShapeInfo, settings: Prune
 ) -> Callable[[Importance, Importance], tuple[list[list[int]], list[list[int]]]]:
     """Return the function from importance to the units that stay in each layer; a goal out of reach is refused now."""
-    if settings.speedup is not None:
-        return SpeedupGoal(model, settings, latency, console or Console("quiet")).select
     ratios = resolve_ratios(shape, settings)
 
     def select(heads: Importance, ffn: Importance) -> tuple[list[list[int]], list[list[int]]]:

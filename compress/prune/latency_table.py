@@ -89,6 +89,29 @@ class LatencyTable(Info):
         return None
 
 
+class SpeedupAttempt(Info):
+    """A choice of what stays, and how many times faster it makes the model."""
+
+    heads: tuple[int, ...]
+    """By layer, how many stay."""
+    ffn: tuple[int, ...]
+    """By layer, the neurons that stay."""
+    predicted: float
+    """By the latency table."""
+    measured: float | None = None
+    """By timing the exported model; None with a table from elsewhere."""
+
+
+class SpeedupResult(Info):
+    """How a cut reached its goal of speed-up. Timings differ from run to run: they are no part of the cut model."""
+
+    goal: float
+    table: LatencyTable
+    attempts: tuple[SpeedupAttempt, ...]
+    chosen: int
+    """The number of the attempt that became the model, from 0."""
+
+
 def unreachable(table: LatencyTable, shape: ShapeInfo, speedup: float) -> str | None:
     """Return why a model of this shape cannot become that much faster, or not within `TOLERANCE`; None where it can."""
     largest = table.largest_speedup(shape)

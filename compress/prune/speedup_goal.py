@@ -17,7 +17,14 @@ from compress.errors import ModelError
 from compress.export.onnx import export_onnx_from_model
 from compress.models.encoder_parts import shape_of
 from compress.prune.latency_allocation import allocate
-from compress.prune.latency_table import TOLERANCE, LatencyTable, read_table, unreachable
+from compress.prune.latency_table import (
+    TOLERANCE,
+    LatencyTable,
+    SpeedupAttempt,
+    SpeedupResult,
+    read_table,
+    unreachable,
+)
 from compress.prune.surgery import remove_units
 from compress.prune.time_predictors import compare_times, open_variant, random_inputs
 from compress.recipe.prune_schema import Prune
@@ -53,6 +60,8 @@ class SpeedupGoal:
         self.model, self.goal, self.round_to, self.console = model, settings.speedup, settings.round_to, console
         self.is_here = settings.latency_table is None
         """Whether the table was measured on this machine, so that the real model can be timed."""
+        self.result: SpeedupResult | None = None
+        """What was predicted and measured; None before `select`."""
         if settings.latency_table is not None:
             table = read_table(Path(settings.latency_table).expanduser())
         if table is None:
@@ -72,7 +81,7 @@ class SpeedupGoal:
             assert choice is not None  # the smallest model is within reach
             if uncut is None:
                 self.console.note(f"cut: {choice.predicted:.2f} times faster by a latency table from elsewhere")
-                return choice.heads, choice.ffn
+                return self._chosen([(None, choice)], 0)
             if any(choice == earlier for _, earlier in attempts):
                 break
             measured = self._measure(uncut, choice)
@@ -88,13 +97,31 @@ class SpeedupGoal:
 
     def _closest(self, attempts: Sequence[tuple[float, Choice]]) -> tuple[list[list[int]], list[list[int]]]:
         """Return the choice nearest to the goal; refuse a goal that none reaches."""
-        measured, best = min(attempts, key=lambda attempt: abs(attempt[0] / self.goal - 1))
-        fastest = max(speed for speed, _ in attempts)
+        speeds = [speed for speed, _ in attempts]
+        measured = min(speeds, key=lambda speed: abs(speed / self.goal - 1))
+        fastest = max(speeds)
         if fastest < self.goal * (1 - TOLERANCE):
             raise ModelError(f"prune.to.speedup: {self.goal:g} cannot be reached: measured at most {fastest:.2f}.")
         if abs(measured / self.goal - 1) > TOLERANCE:
             self.console.warn(f"cut: the exported model is {measured:.2f} times faster; the goal was {self.goal:g}")
-        return best.heads, best.ffn
+        return self._chosen(attempts, speeds.index(measured))
+
+    def _chosen(
+        self, attempts: Sequence[tuple[float | None, Choice]], number: int
+    ) -> tuple[list[list[int]], list[list[int]]]:
+        """Return the units of this attempt, and keep what was predicted and measured."""
+        tried = [
+            SpeedupAttempt(
+                heads=tuple(map(len, choice.heads)),
+                ffn=tuple(map(len, choice.ffn)),
+                predicted=choice.predicted,
+                measured=measured,
+            )
+            for measured, choice in attempts
+        ]
+        self.result = SpeedupResult(goal=self.goal, table=self.table, attempts=tuple(tried), chosen=number)
+        chosen = attempts[number][1]
+        return chosen.heads, chosen.ffn
 
     def _measure(self, uncut: Predictor, choice: Choice) -> float:
         """Return how many times faster the exported model is with these units alone."""

@@ -53,6 +53,10 @@ def test_choice_is_corrected_until_the_real_model_is_close(tiny_model, timed, fa
     heads, ffn = goal.select(HEADS, FFN)
     reached = factor * 19.0 / goal.table.model_time([len(kept) for kept in heads], [len(kept) for kept in ffn])
     assert reached == pytest.approx(3.0, rel=0.1)
+    chosen = goal.result.attempts[goal.result.chosen]
+    assert (chosen.heads, chosen.ffn) == (tuple(map(len, heads)), tuple(map(len, ffn)))
+    assert chosen.measured == pytest.approx(reached)
+    assert chosen.predicted == pytest.approx(reached / factor)
 
 
 def test_a_goal_that_the_real_model_misses_is_refused(tiny_model, timed):

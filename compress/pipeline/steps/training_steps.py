@@ -65,13 +65,15 @@ def distill(
     return _rates(context, trained, settings, teacher)
 
 
-def cut(context: StepContext, teacher: str, parent: str, settings: Prune, seed: int) -> None:
+def cut(context: StepContext, teacher: str, parent: str, settings: Prune, seed: int) -> Mapping[str, Any] | None:
     """Score the parent model's heads and neurons and remove the least important ones."""
     from compress.prune.cut_and_recover import cut as run
 
     parent_folder, teacher_folder, data = context.inputs[parent], context.inputs[teacher], context.inputs["data"]
     latency = read_table(context.inputs[LATENCY_STEP] / TABLE_FILE) if LATENCY_STEP in context.inputs else None
-    run(parent_folder, teacher_folder, data, settings, seed, context.work, latency=latency, console=context.console)
+    options: dict[str, Any] = {"latency": latency, "console": context.console}
+    speedup = run(parent_folder, teacher_folder, data, settings, seed, context.work, **options)
+    return speedup and speedup.model_dump(mode="json")
 
 
 def recover(context: StepContext, teacher: str, pruned: str, settings: Distill, seed: int) -> Rates:

@@ -48,3 +48,7 @@ def test_a_table_measured_again_with_the_same_choice_redoes_nothing_after_the_cu
     assert started.count("latency") == 2
     assert started.count("cut") == 2
     assert started.count("distill") == 1
+    (record,) = (tmp_path / "runs" / ".steps").glob("cut-*/step.json")
+    measured = json.loads(record.read_bytes())["measured"]
+    assert measured["table"]["fixed"] == 1.0 + 1e-6
+    assert measured["attempts"][measured["chosen"]]["measured"] == measured["goal"] == 3.0
