@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from compress.measure.result_base import ResultModel
 from compress.model_info import PruningInfo
+from compress.prune.latency_table import SpeedupResult
 
 FFN_BLOCKS = 16
 """Blocks of a layer's neurons: equal numbers of them, in order of importance."""
@@ -39,6 +40,10 @@ class PrunedStructure(ResultModel):
     heads: tuple[PrunedUnits, ...]
     """By layer."""
     ffn: tuple[PrunedUnits, ...]
+    speedup: SpeedupResult | None = None
+    """How a goal of speed-up was reached; None with another goal, and in older reports."""
+    target: str | None = None
+    """The title of the target at which it was measured; None for a latency table from elsewhere."""
 
 
 def pruned_structure(pruning: PruningInfo) -> PrunedStructure:

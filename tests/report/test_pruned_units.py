@@ -1,11 +1,14 @@
 import pytest
 
 from compress.model_info import PrunedLayer, PruningInfo
+from compress.prune.latency_table import SpeedupResult
+from compress.report.charts.latency_chart import latency_charts
 from compress.report.charts.pruning_chart import pruning_chart
 from compress.report.pages.render import render_html, render_markdown
 from compress.report.pruned_units import pruned_structure
 from compress.report.report_schema import Report
-from compress.report.tables.pruning_table import pruning_table
+from compress.report.tables.pruning_table import describe_goal, pruning_table, speedup_table
+from tests.prune.test_latency_table import table
 
 LAYER = PrunedLayer(
     heads=(0, 2),
@@ -16,6 +19,15 @@ LAYER = PrunedLayer(
     removed_ffn_importance=(0.25,) * 32,
 )
 OLD = PrunedLayer(heads=(0,), ffn=(0, 1), heads_importance=(3.0,), ffn_importance=(1.0, 2.0))
+REACHED = SpeedupResult(
+    goal=2.0,
+    table=table(),
+    attempts=(
+        {"heads": (2, 2), "ffn": (32, 16), "predicted": 3.8, "measured": 3.1},
+        {"heads": (3, 4), "ffn": (32, 32), "predicted": 19 / 10, "measured": 2.02},
+    ),
+    chosen=1,
+)
 
 
 def structure(*layers: PrunedLayer):
@@ -73,3 +85,45 @@ def test_pages_show_what_pruning_kept(make_report):
     assert "what pruning kept" in render_html(report)
     assert "What pruning kept" not in render_html(make_report())
     assert Report.model_validate_json(report.model_dump_json()).pruned == report.pruned
+
+
+@pytest.fixture
+def reached_report(make_report):
+    kept = structure(LAYER).model_copy(update={"speedup": REACHED, "target": "cpu"})
+    return make_report().model_copy(update={"pruned": {"pruned": kept}})
+
+
+def test_predicted_and_measured_speed_ups_are_compared_with_the_timing_session(reached_report):
+    before, first, kept, timed = speedup_table(reached_report, "pruned", REACHED).rows
+    assert before["latency by the table"] == "19 ms"
+    assert (before["heads"], before["p50"]) == ("4", "1.31 ms")
+    assert (first[""], first["faster by the table"], first["faster, measured"]) == ("attempt 1", "3.80×", "3.10×")
+    assert (kept[""], kept["latency by the table"], kept["faster, measured"]) == ("attempt 2, kept", "10 ms", "2.02×")
+    assert (timed["heads"], timed["FFN neurons"], timed["p50"]) == ("3, 4", "32, 32", "0.615 ms")
+    assert timed["faster, measured"].startswith("2.1")
+    assert " to " in timed["95 %"]
+    assert describe_goal(REACHED) == "2× in onnx-int8 (1 thread, batch 1, 16 word pieces; a processor)"
+
+
+def test_a_table_from_elsewhere_has_predictions_only(reached_report):
+    attempt = REACHED.attempts[1].model_copy(update={"measured": None})
+    reached = REACHED.model_copy(update={"attempts": (attempt,), "chosen": 0})
+    kept = reached_report.pruned["pruned"].model_copy(update={"speedup": reached, "target": None})
+    shown = speedup_table(reached_report.model_copy(update={"pruned": {"pruned": kept}}), "pruned", reached)
+    assert [row["faster, measured"] for row in shown.rows] == ["–", "–", "–"]
+    assert shown.rows[1]["faster by the table"] == "1.90×"
+
+
+def test_the_latency_table_is_drawn_with_what_the_layers_keep():
+    heads, ffn = latency_charts(REACHED, 1)
+    assert "4 heads: 3 ms" in heads
+    assert "layer 0 keeps 3 heads: 2 ms" in heads
+    assert "64 FFN neurons: 6 ms" in ffn
+    assert ffn.count("hollow") == 2
+
+
+def test_pages_show_how_a_goal_of_speed_up_was_reached(reached_report):
+    assert "Goal: 2× in onnx-int8" in render_markdown(reached_report)
+    assert "| attempt 2, kept | 3, 4 | 32, 32 |" in render_markdown(reached_report)
+    assert render_html(reached_report).count("layer 1 keeps") == 2
+    assert Report.model_validate_json(reached_report.model_dump_json()).pruned == reached_report.pruned

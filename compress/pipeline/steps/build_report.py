@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from compress.data.encode import encode_rows
 from compress.data.loading.data_digest import find_files
@@ -27,6 +28,7 @@ from compress.pipeline.steps.provenance import chosen_settings, provenance
 from compress.pipeline.steps.quality_step import QualityResults, read_quality, reference_key
 from compress.pipeline.steps.select_step import failure_of, latency_at, read_timings, rules_of, targets_of
 from compress.pipeline.strip_paths import recipe_without_paths, strip_paths_deep
+from compress.prune.latency_table import SpeedupResult
 from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Data
 from compress.report.apply_selection import apply_selection
@@ -117,7 +119,7 @@ class ReportBuilder:
             limits=self.measured.limits,
             layer_maps={model: info.layer_map for model, info in infos.items() if info.layer_map},
             pruned={
-                model: pruned_structure(info.pruning)
+                model: pruned_structure(info.pruning).model_copy(update=self._speedup(model))
                 for model, info in infos.items()
                 if info.pruning and not info.vocabulary  # which is shown with the model that it was cut from
             },
@@ -149,6 +151,17 @@ class ReportBuilder:
         infos = {model: find_info(folder) for model, folder in self._folders().items()}
         shown = {model.name for model in self.plan.evaluated}
         return {model: info for model, info in infos.items() if info is not None and model in shown}
+
+    def _speedup(self, model: str) -> dict[str, Any]:
+        """Return how the cut of a pruned model reached its goal of speed-up, and at which target."""
+        prune, recipe = self.plan.recipe.prune, self.plan.recipe
+        line = [self.plan.model(name) for name in (model, self.plan.model(model).parent) if name]
+        measured = [record.measured for each in line if (record := self.context.records.get(each.step))]
+        found = next(filter(None, measured), None)
+        if found is None or prune is None:
+            return {}
+        target = None if prune.latency_table else prune.target or recipe.targets[0].title
+        return {"speedup": SpeedupResult.model_validate(found), "target": target}
 
     def _data(self) -> DataFacts:
         info, folder = self.roles.info, self.context.inputs.get(UNLABELLED)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from compress.environment import require
 from compress.report import format_numbers as fmt
+from compress.report.charts.latency_chart import latency_charts
 from compress.report.charts.layer_map_chart import layer_map_chart
 from compress.report.charts.pruning_chart import pruning_chart
 from compress.report.charts.report_charts import NARROW, WIDE, colour_of, legend, speed_chart
@@ -20,7 +21,7 @@ from compress.report.retention import winner_above_baseline
 from compress.report.run_facts import TargetFacts
 from compress.report.tables import ledger_tables
 from compress.report.tables.machine_facts import describe_target, environment_facts, row_counts, truncation
-from compress.report.tables.pruning_table import pruning_table
+from compress.report.tables.pruning_table import describe_goal, pruning_table, speedup_table
 from compress.report.tables.quality_tables import format_quality
 from compress.report.tables.size_tables import vocabulary_table
 from compress.report.tables.speed_tables import format_p50, limits_table, unstable_reasons
@@ -54,6 +55,8 @@ def render_html(report: Report) -> str:
         "speed_chart": partial(speed_chart, report),
         "layer_map_chart": layer_map_chart,
         "pruning_chart": pruning_chart,
+        "latency_charts": latency_charts,
+        "milliseconds": fmt.milliseconds,
         "colour_of": partial(colour_of, report),
         "legend": legend(report),
     }
@@ -119,6 +122,8 @@ def _context(report: Report) -> dict[str, Any]:
         "rows": row_counts(report),
         "training": training_table(report),
         "pruned": {model: pruning_table(pruning) for model, pruning in report.pruned.items()},
+        "describe_goal": describe_goal,
+        "speedup_table": partial(speedup_table, report),
         "vocabulary": vocabulary_table(report),
     }
 
