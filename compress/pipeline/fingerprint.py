@@ -54,10 +54,8 @@ def hashed_training(settings: Training) -> dict[str, Any]:
 def hashed_pruning(settings: Prune) -> dict[str, Any]:
     """Return the settings of a cut that change its result; keys that earlier versions did not have only where given."""
     hashed = hashed_settings(settings)
-    omitted = {key: hashed[key] for key in ("recover", "vocabulary", *LATENCY_KEYS)} | {"rescale": None, "cuts": 1}
-    if settings.to is not None:
-        hashed["to"] = {key: value for key, value in hashed["to"].items() if value is not None}
-    return {key: value for key, value in hashed.items() if key not in omitted or value != omitted[key]}
+    elsewhere, later = {"recover", "vocabulary", *LATENCY_KEYS}, {"rescale": None, "cuts": 1}.items()
+    return {key: value for key, value in hashed.items() if key not in elsewhere and (key, value) not in later}
 
 
 def without_effectless(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from math import isfinite
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -15,8 +15,10 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    SerializerFunctionWrapHandler,
     Strict,
     ValidationInfo,
+    model_serializer,
     model_validator,
 )
 
@@ -109,6 +111,23 @@ class Frozen(BaseModel):
     """Base of every section: immutable, unknown keys refused, no infinities."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class OneOf(Frozen):
+    """A section of which exactly one key is given; the others are left out of its long form."""
+
+    instead: ClassVar[str]
+    """What to write where none or several are given."""
+
+    @model_validator(mode="after")
+    def _check_one(self) -> Self:
+        if sum(value is not None for _, value in self) != 1:
+            raise ValueError(self.instead)
+        return self
+
+    @model_serializer(mode="wrap")
+    def _omit_others(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in serialize(self).items() if value is not None}
 
 
 class ShortForm(Frozen):

@@ -6,44 +6,46 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from compress.recipe.field_types import Count, Flag, Frozen, Natural, Number, PathText, Share, Width, name_in, switched
+from compress.recipe.field_types import (
+    Count,
+    Flag,
+    Frozen,
+    Natural,
+    Number,
+    OneOf,
+    PathText,
+    Share,
+    Width,
+    name_in,
+    switched,
+)
 from compress.recipe.training_schema import Recover
 
 
-class PruneTo(Frozen):
+class PruneTo(OneOf):
     """The goal of pruning, instead of what is removed: one of these."""
 
+    instead = "give one goal: parameters: 0.3, or speedup: 2"
     parameters: Number | None = Field(None, gt=0.0, lt=1.0)
     """Remaining share of the encoder layers' parameters (without embeddings)."""
     speedup: Number | None = Field(None, gt=1.0, le=1_000)
     """How many times faster the pruned model should be than the model before pruning, in `prune.variant` at
     `prune.target`."""
 
-    @model_validator(mode="after")
-    def _check_one(self) -> PruneTo:
-        if (self.parameters is None) == (self.speedup is None):
-            raise ValueError("give one goal: parameters: 0.3, or speedup: 2")
-        return self
-
 
 LATENCY_KEYS = ("target", "variant", "latency_table")
 
 
-class VocabularyRule(Frozen):
+class VocabularyRule(OneOf):
     """Which word pieces stay, besides those that every text may need."""
 
+    instead = "give one of keep: 8000 and min_count: 2"
     keep: Count | None = None
     """This many in total, the most frequent ones."""
     min_count: Count | None = None
     """Those that occur this often."""
-
-    @model_validator(mode="after")
-    def _check_one(self) -> VocabularyRule:
-        if (self.keep is None) == (self.min_count is None):
-            raise ValueError("give one of keep: 8000 and min_count: 2")
-        return self
 
 
 class Prune(Frozen):
@@ -82,6 +84,10 @@ class Prune(Frozen):
         goal = value.get("to") if isinstance(value, Mapping) else None
         has_speedup = isinstance(goal, Mapping) and goal.get("speedup") is not None
         return {"criterion": "fisher", **value} if has_speedup else value
+
+    @model_serializer(mode="wrap")
+    def _omit_latency(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in serialize(self).items() if name not in LATENCY_KEYS or value is not None}
 
     @property
     def removes_units(self) -> bool:

@@ -94,10 +94,10 @@ def count(value: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A duration of a step: `0.4 s`, `12 s`, `3 min 20 s`, `2 h 5 min`."""
+    """A duration of a step: `< 0.1 s`, `0.4 s`, `12 s`, `3 min 20 s`, `2 h 5 min`."""
     if value is None:
         return ABSENT
-    return f"{value:.1f} s" if value < 9.95 else duration(value)
+    return "< 0.1 s" if value < 0.05 else f"{value:.1f} s" if value < 9.95 else duration(value)
 
 
 def percent(value: float | None) -> str:

@@ -68,6 +68,8 @@ class LedgerRow(ResultModel):
     footprint: Footprint | None = None
     cost_seconds: float | None = None
     """Duration of all steps that lead to it."""
+    steps: tuple[str, ...] = ()
+    """Their names; empty in older reports."""
     targets: Mapping[str, TargetResult] = {}
     """By target title."""
 

@@ -28,7 +28,7 @@ class Stage:
     score_change: float | None
     """Change of the primary score on test; negative for a loss."""
     seconds: float | None
-    """Time to make `after` beyond that of `before`."""
+    """Time of the steps that lead to `after` and not to `before`; None where there are none."""
 
 
 def speedup_stages(report: Report, key: str, title: str) -> list[Stage]:
@@ -42,11 +42,10 @@ def speedup_stages(report: Report, key: str, title: str) -> list[Stage]:
     plain = report.row(report.unquantized.get(key, key)) or end
     models = [report.row(f"{model.name}/{plain.variant.name}") for model in report.lineage(end.model)]
     rows = {row.key: row for row in (start, *models, end) if row is not None and row.status == "ok"}
-    return [_stage(before, after, title) for before, after in pairwise(rows.values())]
+    return [_stage(report, before, after, title) for before, after in pairwise(rows.values())]
 
 
-def _stage(before: LedgerRow, after: LedgerRow, title: str) -> Stage:
-    costs = before.cost_seconds, after.cost_seconds
+def _stage(report: Report, before: LedgerRow, after: LedgerRow, title: str) -> Stage:
     return Stage(
         name=after.step if after.model != before.model else after.variant.name,
         before=before,
@@ -54,8 +53,16 @@ def _stage(before: LedgerRow, after: LedgerRow, title: str) -> Stage:
         speedup=speedup(before, after, title),
         smaller=times_smaller(before, after),
         score_change=_score_change(before, after, title),
-        seconds=max(0.0, costs[1] - costs[0]) if costs[0] is not None and costs[1] is not None else None,
+        seconds=_seconds(report, before, after),
     )
+
+
+def _seconds(report: Report, before: LedgerRow, after: LedgerRow) -> float | None:
+    if not after.steps:  # an older report, whose costs tell the difference unless a step before it took longer
+        costs = (after.cost_seconds or 0.0) - (before.cost_seconds or 0.0)
+        return costs if costs > 0 else None
+    own = {*after.steps} - {*before.steps}
+    return sum(step.seconds or 0.0 for step in report.steps if step.name in own) if own else None
 
 
 def speedup(before: LedgerRow, after: LedgerRow, title: str, part: Part = "model") -> Score | None:

@@ -33,6 +33,7 @@ from compress.report import format_numbers
         (lambda: format_numbers.size(12), "12 B"),
         (lambda: format_numbers.count(22_700_000), "22.7 M"),
         (lambda: format_numbers.count(1821), "1,821"),
+        (lambda: format_numbers.seconds(0.04), "< 0.1 s"),
         (lambda: format_numbers.seconds(0.42), "0.4 s"),
         (lambda: format_numbers.seconds(59.6), "1 min"),
         (lambda: format_numbers.seconds(200), "3 min 20 s"),

@@ -19,6 +19,17 @@ def test_each_stage_changes_one_thing(make_report):
     assert [stage.seconds for stage in stages] == pytest.approx([12.0, 179.0, 179.0, 5.0])
 
 
+def test_a_stage_costs_the_steps_that_the_row_before_did_not_need(make_report):
+    report = make_report()
+    names = {"teacher/torch-fp32": (), "teacher/onnx-fp32": ("prune",), "student/onnx-fp32": ("distill",)}
+    rows = tuple(row.model_copy(update={"steps": ("finetune", *names.get(row.key, ("none",)))}) for row in report.rows)
+    stages = speedup_stages(report.model_copy(update={"rows": rows}), "student/onnx-fp32", "cpu")
+    assert [stage.seconds for stage in stages] == [175.0, 180.0]
+    same = tuple(row.model_copy(update={"steps": ("finetune",)}) for row in report.rows)
+    stages = speedup_stages(report.model_copy(update={"rows": same}), "student/onnx-fp32", "cpu")
+    assert [stage.seconds for stage in stages] == [None, None]
+
+
 def test_factors_multiply_to_the_total(make_report):
     report = apply_gates(make_report())
     total = report.verdicts[0].comparisons[0].speedup

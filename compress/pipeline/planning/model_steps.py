@@ -134,7 +134,7 @@ def add_trimmed(
         *(recipe.measure.grid.length if recipe.measure.grid else ()),
     ]
     longest = max(recipe.task.max_length, *(length for length in lengths if isinstance(length, int)), 1)
-    hashed = rule if rule == "seen" else hashed_settings(rule)
+    hashed = rule if rule == "seen" else dict(rule)
     settings = {"vocabulary": hashed, "longest": longest, "parent": source}
     run = partial(training_steps.vocabulary, parent=source, rule=rule, longest=longest)
     plan.add(step, VOCABULARY, settings, ["data", source, *_unlabelled(plan)], run, optional=True)

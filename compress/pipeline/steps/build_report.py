@@ -214,13 +214,14 @@ class ReportBuilder:
             reason = reason if cause == entry.step else f"{cause}: {reason}"
             return row.model_copy(update={"status": status, "reason": reason})
         info, size = read_info(folder), footprint(folder)
-        targets = targets_of(self.plan, entry.variant)
+        targets, steps, records = targets_of(self.plan, entry.variant), self._steps_to(entry.step), self.context.records
         return row.model_copy(
             update={
                 "variant": info.variant or entry.variant.info,
                 "shape": info.shape.text if info.shape else None,
                 "footprint": size,
-                "cost_seconds": self._cost(entry.step),
+                "cost_seconds": round(sum(records[name].seconds for name in steps), 3),
+                "steps": steps,
                 "targets": {target.title: self._at(entry, target, info, size) for target in targets},
             }
         )
@@ -230,12 +231,12 @@ class ReportBuilder:
         absent = [need for need in self.plan.step(step).needs if need in self.context.failures]
         return self._cause(absent[0]) if absent else step
 
-    def _cost(self, step: str) -> float:
-        """The seconds of ``step`` and of all steps it depends on."""
+    def _steps_to(self, step: str) -> tuple[str, ...]:
+        """The names of ``step`` and of all steps it depends on, of those that have a result."""
         needed = {step}
         for each in reversed(self.plan.steps):
             needed |= {*each.needs} if each.name in needed else set()
-        return round(sum(record.seconds for name, record in self.context.records.items() if name in needed), 3)
+        return tuple(name for name in self.context.records if name in needed)
 
     def _at(self, entry: ModelVariant, target: Target, info: FolderInfo, size: Footprint) -> TargetResult:
         latency = latency_at(self.context, self.plan, self.measured, entry, target)
