@@ -23,7 +23,7 @@ CANDIDATES: tuple[Mapping[str, Any], ...] = ({}, {"disabled_optimizers": ["SkipL
 """The default comes first. ONNX Runtime fuses residual additions into SkipLayerNormalization by default, which on some
 processors is slower than the two operators it replaces (10 to 30 % of a small encoder)."""
 
-ROUNDS = 15
+ROUNDS = 50
 SECONDS = 3.0
 """A session is timed for `ROUNDS` rounds, or as many as fit into `SECONDS` (three at least)."""
 
@@ -43,22 +43,36 @@ def tune_session(folder: Path, work: Path, batches: Sequence[Arrays] = (), *, th
     info, model = read_info(folder), existing_onnx(folder)
     fixed = info.variant.session if info.variant else {}
     placement = Placement("cpu", threads)
-    sessions = [make_session(model, placement, {**fixed, **candidate}) for candidate in CANDIDATES]
     row = _median_row(batches or generated_batches(folder, info.task)[0])
-    feed = {given.name: row[given.name] for given in sessions[0].get_inputs()}
-    medians = _median_times([partial(session.run, None, feed) for session in sessions])
+
+    def open_with(options: Mapping[str, Any]) -> Callable[[], object]:
+        session = make_session(model, placement, {**fixed, **options})
+        return partial(session.run, None, {given.name: row[given.name] for given in session.get_inputs()})
+
+    options, medians = fastest_options(open_with)
     cpu = describe_cpu()
     tuned = TunedSession(
         processor=cpu.model,
         instructions=cpu.instructions,
         runtime="onnxruntime",
         version=ort.__version__,
-        options=CANDIDATES[fastest(medians)],
+        options=options,
         milliseconds=tuple(round(1e3 * median, 4) for median in medians),
         threads=threads,
     )
     write_model(work / SESSION_FILE, tuned)
     return tuned
+
+
+def fastest_options(
+    open_with: Callable[[Mapping[str, Any]], Callable[[], object]],
+) -> tuple[Mapping[str, Any], list[float]]:
+    """Return the fastest of `CANDIDATES`, and the median seconds of a call with each.
+
+    ``open_with``: returns the call of a session with these options.
+    """
+    medians = _median_times([open_with(options) for options in CANDIDATES])
+    return CANDIDATES[fastest(medians)], medians
 
 
 def _median_times(calls: Sequence[Callable[[], object]]) -> list[float]:

@@ -22,6 +22,9 @@ class Variant(VariantInfo):
     requests their format and quantizer; the others where its `variants` names them."""
     builder: str | None = None
     """`module:function` that builds its folder; None where the model folder serves as it is."""
+    graph_builder: str | None = None
+    """`module:function` from the graph of the ONNX export to its own, both in memory, with which latencies are measured
+    in it for pruning; None where they are not."""
     version: int = 1
     """Raised when the builder's output changes, so that existing results are rebuilt."""
     quantizer: str | None = None

@@ -11,13 +11,14 @@ from pydantic import Field, ValidationError
 
 from compress.errors import ModelError, first_error
 from compress.model_info import Info, ShapeInfo
+from compress.quantize import QUANTIZERS
 from compress.storage.schema_version import up_to
 
 TABLE_FILE = "latency_table.json"
 
-LATENCY_VARIANTS: Mapping[str, str | None] = {
-    "onnx-fp32": None,
-    "onnx-int8": "compress.quantize.int8_dynamic:quantize_int8_dynamic_model",
+_QUANTIZED = [variant for formats in QUANTIZERS.values() for variant in formats.values()]
+LATENCY_VARIANTS: Mapping[str, str | None] = {"onnx-fp32": None} | {
+    variant.name: variant.graph_builder for variant in _QUANTIZED if variant.graph_builder
 }
 """The variants in which latency is measured, with the `module:function` that makes the graph from the exported one."""
 

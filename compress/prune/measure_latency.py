@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from transformers import AutoConfig
 from compress.console import Console
 from compress.environment import describe_cpu
 from compress.export.onnx import export_onnx_from_model
-from compress.export.tune_ort_session import CANDIDATES, WORTH
+from compress.export.tune_ort_session import fastest_options
 from compress.families import family_named
 from compress.model_info import ShapeInfo
 from compress.models.heads import HEADS
@@ -22,7 +23,6 @@ from compress.prune.latency_table import LatencyTable
 from compress.prune.resized_graph import resize_graph, unique_sizes
 from compress.prune.time_predictors import compare_times, open_variant, random_inputs
 from compress.runtime.predictor import Placement
-from compress.tasks.base import Arrays
 
 Sizes = tuple[int, int]
 """The number of heads and the FFN width of every layer."""
@@ -62,7 +62,7 @@ def measure_latency(
     exported = unique_sizes(*most, size, [shape.hidden, shape.embedding_size or 0, VOCABULARY, length])
     proto = _export_random_model(shape, exported, size, length)
     arrays, whole = random_inputs(batch, length, VOCABULARY), resize_graph(proto, exported, most, size)
-    options = _fastest_options(whole, variant, placement, arrays)
+    options, _ = fastest_options(lambda each: partial(open_variant(whole, variant, placement, each).predict, arrays))
     reference = open_variant(whole, variant, placement, options)
     ratios: dict[Sizes, float] = {most: 1.0}
     milliseconds = []
@@ -107,16 +107,6 @@ def _export_random_model(shape: ShapeInfo, sizes: Sizes, head_size: int, length:
         for parameter in model.parameters():  # equal tensors (biases of zero) would be stored once
             torch.nn.init.normal_(parameter, std=0.02)
     return export_onnx_from_model(model)
-
-
-def _fastest_options(proto: onnx.ModelProto, variant: str, placement: Placement, arrays: Arrays) -> Mapping[str, Any]:
-    """Return the session options that are fastest for the largest model."""
-    default = open_variant(proto, variant, placement)
-    best, least = CANDIDATES[0], WORTH
-    for options in CANDIDATES[1:]:
-        _, ratio = compare_times(default, open_variant(proto, variant, placement, options), arrays, SECONDS)
-        best, least = (options, ratio) if ratio < least else (best, least)
-    return best
 
 
 def _grid(most: Sizes, round_to: int) -> list[Sizes]:

@@ -28,6 +28,7 @@ QUANTIZERS: Mapping[str, Mapping[str, Variant]] = {
             devices=("cpu",),
             needs="onnx-fp32",
             builder="compress.quantize.int8_dynamic:quantize_int8_dynamic",
+            graph_builder="compress.quantize.int8_dynamic:quantize_int8_dynamic_model",
             quantizer="int8",
             # On CUDA every product would travel to the CPU and back.
             absent={"cuda": "ONNX Runtime has no kernels for dynamic INT8 on CUDA"},

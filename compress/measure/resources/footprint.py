@@ -17,7 +17,7 @@ DESCRIPTIONS = ("README.md", "LICENSE", "digests.json", ".gitattributes")
 """Files of a published folder that describe the model and are not read to predict."""
 DESCRIPTION_FOLDERS = ("report", "variants")
 LENGTH = 128
-"""Word pieces at which operations are counted."""
+"""Word pieces at which operations are counted, or as many as the model reads of a text."""
 
 
 class Footprint(ResultModel):
@@ -91,12 +91,14 @@ def footprint(folder: Path, variant: VariantInfo | None = None) -> Footprint:
     weights = [path for path in files if path.name.endswith(WEIGHT_SUFFIXES)]
     if not weights:
         raise ModelError(f"{folder} has no weights.", hint=f"expected a file that ends in {', '.join(WEIGHT_SUFFIXES)}")
-    shape = read_info(folder).shape if (folder / INFO_FILE).is_file() else None
-    operations = flops(shape, LENGTH) if shape else None
+    info = read_info(folder) if (folder / INFO_FILE).is_file() else None
+    shape = info.shape if info else None
+    length = min(LENGTH, info.task.max_length) if info and info.task else LENGTH
+    operations = flops(shape, length) if shape else None
     return Footprint(
         parameters=shape.parameters if shape else None,
         embedding_parameters=shape.embedding_parameters if shape else None,
         bytes_total=sum(path.stat().st_size for path in files),
         bytes_weights=sum(path.stat().st_size for path in weights),
-        flops_at={} if operations is None else {LENGTH: operations},
+        flops_at={} if operations is None else {length: operations},
     )

@@ -3,7 +3,7 @@ import pytest
 from compress.errors import ModelError
 from compress.measure.resources.flops import flops
 from compress.measure.resources.footprint import Footprint, footprint, needed_files
-from compress.model_info import read_info, write_info
+from compress.model_info import TaskInfo, read_info, write_info
 from compress.runtime import RUN_MODES
 
 
@@ -46,10 +46,15 @@ def test_parameters_without_embeddings_and_operations(small, tmp_path):
     assert result.encoder_parameters == 16
     assert result.flops_at == {}  # this folder does not tell the size of its heads
     info = read_info(small)
-    complete = info.model_copy(update={"shape": info.shape.model_copy(update={"head_size": 8})})
+    complete = info.model_copy(update={"task": None, "shape": info.shape.model_copy(update={"head_size": 8})})
     (tmp_path / "model.onnx").write_bytes(b"1")
     write_info(tmp_path, complete)
     assert footprint(tmp_path).flops_at == {128: flops(complete.shape, 128)}
+    task = TaskInfo(
+        name="a", kind="classification", text=("text",), labels=("0", "1"), metric="accuracy", max_length=64
+    )
+    write_info(tmp_path, complete.model_copy(update={"task": task}))
+    assert list(footprint(tmp_path).flops_at) == [64]
     assert Footprint.model_validate_json(footprint(tmp_path).model_dump_json()) == footprint(tmp_path)
 
 

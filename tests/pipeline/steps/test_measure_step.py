@@ -283,7 +283,7 @@ class TestOnAFinishedRun:
             assert [each.batch for each in result.serving] == [1]
             assert all(each.peak or each.reason for each in result.serving)
             assert row.footprint is not None
-            assert row.footprint.flops_at[128] > 0
+            assert list(row.footprint.flops_at) == [32]  # the task reads no more of a text
             assert result.shares is not None
             assert result.latency.first_answer_seconds is not None
             assert result.latency.energy
