@@ -159,10 +159,11 @@ class PrunedLayer(Info):
     heads: tuple[int, ...]
     ffn: tuple[int, ...]
     heads_importance: tuple[float, ...]
-    """In the last cut."""
+    """In the last cut, scaled so that all that it scored add up to what they did in the cut before."""
     ffn_importance: tuple[float, ...]
     removed_heads_importance: tuple[float, ...] | None = None
-    """Of the other heads, in order, in the cut that removed them; None in models of versions that did not store it."""
+    """Of the other heads, in order, in the cut that removed them, scaled likewise; None in models of versions that did
+    not store it."""
     removed_ffn_importance: tuple[float, ...] | None = None
     """Likewise for FFN neurons."""
 

@@ -10,8 +10,7 @@ from compress.model_info import PrunedLayer, PruningInfo
 
 DIGITS = 4
 """Significant digits of the importance in compress.json."""
-Importances = Sequence[float] | None
-Units = tuple[Sequence[int], Importances, Importances]
+Units = tuple[Sequence[int], Sequence[float], Sequence[float] | None]
 """The indices that were kept, ascending, their importance, and that of the others."""
 
 
@@ -23,7 +22,8 @@ def pruned_layer(kept_heads: Sequence[int], heads: Tensor, kept_ffn: Sequence[in
 def since_first_cut(earlier: PruningInfo, later: PruningInfo) -> PruningInfo:
     """Return the record of a later cut, its indices those in the model before the earlier one.
 
-    What was removed has the importance that it had in the cut that removed it; what was kept, in the later one.
+    What was removed has the importance that it had in the cut that removed it; what was kept, in the later one. So that
+    they compare, those of the later cut are scaled: the units of a layer add up to what they did in the earlier one.
     """
     layers = [
         _layer(
@@ -40,14 +40,20 @@ def _chained(before: Units, after: Units) -> Units:
     if before[2] is None or after[2] is None:
         return kept, after[1], None
     removed = dict(zip(_others(before[0], len(before[0]) + len(before[2])), before[2], strict=True))
+    scale = sum(before[1]) / (sum(after[1]) + sum(after[2]) or 1.0)
+    kept_importance, removed_importance = ([_rounded(scale * value) for value in part] for part in after[1:])
     now_removed = [before[0][unit] for unit in _others(after[0], len(before[0]))]
-    removed |= dict(zip(now_removed, after[2], strict=True))
-    return kept, after[1], [removed[unit] for unit in sorted(removed)]
+    removed |= dict(zip(now_removed, removed_importance, strict=True))
+    return kept, kept_importance, [removed[unit] for unit in sorted(removed)]
 
 
 def _units(kept: Sequence[int], importance: Tensor) -> Units:
-    rounded = [float(f"{value:.{DIGITS}g}") for value in importance.tolist()]
+    rounded = list(map(_rounded, importance.tolist()))
     return kept, [rounded[unit] for unit in kept], [rounded[unit] for unit in _others(kept, len(rounded))]
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")
 
 
 def _others(kept: Sequence[int], total: int) -> list[int]:

@@ -92,6 +92,7 @@ def _stages_without_gain(report: Report, title: str) -> Iterator[str]:
     """Stages that are not faster, or with which a passing row missed the gate."""
     passing = {report.teacher, *(row.key for row in report.with_outcome("passed", title))}
     stages = (stage for row, _ in report.results(title) for stage in speedup_stages(report, row.key, title))
+    missed: dict[tuple[str, str], list[str]] = {}
     for stage in {(stage.before.key, stage.after.key): stage for stage in stages}.values():
         before, after = stage.before.key, stage.after.key
         result = stage.after.targets.get(title)
@@ -101,7 +102,9 @@ def _stages_without_gain(report: Report, title: str) -> Iterator[str]:
             yield f"{stage.name} {effect} on {title}: {after} is {factor}."
         elif result and result.select and result.gate and result.gate.outcome == "missed" and before in passing:
             hint = f"; {DISTIL_HINT}" if stage.name == "distill" and not report.data.rows.get(UNLABELLED) else ""
-            yield f"{stage.name} missed the gate on {title}: {after} {'; '.join(result.gate.reasons)}{hint}."
+            missed.setdefault((stage.name, "; ".join(result.gate.reasons) + hint), []).append(after)
+    for (name, reasons), keys in missed.items():
+        yield f"{name} missed the gate on {title}: {', '.join(keys)} {reasons}."
 
 
 def _missing_results(report: Report) -> Iterator[str]:

@@ -24,9 +24,9 @@ def test_indices_of_a_second_cut_are_those_before_the_first():
     second = record([0, 2], [0.5, 0.1, 0.4], [1], [20.0, 30.0])
     (layer,) = since_first_cut(first, second).layers
     assert layer.heads == (0, 3)
-    assert layer.heads_importance == (0.5, 0.4)
-    assert layer.removed_heads_importance == (1.0, 0.1)  # head 1 in the first cut, head 2 in the second
-    assert (layer.ffn, layer.removed_ffn_importance) == ((1,), (20.0,))
+    assert layer.heads_importance == (11.0, 8.8)  # 0.5, 0.1 and 0.4 become 22, what these heads had in the first cut
+    assert layer.removed_heads_importance == (1.0, 2.2)  # head 1 in the first cut, head 2 in the second
+    assert (layer.ffn, layer.removed_ffn_importance) == ((1,), (2.0,))
 
 
 def test_a_record_of_an_earlier_version_has_no_importance_of_what_it_removed():

@@ -322,6 +322,14 @@ def test_stage_that_fails_the_gate_is_reported_as_without_gain(make_report, qual
     assert warning.startswith("onnx-int8 missed the gate on cpu: pruned/onnx-int8 lost 3.3 points against the teacher")
 
 
+def test_rows_that_miss_the_gate_alike_are_named_together(make_report, quality_of):
+    worse, report = quality_of(0.88, 0.913, "select", 0.905), make_report()
+    for key in ("student/torch-fp32", "student/onnx-fp32"):
+        report = edited(report, key, select=worse)
+    (warning,) = [remark for remark in apply_gates(report).remarks if remark.startswith("distill missed the gate")]
+    assert "student/torch-fp32, student/onnx-fp32 lost 3.3 points" in warning
+
+
 def test_a_student_that_misses_the_gate_is_told_what_helps(make_report, quality_of):
     worse = quality_of(0.88, 0.913, "select", 0.905)
     report = edited(make_report(), "student/onnx-fp32", select=worse)

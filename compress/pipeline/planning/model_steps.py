@@ -104,6 +104,8 @@ def _add_cut(
     latency = [step.name for step in plan.steps if step.kind == LATENCY_STEP]
     needs = list(dict.fromkeys(["data", teacher, source, *latency]))
     settings: dict[str, Any] = {"prune": hashed_pruning(prune), "parent": source, "seed": seed}
+    if plan.model(parent).section == "prune":
+        settings["importance"] = "scaled to that of the cut before"
     if prune.latency_table is not None:
         settings["latency_table"] = file_digest(Path(prune.latency_table).expanduser())
     plan.add(cut_step, "cut", settings, needs, cut, optional=True)
