@@ -154,7 +154,8 @@ class LayerMap(Info):
 
 
 class PrunedLayer(Info):
-    """The heads and FFN neurons of one layer that pruning kept, as indices in the model before the first cut."""
+    """The heads and FFN neurons of one layer that pruning kept, as indices in the model before the first cut; none of a
+    layer that was dropped."""
 
     heads: tuple[int, ...]
     ffn: tuple[int, ...]
@@ -167,6 +168,11 @@ class PrunedLayer(Info):
     removed_ffn_importance: tuple[float, ...] | None = None
     """Likewise for FFN neurons."""
 
+    @property
+    def is_dropped(self) -> bool:
+        """Whether the layer itself is gone."""
+        return not self.heads
+
 
 class PruningInfo(Info):
     """What the cut of a pruned model kept."""
@@ -174,6 +180,7 @@ class PruningInfo(Info):
     criterion: str
     """By which importance was computed, a name of `prune.criteria.CRITERIA`."""
     layers: tuple[PrunedLayer, ...]
+    """Of the model before the first cut."""
 
 
 class VocabularyInfo(Info):

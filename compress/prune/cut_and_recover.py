@@ -124,10 +124,11 @@ def prune_from_model(
     pruned = model
     for stage in settings.stages():
         options: dict[str, Any] = {"teacher": teacher, "console": console}
-        pruned = cut_from_model(pruned, train_rows, task, tokens, stage, seed, **options).model
+        result = cut_from_model(pruned, train_rows, task, tokens, stage, seed, **options)
+        pruned = result.model
         if stage.recover:
             sets, guide = (tokenizer, train_rows, select_rows), teacher or model
-            pruned = distill_from_model(guide, pruned, *sets, task, stage.recover, **recovery)
+            pruned = distill_from_model(guide, pruned, *sets, task, stage.recover, pruning=result.pruning, **recovery)
     return pruned
 
 
@@ -190,7 +191,8 @@ def _exchanged(criterion: Criterion, layers: Sequence[LayerUnits], kept: Sequenc
     """Return the units that remain in each layer after the criterion's exchange, as many as before."""
     if criterion.exchange is None:
         return list(kept)
-    return list(map(resolve_name(criterion.exchange), layers, kept))
+    exchange = resolve_name(criterion.exchange)
+    return [exchange(layer, units) if units else [] for layer, units in zip(layers, kept, strict=True)]
 
 
 def _scoring_batches(

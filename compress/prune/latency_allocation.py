@@ -47,3 +47,27 @@ def allocate(costs: Sequence[ArrayLike], losses: Sequence[ArrayLike], budget: fl
         options.append(int(picked[left]))
         left -= int(taken[options[-1]])
     return options[::-1]
+
+
+def allocate_to_some(costs: Sequence[ArrayLike], losses: Sequence[ArrayLike], budget: float) -> list[int] | None:
+    """Return what `allocate` does, where not all parts may take their first option, which is to be nothing."""
+    chosen = allocate(costs, losses, budget)
+    if chosen is None or any(chosen):
+        return chosen
+    best, least = None, np.inf
+    for kept in range(len(costs)):
+        first = [int(part == kept) for part in range(len(costs))]
+        others = [[np.asarray(part)[start:] for part, start in zip(each, first, strict=True)] for each in (costs, losses)]
+        if (options := allocate(*others, budget)) is None:
+            continue
+        chosen = [option + start for option, start in zip(options, first, strict=True)]
+        lost = sum(float(np.asarray(part)[option]) for part, option in zip(losses, chosen, strict=True))
+        best, least = (chosen, lost) if lost < least else (best, least)
+    return best
+
+
+def pareto_front(costs: NDArray[np.float64], losses: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the indices of the options that cost less than all that lose no more, in order of cost."""
+    order = np.lexsort((losses, costs))
+    ordered = losses[order]
+    return order[np.append(True, ordered[1:] < np.minimum.accumulate(ordered)[:-1])]

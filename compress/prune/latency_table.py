@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from compress.errors import ModelError, first_error
 from compress.model_info import Info, ShapeInfo
@@ -56,6 +56,20 @@ class LatencyTable(Info):
     """By number of heads, the milliseconds that one layer's attention takes beyond that."""
     ffn: Times
     """By width, the milliseconds that one layer's FFN takes beyond that."""
+    layer: Milliseconds | None = None
+    """Milliseconds that a layer of the smallest sizes takes, which dropping it saves. None in models of one layer, and
+    in tables of earlier versions: by these no layer is dropped."""
+
+    @model_validator(mode="after")
+    def _check_smallest(self) -> LatencyTable:
+        if self.smallest <= 0:
+            raise ValueError("layer: all layers but one take no less than `fixed`, the time of the whole model")
+        return self
+
+    @property
+    def smallest(self) -> float:
+        """Milliseconds of the fastest model: of the smallest sizes, and of one layer where layers can be dropped."""
+        return self.fixed - (self.layers - 1) * (self.layer or 0.0)
 
     def attention_times(self, heads: Sequence[int]) -> list[float]:
         """Return the milliseconds of a layer's attention with each number of heads."""
@@ -66,12 +80,14 @@ class LatencyTable(Info):
         return _interpolated(self.ffn, widths)
 
     def model_time(self, heads: Sequence[int], ffn: Sequence[int]) -> float:
-        """Return the milliseconds of a model whose layers have these heads and FFN widths."""
-        return self.fixed + sum(self.attention_times(heads)) + sum(self.ffn_times(ffn))
+        """Return the milliseconds of a model whose layers have these heads and FFN widths, 0 where one is dropped."""
+        kept = list(filter(None, heads)), list(filter(None, ffn))
+        saved = (len(heads) - len(kept[0])) * (self.layer or 0.0)
+        return self.fixed - saved + sum(self.attention_times(kept[0])) + sum(self.ffn_times(kept[1]))
 
     def largest_speedup(self, shape: ShapeInfo) -> float:
-        """Return how many times faster a model of this shape gets with the smallest sizes listed."""
-        return self.model_time(shape.heads, shape.ffn) / self.fixed
+        """Return how many times faster a model of this shape becomes at most."""
+        return self.model_time(shape.heads, shape.ffn) / self.smallest
 
     def mismatch(self, shape: ShapeInfo) -> str | None:
         """Return why the table does not describe models of this shape; None where it does."""
@@ -118,8 +134,9 @@ def unreachable(table: LatencyTable, shape: ShapeInfo, speedup: float) -> str | 
     largest = table.largest_speedup(shape)
     if speedup <= largest * (1 + TOLERANCE):
         return None
+    stays = "every layer keeps at least" if table.layer is None else "at least one layer stays, with"
     return (
-        f"{speedup:g} cannot be reached: every layer keeps at least one head and one block of neurons, so the model"
+        f"{speedup:g} cannot be reached: {stays} one head and one block of neurons, so the model"
         f" becomes at most {largest:.1f} times faster. Give a smaller speedup, or prune a student of fewer layers."
     )
 

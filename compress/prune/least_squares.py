@@ -62,14 +62,15 @@ def fit_output_weights(
     Args:
         pruned: ``model`` after surgery; changed in place.
         model: before surgery, which runs on the batches.
-        heads: the indices in ``model`` of the heads that stay, by layer.
+        heads: the indices in ``model`` of the heads that stay, by layer; none of a layer that was dropped.
         ffn: likewise of the FFN neurons.
         batches: of rows of train.
     """
     family, size = family_of(model), head_size(model)
     channels = [[head * size + offset for head in layer for offset in range(size)] for layer in heads]
     kept = {family.attention_output: channels, family.ffn_out: ffn}
-    parts = {(depth, path): part(layer, path) for depth, layer in enumerate(layers_of(model)) for path in kept}
+    depths = [depth for depth, layer in enumerate(heads) if layer]
+    parts = {(depth, path): part(layers_of(model)[depth], path) for depth in depths for path in kept}
     fits = {(depth, path): OutputFit(module, kept[path][depth]) for (depth, path), module in parts.items()}
     training, seen = model.training, 0
     model.train(False)
@@ -83,7 +84,7 @@ def fit_output_weights(
         if seen >= MAX_TOKENS:
             break
     model.train(training)
-    for depth, layer in enumerate(layers_of(pruned)):
+    for depth, layer in zip(depths, layers_of(pruned), strict=True):
         for path in kept:
             weight, bias = fits[depth, path].solve()
             part(layer, path).weight.data.copy_(weight)

@@ -60,20 +60,25 @@ def measure_latency(
     """
     most, size = (max(shape.heads), max(shape.ffn)), shape.head_size or shape.hidden // max(shape.heads)
     exported = unique_sizes(*most, size, [shape.hidden, shape.embedding_size or 0, VOCABULARY, length])
-    proto = _export_random_model(shape, exported, size, length)
+    proto = _export_random_model(shape, exported, size, length, shape.layers)
     arrays, whole = random_inputs(batch, length, VOCABULARY), resize_graph(proto, exported, most, size)
     options, _ = fastest_options(lambda each: partial(open_variant(whole, variant, placement, each).predict, arrays))
     reference = open_variant(whole, variant, placement, options)
-    ratios: dict[Sizes, float] = {most: 1.0}
-    milliseconds = []
     grid = _grid(most, round_to)
-    with (console or Console("quiet")).progress(len(grid), "latency", "models") as progress:
-        for sizes in grid:
+    least = min(grid, default=most)
+    timed = [(shape.layers, sizes) for sizes in grid] + [(1, least)] * (shape.layers > 1)
+    ratios: dict[tuple[int, Sizes], float] = {(shape.layers, most): 1.0}
+    milliseconds = []
+    with (console or Console("quiet")).progress(len(timed), "latency", "models") as progress:
+        for layers, sizes in timed:
+            if layers < shape.layers:
+                proto = _export_random_model(shape, exported, size, length, layers)
             other = open_variant(resize_graph(proto, exported, sizes, size), variant, placement, options)
-            first, ratios[sizes] = compare_times(reference, other, arrays, SECONDS)
+            first, ratios[layers, sizes] = compare_times(reference, other, arrays, SECONDS)
             milliseconds.append(first)
-            progress.advance(note=f"{sizes[0]} heads, FFN {sizes[1]}")
+            progress.advance(note=f"{layers} layers of {sizes[0]} heads, FFN {sizes[1]}")
     unit = float(np.median(milliseconds))
+    whole_depth = {sizes: unit * ratio for (layers, sizes), ratio in ratios.items() if layers == shape.layers}
     return LatencyTable(
         variant=variant,
         processor=describe_cpu().model,
@@ -85,23 +90,23 @@ def measure_latency(
         head_size=size,
         layers=shape.layers,
         session=options,
-        **_parts({sizes: unit * ratio for sizes, ratio in ratios.items()}, shape.layers),
+        **_parts(whole_depth, unit * ratios[1, least], shape.layers),
     )
 
 
-def _export_random_model(shape: ShapeInfo, sizes: Sizes, head_size: int, length: int) -> onnx.ModelProto:
-    """Return the graph of an encoder of this depth and hidden size with these sizes in every layer."""
+def _export_random_model(shape: ShapeInfo, sizes: Sizes, head_size: int, length: int, layers: int) -> onnx.ModelProto:
+    """Return the graph of an encoder of this hidden size with these sizes in every layer."""
     family = family_named(shape.family)
     config = AutoConfig.for_model(
         family.name,
         vocab_size=VOCABULARY,
         hidden_size=shape.hidden,
-        num_hidden_layers=shape.layers,
+        num_hidden_layers=layers,
         num_attention_heads=shape.hidden // head_size,
         max_position_embeddings=length + SPARE_POSITIONS,
         **({"embedding_size": shape.embedding_size} if family.own_embedding_size and shape.embedding_size else {}),
     )
-    config = reshape_config(config, shape.hidden, [sizes] * shape.layers, head_size)
+    config = reshape_config(config, shape.hidden, [sizes] * layers, head_size)
     with torch.random.fork_rng(devices=[]):
         model = from_config(HEADS["encoder"].model_class(type(config)), config)
         for parameter in model.parameters():  # equal tensors (biases of zero) would be stored once
@@ -118,10 +123,11 @@ def _grid(most: Sizes, round_to: int) -> list[Sizes]:
     return sorted((along | {(heads[0], widths[0])}) - {most})
 
 
-def _parts(times: Mapping[Sizes, float], layers: int) -> dict[str, Any]:
-    """Return the table's times: those of the smallest model, and what each size adds to a layer of it.
+def _parts(times: Mapping[Sizes, float], single: float, layers: int) -> dict[str, Any]:
+    """Return the table's times: those of the smallest model of this depth, and what each size adds to a layer of it.
 
     What heads and neurons add is measured beside the most of the other; scaled so that the largest model is exact.
+    ``single`` is the time of one layer of the smallest sizes, with all that is not in a layer.
     """
     most, least = max(times), min(times)
 
@@ -136,4 +142,5 @@ def _parts(times: Mapping[Sizes, float], layers: int) -> dict[str, Any]:
         "fixed": times[least],
         "attention": {size: scale * time for size, time in attention.items()},
         "ffn": {size: scale * time for size, time in ffn.items()},
+        "layer": max(0.0, times[least] - single) / (layers - 1) if layers > 1 else None,
     }

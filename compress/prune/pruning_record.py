@@ -25,14 +25,13 @@ def since_first_cut(earlier: PruningInfo, later: PruningInfo) -> PruningInfo:
     What was removed has the importance that it had in the cut that removed it; what was kept, in the later one. So that
     they compare, those of the later cut are scaled: the units of a layer add up to what they did in the earlier one.
     """
-    layers = [
-        _layer(
-            _chained(_heads(before), _heads(after)),
-            _chained(_ffn(before), _ffn(after)),
-        )
-        for before, after in zip(earlier.layers, later.layers, strict=True)
-    ]
+    remaining = iter(later.layers)
+    layers = [before if before.is_dropped else _chained_layer(before, next(remaining)) for before in earlier.layers]
     return later.model_copy(update={"layers": tuple(layers)})
+
+
+def _chained_layer(before: PrunedLayer, after: PrunedLayer) -> PrunedLayer:
+    return _layer(_chained(_heads(before), _heads(after)), _chained(_ffn(before), _ffn(after)))
 
 
 def _chained(before: Units, after: Units) -> Units:

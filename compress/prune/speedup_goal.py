@@ -5,10 +5,13 @@ from __future__ import annotations
 import copy
 import statistics
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -16,7 +19,7 @@ from compress.console import Console
 from compress.errors import ModelError
 from compress.export.onnx import export_onnx_from_model
 from compress.models.encoder_parts import shape_of
-from compress.prune.latency_allocation import allocate
+from compress.prune.latency_allocation import allocate, allocate_to_some, pareto_front
 from compress.prune.latency_table import (
     TOLERANCE,
     LatencyTable,
@@ -139,20 +142,51 @@ def choose_by_table(
 ) -> Choice | None:
     """Return the units whose removal loses the least importance at this speed-up; None where it cannot be reached.
 
-    Units of a layer go in order of importance, neurons in blocks of ``round_to``; every layer keeps a head and a block.
+    Units of a layer go in order of importance, neurons in blocks of ``round_to``. Every layer keeps a head and a block,
+    or is dropped, if the table says what that saves; one stays.
     """
-    layers, count = [*heads, *ffn], len(heads)
-    sizes = [list(range(1, len(layer) + 1)) for layer in heads]
-    sizes += [sorted({*range(round_to, len(layer), round_to), len(layer)}) for layer in ffn]
-    costs = [*map(table.attention_times, sizes[:count]), *map(table.ffn_times, sizes[count:])]
-    losses = [_losses(layer, each) for layer, each in zip(layers, sizes, strict=True)]
-    whole = table.model_time([len(layer) for layer in heads], [len(layer) for layer in ffn])
-    options = allocate(costs, losses, whole / speedup * (1 + 1e-9) - table.fixed)
+    layers = [_layer_options(*units, table, round_to) for units in zip(heads, ffn, strict=True)]
+    whole = table.model_time(list(map(len, heads)), list(map(len, ffn)))
+    choose = allocate if table.layer is None else allocate_to_some
+    budget = whole / speedup * (1 + 1e-9) - table.fixed
+    options = choose([layer.costs for layer in layers], [layer.losses for layer in layers], budget)
     if options is None:
         return None
-    numbers = [each[option] for each, option in zip(sizes, options, strict=True)]
-    kept = [sorted(_ordered(layer)[:number].tolist()) for layer, number in zip(layers, numbers, strict=True)]
-    return Choice(kept[:count], kept[count:], whole / table.model_time(numbers[:count], numbers[count:]))
+    sizes = [layer.sizes[option] for layer, option in zip(layers, options, strict=True)]
+    counts, widths = zip(*sizes, strict=True)
+    kept = [[_most_important(*each) for each in zip(*units, strict=True)] for units in ((heads, counts), (ffn, widths))]
+    return Choice(kept[0], kept[1], whole / table.model_time(counts, widths))
+
+
+class LayerOptions(NamedTuple):
+    """What a layer may keep, the best of all that take as long; first nothing, where it may be dropped."""
+
+    sizes: list[tuple[int, int]]
+    """(heads, FFN width)."""
+    costs: NDArray[np.float64]
+    """Milliseconds beyond those of the smallest layer."""
+    losses: NDArray[np.float64]
+    """The importance of what is removed."""
+
+
+def _layer_options(heads: Tensor, ffn: Tensor, table: LatencyTable, round_to: int) -> LayerOptions:
+    counts = list(range(1, len(heads) + 1))
+    widths = sorted({*range(round_to, len(ffn), round_to), len(ffn)})
+    sizes = list(product(counts, widths))
+    costs = np.add.outer(table.attention_times(counts), table.ffn_times(widths)).ravel()
+    losses = np.add.outer(_losses(heads, counts), _losses(ffn, widths)).ravel()
+    best = pareto_front(costs, losses)
+    options = LayerOptions([sizes[option] for option in best], costs[best], losses[best])
+    if table.layer is None:
+        return options
+    everything = float(heads.double().sum() + ffn.double().sum())
+    return LayerOptions(
+        [(0, 0), *options.sizes], np.append(-table.layer, options.costs), np.append(everything, options.losses)
+    )
+
+
+def _most_important(importance: Tensor, count: int) -> list[int]:
+    return sorted(_ordered(importance)[:count].tolist())
 
 
 def _ordered(importance: Tensor) -> Tensor:

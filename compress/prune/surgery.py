@@ -16,7 +16,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from compress.errors import ModelError
-from compress.models.encoder_parts import family_of, head_size, layers_of, part
+from compress.models.encoder_parts import base_of, family_of, head_size, layers_of, part
 from compress.models.nonuniform_models import match_config_to_weights, set_head_count
 
 ATTENTION, FFN = ("query", "key", "value", "attention_output"), ("ffn_in", "ffn_out")
@@ -32,17 +32,27 @@ def remove_units(
 
     Args:
         model: of a prunable family.
-        heads: the indices to keep, a list for each layer, at least one each.
+        heads: the indices to keep, a list for each layer; none where the layer is dropped.
         ffn: likewise for FFN neurons.
     """
     family, size = family_of(model), head_size(model)
+    remaining = [units for units in zip(heads, ffn, strict=True) if all(units)]
+    _drop_layers(model, [index for index, units in enumerate(zip(heads, ffn, strict=True)) if not all(units)])
     graph = _dependency_graph(model)
-    for layer, kept_heads, kept_neurons in zip(layers_of(model), heads, ffn, strict=True):
+    for layer, (kept_heads, kept_neurons) in zip(layers_of(model), remaining, strict=True):
         channels = [head * size + offset for head in kept_heads for offset in range(size)]
         for names, kept in ((ATTENTION, channels), (FFN, kept_neurons)):
             _keep_channels(graph, [part(layer, getattr(family, name)) for name in names], kept)
         set_head_count(layer, family, len(kept_heads), size)
     return match_config_to_weights(model)
+
+
+def _drop_layers(model: PreTrainedModel, indices: Sequence[int]) -> None:
+    """Remove whole layers; the config still has the earlier number of them."""
+    stack = base_of(model).get_submodule(family_of(model).layers)
+    assert isinstance(stack, nn.ModuleList)
+    for index in sorted(indices, reverse=True):
+        del stack[index]
 
 
 def _dependency_graph(model: PreTrainedModel) -> Any:

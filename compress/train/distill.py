@@ -107,8 +107,9 @@ def distill(
     if settings is False:
         return save_trained_model(build(seed), tokenizer, work, step, data, pruning=pruning)
     has_head = start != "random" and (student.source is None or has_task_head(student.source, task, student.revision))
+    recovered = pruning if step == "recover" else None
     trained, result, layer_map, augmented = _distill(
-        build, [(model, 1.0), *further], rows, settings, task, tokens, context, has_head
+        build, [(model, 1.0), *further], rows, settings, task, tokens, context, has_head, recovered
     )
     initialised = f"; initialised: {start}" if start else ""
     context.console.note(f"{step}: {shape_of(trained).text} from a teacher of {shape_of(model).text}{initialised}")
@@ -129,12 +130,14 @@ def distill_from_model(
     console: Console | None = None,
     track: str | None = None,
     unlabelled_rows: Sequence[Row] = (),
+    pruning: PruningInfo | None = None,
 ) -> PreTrainedModel:
     """Distil ``teacher`` into ``student``, both with a head for ``task``, and return it with its best weights.
 
     Several teachers have a weight each: their outputs are averaged, and layers are those of the first.
     ``build_student`` creates a student of any shape. With a ``work`` folder a killed training resumes from there.
-    ``unlabelled_rows``, as `Kind.from_input` returns them, are trained on the teacher's outputs.
+    ``unlabelled_rows``, as `Kind.from_input` returns them, are trained on the teacher's outputs. ``pruning``: of a
+    student that recovers from it, by which the layer map leaves out layers that were dropped.
     """
     settings = settings or Distill()
     (first, weight), *others = [(teacher, 1.0)] if isinstance(teacher, PreTrainedModel) else teacher
@@ -148,7 +151,7 @@ def distill_from_model(
     rows = DistillData(train_rows, select_rows, unlabelled=unlabelled_rows)
     build = reset_weights_builder(student, settings)
     with context_in_memory("distill", seed, work, console, track) as context:
-        return _distill(build, teachers, rows, settings, task, tokens, context)[0]
+        return _distill(build, teachers, rows, settings, task, tokens, context, pruning=pruning)[0]
 
 
 def _distill(
@@ -160,6 +163,7 @@ def _distill(
     tokens: TextTokenizer,
     context: TrainContext,
     start_competes: bool = True,
+    pruning: PruningInfo | None = None,
 ) -> tuple[PreTrainedModel, TrainResult, LayerMap | None, int]:
     """Train the student that ``build`` returns; layers and the layer map are those of the first teacher.
 
@@ -176,7 +180,7 @@ def _distill(
     check_local_batch_size(resolved, current_processes().count)
     updates = UpdateSchedule(encoded.train.lengths, resolved, context.seed).total
     context.warn(settings_warnings_updates(resolved, updates))
-    maps = LayerMapBuilder(teachers[0][0], settings, encoded.train, console, context.step)
+    maps = LayerMapBuilder(teachers[0][0], settings, encoded.train, console, context.step, pruning)
     cache = make_teacher_cache(resolved, encoded.train, task, work, console, context.step)
     teacher, weights = Teacher(teachers), class_weights(settings, rows.train, task)
 

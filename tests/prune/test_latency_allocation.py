@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from compress.prune.latency_allocation import BINS, allocate
+from compress.prune.latency_allocation import BINS, allocate, allocate_to_some, pareto_front
 
 
 def brute_force(costs, losses, budget):
@@ -53,3 +53,18 @@ def test_a_budget_of_just_the_cheapest_takes_it():
 
 def test_an_option_that_is_slower_and_worse_is_never_taken():
     assert allocate([[1.0, 2.0, 3.0]], [[3.0, 5.0, 0.0]], 2.5) == [0]
+
+
+def test_one_part_keeps_something():
+    costs, losses = [[-1.0, 1.0, 2.0], [-1.0, 2.0, 3.0]], [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
+    assert allocate(costs, losses, 5.0) == [0, 0]
+    assert allocate_to_some(costs, losses, 5.0) in ([1, 0], [2, 0])
+    assert allocate_to_some(costs, losses, -0.5) is None
+    assert allocate_to_some(costs, losses, -3.0) is None
+    assert allocate_to_some([[-1.0, 0.0], [-1.0, 0.0]], [[5.0, 0.0], [4.0, 0.0]], -1.0) == [1, 0]
+    assert allocate_to_some(costs, [[3.0, 0.0, 0.0], [9.0, 1.0, 0.0]], 1.0) == [0, 1]
+
+
+def test_only_options_that_no_other_beats_are_kept():
+    costs, losses = np.array([3.0, 1.0, 2.0, 2.0, 4.0]), np.array([1.0, 5.0, 3.0, 4.0, 1.0])
+    assert pareto_front(costs, losses).tolist() == [1, 2, 0]

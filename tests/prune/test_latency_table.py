@@ -37,6 +37,14 @@ def test_times_between_sizes_are_interpolated():
     assert table().largest_speedup(shape()) == 19.0
 
 
+def test_a_dropped_layer_saves_what_it_takes_with_the_smallest_sizes():
+    dropping = table(layer=0.6)
+    assert dropping.model_time([4, 0], [64, 0]) == pytest.approx(1.0 - 0.6 + 9.0)
+    assert dropping.largest_speedup(shape()) == pytest.approx(19.0 / 0.4)
+    assert "at least one layer stays, with one head" in unreachable(dropping, shape(), 60.0)
+    assert unreachable(dropping, shape(), 40.0) is None
+
+
 def test_a_goal_within_tolerance_of_the_largest_is_not_refused():
     assert unreachable(table(), shape(), 20.0) is None
     assert "at most 19.0 times faster" in unreachable(table(), shape(), 21.0)
@@ -68,6 +76,7 @@ def test_models_that_it_does_not_describe(changes, reason):
         table(fixed=1.0).model_dump_json().replace("6.0", "NaN"),
         "\x00",
         table().model_dump_json().replace('"fixed":1.0', '"fixed":0'),
+        table().model_dump_json().replace('"layer":null', '"layer":1.0'),
     ],
 )
 def test_broken_file_is_one_error(tmp_path, content):

@@ -20,19 +20,22 @@ def test_table_describes_the_model_before_pruning(monkeypatch, variant):
     assert (min(table.ffn), max(table.ffn)) == (16, 64)
     assert table.attention[1] == table.ffn[16] == 0.0
     assert table.fixed > 0
+    assert table.layer is not None
+    assert measure_latency(shape(heads=(4,), ffn=(64,)), variant, ONE_THREAD, 2, 12).layer is None
 
 
 def test_parts_add_up_to_the_largest_and_the_smallest_model():
     times = {(4, 64): 10.0, (1, 64): 6.0, (4, 16): 5.0, (4, 32): 7.0, (1, 16): 2.0}
-    parts = _parts(times, layers=2)
+    parts = _parts(times, 1.5, layers=2)
+    assert parts["layer"] == 0.5
     assert parts["fixed"] == 2.0
     assert parts["fixed"] + 2 * (parts["attention"][4] + parts["ffn"][64]) == pytest.approx(10.0)
     assert parts["ffn"][32] / parts["ffn"][64] == pytest.approx(2 / 5)
 
 
 def test_a_size_that_gains_nothing_costs_nothing():
-    parts = _parts({(2, 16): 1.0, (1, 16): 1.1}, layers=1)
-    assert parts == {"fixed": 1.1, "attention": {1: 0.0, 2: 0.0}, "ffn": {16: 0.0}}
+    parts = _parts({(2, 16): 1.0, (1, 16): 1.1}, 1.2, layers=2)
+    assert parts == {"fixed": 1.1, "attention": {1: 0.0, 2: 0.0}, "ffn": {16: 0.0}, "layer": 0.0}
 
 
 def test_grid_has_multiples_of_the_block_and_the_least_of_both():

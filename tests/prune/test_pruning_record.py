@@ -35,3 +35,21 @@ def test_a_record_of_an_earlier_version_has_no_importance_of_what_it_removed():
     (layer,) = since_first_cut(first.model_copy(update={"layers": (old,)}), second).layers
     assert layer.heads == (2,)
     assert layer.removed_heads_importance is None
+
+
+def test_a_layer_dropped_by_the_first_cut_stays_dropped():
+    dropped = record([], [1.0, 2.0], [], [3.0]).layers[0]
+    first = record([1], [1.0, 2.0], [0], [3.0, 4.0])
+    first = first.model_copy(update={"layers": (dropped, *first.layers)})
+    second = record([0], [5.0], [0], [6.0])
+    layers = since_first_cut(first, second).layers
+    assert layers[0] == dropped
+    assert (layers[1].heads, layers[1].heads_importance) == ((1,), (5.0,))
+
+
+def test_a_layer_dropped_by_the_second_cut_has_all_importance_of_what_was_removed():
+    first, second = record([0, 2], [9.0, 1.0, 7.0], [0], [2.0, 3.0]), record([], [0.5, 0.1], [], [4.0])
+    (layer,) = since_first_cut(first, second).layers
+    assert layer.is_dropped
+    assert layer.removed_heads_importance == (0.5, 1.0, 0.1)
+    assert layer.removed_ffn_importance == (4.0, 3.0)

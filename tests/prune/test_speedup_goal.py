@@ -47,6 +47,27 @@ def test_none_where_the_table_says_it_cannot_be():
     assert choose_by_table(HEADS, FFN, table(), 19.0, 16).predicted == pytest.approx(19.0)
 
 
+def test_a_layer_is_dropped_where_that_loses_less():
+    choice = choose_by_table(HEADS, [FFN[0], FFN[1] / 10], table(layer=0.7), 10.0, 16)
+    assert (choice.heads[1], choice.ffn[1]) == ([], [])
+    assert choice.heads[0] == [0, 2]  # more than what both layers could keep in this time
+    assert choice.predicted >= 10.0
+    sizes = [len(kept) for kept in choice.heads], [len(kept) for kept in choice.ffn]
+    assert choice.predicted == pytest.approx(19.0 / table(layer=0.7).model_time(*sizes))
+
+
+def test_one_layer_stays_at_any_speed():
+    dropping = table(layer=0.7)
+    choice = choose_by_table(HEADS, FFN, dropping, 19.0 / 0.3, 16)
+    assert [len(kept) for kept in choice.heads] == [1, 0]
+    assert [len(kept) for kept in choice.ffn] == [16, 0]
+    assert choose_by_table(HEADS, FFN, dropping, 70.0, 16) is None
+
+
+def test_a_table_without_that_time_drops_no_layer():
+    assert all(choose_by_table(HEADS, FFN, table(), 18.0, 16).heads)
+
+
 @pytest.mark.parametrize("factor", [0.8, 1.0, 1.25])
 def test_choice_is_corrected_until_the_real_model_is_close(tiny_model, timed, factor):
     goal = timed(tiny_model("bert"), 3.0, factor)

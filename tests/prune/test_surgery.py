@@ -7,7 +7,7 @@ import torch
 from transformers import AutoModelForSequenceClassification
 
 from compress.errors import ModelError
-from compress.models.encoder_parts import family_of, head_size, layer_shapes, layers_of, part
+from compress.models.encoder_parts import base_of, family_of, head_size, layer_shapes, layers_of, part
 from compress.prune import surgery
 from compress.prune.surgery import remove_units
 
@@ -53,6 +53,34 @@ def test_pruned_model_trains_saves_and_loads(family, tiny_model, tmp_path, batch
     pruned = remove_units(tiny_model(family), HEADS, FFN)
     pruned(**batch, labels=torch.tensor([0, 1])).loss.backward()
     assert all(parameter.grad is not None for layer in layers_of(pruned) for parameter in layer.parameters())
+    pruned.save_pretrained(tmp_path)
+    again = AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    with torch.no_grad():
+        assert torch.equal(again.eval()(**batch).logits, pruned.eval()(**batch).logits)
+
+
+@pytest.mark.parametrize("family", PRUNABLE)
+@pytest.mark.parametrize("dropped", [0, 1, 2])
+def test_a_layer_of_which_nothing_stays_is_dropped(family, dropped, tiny_model, tmp_path, batch):
+    model = tiny_model(family, num_hidden_layers=3)
+    heads, ffn = ([[] if layer == dropped else list(range(size)) for layer in range(3)] for size in (4, 64))
+    expected = copy.deepcopy(model)
+    layer_list = base_of(expected).get_submodule(family_of(expected).layers)
+    del layer_list[dropped]
+    pruned = remove_units(model, heads, ffn)
+    assert layer_shapes(pruned) == [(4, 64)] * 2
+    assert pruned.config.model_type == family  # plain transformers loads it
+    pruned.save_pretrained(tmp_path)
+    again = AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    with torch.no_grad():
+        assert torch.equal(pruned(**batch).logits, expected(**batch).logits)
+        assert torch.equal(again.eval()(**batch).logits, pruned(**batch).logits)
+
+
+def test_other_layers_lose_units_while_one_is_dropped(tiny_model, tmp_path, batch):
+    model = tiny_model("bert", num_hidden_layers=3)
+    pruned = remove_units(model, [HEADS[0], [], HEADS[1]], [FFN[0], [], FFN[1]])
+    assert layer_shapes(pruned) == [(2, 32), (1, 48)]
     pruned.save_pretrained(tmp_path)
     again = AutoModelForSequenceClassification.from_pretrained(tmp_path)
     with torch.no_grad():

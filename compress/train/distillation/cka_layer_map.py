@@ -20,12 +20,12 @@ from transformers import PreTrainedModel
 
 from compress.console import Console
 from compress.data.encode import batches_by_length
-from compress.model_info import LayerMap
+from compress.model_info import LayerMap, PruningInfo
 from compress.models.encoder_parts import layers_of
 from compress.models.forward_hooks import capture_parts
 from compress.recipe.training_schema import Distill
 from compress.train.core.distributed import current_processes
-from compress.train.distillation.layer_pairs import Pairs, layer_map, uses_layer_map
+from compress.train.distillation.layer_pairs import Pairs, layer_map, remaining_pairs, uses_layer_map
 from compress.train.distillation.phases import loss_phases
 from compress.train.objective import Examples, forward
 
@@ -45,6 +45,8 @@ class LayerMapBuilder:
     examples: Examples
     console: Console
     label: str
+    pruning: PruningInfo | None = None
+    """Of a student that recovers from pruning: its layers follow the teacher's as before, without those dropped."""
     last: LayerMap | None = None
     """That of the last student; None where no loss uses mapped layers."""
 
@@ -54,7 +56,7 @@ class LayerMapBuilder:
             return None
         setting = self.settings.layer_map
         depths, processes = (len(layers_of(student)), len(layers_of(self.teacher))), current_processes()
-        given = None if setting == "measured" else layer_map(setting, *depths)
+        given = None if setting == "measured" else self._given_pairs(*depths)
         sample = _sample(self.examples, seed)
         similarity = layer_similarity(student, self.teacher, self.examples, sample)
         chosen = given or align_layers(similarity)
@@ -68,6 +70,14 @@ class LayerMapBuilder:
         )
         self.console.note(f"{self.label}: layer map {self.last.text}")
         return pairs
+
+
+    def _given_pairs(self, student: int, teacher: int) -> Pairs:
+        setting, layers = self.settings.layer_map, self.pruning.layers if self.pruning else ()
+        kept = [number for number, layer in enumerate(layers) if not layer.is_dropped]
+        if len(kept) == len(layers):
+            return layer_map(setting, student, teacher)
+        return remaining_pairs(layer_map(setting, len(layers), teacher), kept)
 
 
 def layer_similarity(

@@ -49,6 +49,22 @@ def layer_map(setting: str | Pairs, student: int, teacher: int) -> Pairs:
     return tuple((layer, layer + (teacher - student if setting == "last" else 0)) for layer in range(student))
 
 
+def remaining_pairs(pairs: Pairs, kept: Sequence[int]) -> Pairs:
+    """Return the pairs of a model that was pruned, given those before and which of its layers are left.
+
+    Raises:
+        ModelError: none of them is.
+    """
+    numbers = {layer: number for number, layer in enumerate(kept)}
+    remaining = tuple((numbers[ours], theirs) for ours, theirs in pairs if ours in numbers)
+    if not remaining:
+        raise ModelError(
+            f"layer_map: pruning dropped all student layers that it names; layers {list(kept)} are left.",
+            hint="leave out prune.recover.layer_map, or name a pair for every layer",
+        )
+    return remaining
+
+
 class LayerPairs:
     """The layer pairs that each layer loss compares, by phase."""
 

@@ -3,8 +3,8 @@ import pytest
 import torch
 
 from compress.console import Console
-from compress.errors import UsageError
-from compress.model_info import read_info
+from compress.errors import ModelError, UsageError
+from compress.model_info import PrunedLayer, PruningInfo, read_info
 from compress.models.forward_hooks import capture_parts
 from compress.models.student.build_student import build_student
 from compress.recipe.training_schema import Distill, Student
@@ -54,6 +54,39 @@ def test_other_maps_are_used_and_cka_is_logged(tiny_model, material):
     assert (made.last.chosen, len(made.last.likeness), len(made.last.likeness[0])) == ("last", 2, 4)
     assert made.last.text.startswith("0 ← 2 (0.")
     assert made.last.text.endswith("last")
+
+
+def without_layers(*dropped, depth=3):
+    """Return the record of a cut that dropped these layers."""
+    units = [() if layer in dropped else (0,) for layer in range(depth)]
+    layers = [
+        PrunedLayer(heads=each, ffn=each, heads_importance=(1.0,) * len(each), ffn_importance=(1.0,) * len(each))
+        for each in units
+    ]
+    return PruningInfo(criterion="fisher", layers=tuple(layers))
+
+
+@pytest.mark.parametrize(
+    ("setting", "dropped", "pairs"),
+    [
+        ("uniform", 1, ((0, 1), (1, 5))),
+        ("uniform", 0, ((0, 3), (1, 5))),
+        ("last", 2, ((0, 3), (1, 4))),
+        (((0, 0), (2, 4)), 1, ((0, 0), (1, 4))),
+    ],
+)
+def test_layers_that_pruning_left_follow_the_teacher_as_before(setting, dropped, pairs, tiny_model, material):
+    teacher, student = tiny_model("bert", num_hidden_layers=6), tiny_model("bert", num_hidden_layers=2)
+    recovering = maps(teacher, material, layer_map=setting)
+    recovering.pruning = without_layers(dropped)
+    assert recovering(student, 0) == pairs
+
+
+def test_a_layer_map_of_dropped_layers_alone_is_refused(tiny_model, material):
+    recovering = maps(tiny_model("bert"), material, layer_map=((1, 1),))
+    recovering.pruning = without_layers(1)
+    with pytest.raises(ModelError, match=r"dropped all student layers that it names; layers \[0, 2\] are left"):
+        recovering(tiny_model("bert"), 0)
 
 
 def test_cka_is_not_measured_without_mapped_losses(tiny_model, material, monkeypatch):
