@@ -154,8 +154,10 @@ class LayerMap(Info):
 
 
 class PrunedLayer(Info):
-    """The heads and FFN neurons of one layer that pruning kept, as indices in the model before the first cut; none of a
-    layer that was dropped."""
+    """The heads and FFN neurons of one layer that pruning kept, as indices in the model before the first cut.
+
+    A layer that was dropped has none.
+    """
 
     heads: tuple[int, ...]
     ffn: tuple[int, ...]

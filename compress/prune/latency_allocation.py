@@ -57,12 +57,11 @@ def allocate_to_some(costs: Sequence[ArrayLike], losses: Sequence[ArrayLike], bu
     best, least = None, np.inf
     for kept in range(len(costs)):
         first = [int(part == kept) for part in range(len(costs))]
-        others = [[np.asarray(part)[start:] for part, start in zip(each, first, strict=True)] for each in (costs, losses)]
-        if (options := allocate(*others, budget)) is None:
-            continue
-        chosen = [option + start for option, start in zip(options, first, strict=True)]
-        lost = sum(float(np.asarray(part)[option]) for part, option in zip(losses, chosen, strict=True))
-        best, least = (chosen, lost) if lost < least else (best, least)
+        cost, loss = ([np.asarray(part)[start:] for part, start in zip(t, first, strict=True)] for t in (costs, losses))
+        if (options := allocate(cost, loss, budget)) is not None:
+            lost = sum(float(part[option]) for part, option in zip(loss, options, strict=True))
+            if lost < least:
+                best, least = [option + start for option, start in zip(options, first, strict=True)], lost
     return best
 
 

@@ -59,7 +59,8 @@ def measure_latency(
         console: shows progress.
     """
     most, size = (max(shape.heads), max(shape.ffn)), shape.head_size or shape.hidden // max(shape.heads)
-    exported = unique_sizes(*most, size, [shape.hidden, shape.embedding_size or 0, VOCABULARY, length])
+    others = [shape.hidden, shape.embedding_size or 0, VOCABULARY, length, length + SPARE_POSITIONS]
+    exported = unique_sizes(*most, size, others)
     proto = _export_random_model(shape, exported, size, length, shape.layers)
     arrays, whole = random_inputs(batch, length, VOCABULARY), resize_graph(proto, exported, most, size)
     options, _ = fastest_options(lambda each: partial(open_variant(whole, variant, placement, each).predict, arrays))

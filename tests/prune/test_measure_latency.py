@@ -24,6 +24,14 @@ def test_table_describes_the_model_before_pruning(monkeypatch, variant):
     assert measure_latency(shape(heads=(4,), ffn=(64,)), variant, ONE_THREAD, 2, 12).layer is None
 
 
+def test_the_table_of_positions_may_be_as_long_as_heads_are_many(monkeypatch):
+    monkeypatch.setattr(module, "SECONDS", 0.0)
+    monkeypatch.setattr(module, "POINTS", 2)
+    monkeypatch.setattr("compress.prune.time_predictors.TURN_SECONDS", 0.0)
+    assert 10 + module.SPARE_POSITIONS == 3 * 6  # six heads would be exported, since 10 is twice five
+    assert measure_latency(shape(heads=(4,), ffn=(64,)), "onnx-fp32", ONE_THREAD, 1, 10).length == 10
+
+
 def test_parts_add_up_to_the_largest_and_the_smallest_model():
     times = {(4, 64): 10.0, (1, 64): 6.0, (4, 16): 5.0, (4, 32): 7.0, (1, 16): 2.0}
     parts = _parts(times, 1.5, layers=2)

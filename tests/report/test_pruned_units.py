@@ -58,6 +58,19 @@ def test_the_table_counts_units_and_shares():
     }
 
 
+def test_a_layer_that_was_dropped_is_shown_as_such():
+    kept, removed = ("heads", "heads_importance", "ffn", "ffn_importance"), (8.0, 1.0, 5.0, 1.0)
+    dropped = PrunedLayer.model_validate(
+        dict.fromkeys(kept, ()) | {"removed_heads_importance": removed, "removed_ffn_importance": (1.0,) * 64}
+    )
+    shown = structure(LAYER, dropped)
+    row = pruning_table(shown).rows[1]
+    assert (row["heads"], row["their importance"], row["FFN neurons"]) == ("dropped", "0.0 %", "dropped")
+    chart = pruning_chart(shown, 0, 324)
+    assert chart is not None
+    assert chart.count('class="quiet"') == 2
+
+
 def test_models_of_earlier_versions_have_counts_only():
     old = structure(OLD)
     assert pruning_table(old).rows[0]["heads"] == "1"

@@ -106,6 +106,8 @@ def _add_cut(
     settings: dict[str, Any] = {"prune": hashed_pruning(prune), "parent": source, "seed": seed}
     if plan.model(parent).section == "prune":
         settings["importance"] = "scaled to that of the cut before"
+    if prune.speedup is not None:
+        settings["chooses"] = "heads, neurons, layers"
     if prune.latency_table is not None:
         settings["latency_table"] = file_digest(Path(prune.latency_table).expanduser())
     plan.add(cut_step, "cut", settings, needs, cut, optional=True)

@@ -1,4 +1,7 @@
-"""Heat maps of a pruned model: the importance of heads and of blocks of FFN neurons by layer, what was kept framed."""
+"""Heat maps of a pruned model: the importance of heads and of blocks of FFN neurons by layer, what was kept framed.
+
+The numbers of dropped layers are pale.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ def _heat_map(title: str, layers: Sequence[PrunedUnits], colour: int, width: int
     parts = [text(left, top + 12, title, "axis-label")]
     for layer, units in enumerate(layers):
         y = top + TITLE_HEIGHT + layer * ROW_HEIGHT
-        parts.append(text(left - 10, y + ROW_HEIGHT / 2 + 4, str(layer), "label", "end"))
+        parts.append(text(left - 10, y + ROW_HEIGHT / 2 + 4, str(layer), "label" if units.kept else "quiet", "end"))
         for column, cell in enumerate(units.cells):
             box = (left + column * cell_width + 1, y + 1, cell_width - 2, ROW_HEIGHT - 2)
             opacity = FAINTEST + (DEEPEST - FAINTEST) * (cell.importance / largest) ** 0.5

@@ -92,6 +92,8 @@ def _p50(row: LedgerRow | None, title: str | None) -> str:
 
 
 def _count(units: PrunedUnits) -> str:
+    if not units.kept:
+        return "dropped"
     return f"{units.kept:,}" if units.total is None else f"{units.kept:,} of {units.total:,}"
 
 
