@@ -69,4 +69,5 @@ def pareto_front(costs: NDArray[np.float64], losses: NDArray[np.float64]) -> NDA
     """Return the indices of the options that cost less than all that lose no more, in order of cost."""
     order = np.lexsort((losses, costs))
     ordered = losses[order]
-    return order[np.append(True, ordered[1:] < np.minimum.accumulate(ordered)[:-1])]
+    front: NDArray[np.int64] = order[np.append(True, ordered[1:] < np.minimum.accumulate(ordered)[:-1])]
+    return front

@@ -179,9 +179,7 @@ class LayerOptions(NamedTuple):
     """The importance of what is removed."""
 
 
-def _layer_options(
-    heads: Tensor, ffn: Tensor, together: float, table: LatencyTable, round_to: int
-) -> LayerOptions:
+def _layer_options(heads: Tensor, ffn: Tensor, together: float, table: LatencyTable, round_to: int) -> LayerOptions:
     counts = list(range(1, len(heads) + 1))
     widths = sorted({*range(round_to, len(ffn), round_to), len(ffn)})
     sizes = list(product(counts, widths))

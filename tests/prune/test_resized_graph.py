@@ -39,8 +39,10 @@ def weights(proto):
 def test_is_the_graph_of_a_model_of_that_size(family):
     shape, wanted = model_shape(family), (3, 48)
     exported = unique_sizes(4, 64, HEAD_SIZE, [32, 16, 1000, 24])
-    resized = resize_graph(_export_random_model(shape, exported, HEAD_SIZE, 24), exported, wanted, HEAD_SIZE)
-    real = _export_random_model(shape, wanted, HEAD_SIZE, 24)
+    resized = resize_graph(
+        _export_random_model(shape, exported, HEAD_SIZE, 24, shape.layers), exported, wanted, HEAD_SIZE
+    )
+    real = _export_random_model(shape, wanted, HEAD_SIZE, 24, shape.layers)
     assert weights(resized) == weights(real)
     assert [node.op_type for node in resized.graph.node] == [node.op_type for node in real.graph.node]
     inputs = random_inputs(2, 24, 1000)
@@ -52,7 +54,7 @@ def test_is_the_graph_of_a_model_of_that_size(family):
 
 def test_export_is_unchanged_by_resizing():
     exported = unique_sizes(4, 64, HEAD_SIZE, [32, 16, 1000, 24])
-    proto = _export_random_model(model_shape("bert", layers=1), exported, HEAD_SIZE, 24)
+    proto = _export_random_model(model_shape("bert", layers=1), exported, HEAD_SIZE, 24, 1)
     before = proto.SerializeToString()
     resize_graph(proto, exported, (1, 16), HEAD_SIZE)
     assert proto.SerializeToString() == before

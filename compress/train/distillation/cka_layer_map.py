@@ -71,7 +71,6 @@ class LayerMapBuilder:
         self.console.note(f"{self.label}: layer map {self.last.text}")
         return pairs
 
-
     def _given_pairs(self, student: int, teacher: int) -> Pairs:
         setting, layers = self.settings.layer_map, self.pruning.layers if self.pruning else ()
         kept = [number for number, layer in enumerate(layers) if not layer.is_dropped]
