@@ -44,12 +44,12 @@ def test_a_layer_dropped_by_the_first_cut_stays_dropped():
     second = record([0], [5.0], [0], [6.0])
     layers = since_first_cut(first, second).layers
     assert layers[0] == dropped
-    assert (layers[1].heads, layers[1].heads_importance) == ((1,), (5.0,))
+    assert (layers[1].heads, layers[1].heads_importance) == ((1,), (2.0,))
 
 
 def test_a_layer_dropped_by_the_second_cut_has_all_importance_of_what_was_removed():
     first, second = record([0, 2], [9.0, 1.0, 7.0], [0], [2.0, 3.0]), record([], [0.5, 0.1], [], [4.0])
     (layer,) = since_first_cut(first, second).layers
     assert layer.is_dropped
-    assert layer.removed_heads_importance == (0.5, 1.0, 0.1)
-    assert layer.removed_ffn_importance == (4.0, 3.0)
+    assert layer.removed_heads_importance == (13.33, 1.0, 2.667)  # those of the later cut add up to 16, as before
+    assert layer.removed_ffn_importance == (2.0, 3.0)
