@@ -28,7 +28,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--sets", default="sst2,mrpc", help="(default: %(default)s)")
     parser.add_argument("--criteria", default=",".join(CRITERIA), help="(default: %(default)s)")
     parser.add_argument(
-        "--only", default="", help="run only cases whose name contains this; results stored before are kept"
+        "--only", default="", help="run only cases whose `set/case` contains this; results stored before are kept"
     )
     parser.add_argument(
         "--rows", type=positive, help=f"of each role, at most (default: {ROWS}; {TRIAL_ROWS} in a trial)"
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def compare(given: argparse.Namespace, work: Path, store: Store[PruningReport], console: Console) -> None:
     """Run every case without a result on every set, storing each result."""
     for name in given.sets:
-        for case in wanted(given):
+        for case in wanted(given, name):
             if store.report.entry(f"{name}/{case.name}"):
                 continue
             if given.minutes and store.seconds > 60 * given.minutes:
@@ -73,11 +73,10 @@ def compare(given: argparse.Namespace, work: Path, store: Store[PruningReport], 
             console.note(f"[{store.seconds / 60:4.1f} min] {entry.key}: {entry.reason or speeds}")
 
 
-def wanted(given: argparse.Namespace) -> tuple[Case, ...]:
-    """Return the cases that were asked for."""
-    if given.trial:
-        return tuple(case for case in cases(given.criteria[:1], SHARES[:1], SPEEDUPS[:1]) if given.only in case.name)
-    return tuple(case for case in cases(given.criteria, SHARES, SPEEDUPS) if given.only in case.name)
+def wanted(given: argparse.Namespace, name: str) -> tuple[Case, ...]:
+    """Return the cases of a set that were asked for."""
+    amounts = (given.criteria[:1], SHARES[:1], SPEEDUPS[:1]) if given.trial else (given.criteria, SHARES, SPEEDUPS)
+    return tuple(case for case in cases(*amounts) if given.only in f"{name}/{case.name}")
 
 
 def attempt(case: Case, name: str, folder: Path, given: argparse.Namespace) -> Entry:
