@@ -21,6 +21,9 @@ INDEX = "index"
 """Which example each line of a batch is."""
 GROUP = "group"
 """Which row of the batch each example belongs to, ascending from 0."""
+TEACHER_IDS = "teacher_ids"
+"""`input_ids` as the teacher's vocabulary numbers the same pieces; only where the student has a vocabulary of its own,
+which is a part of the teacher's."""
 
 PAD_ID = None
 """As `fill`: the tokenizer's padding id."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.batch_arrays import BATCH_POSITIONS, GROUP, INDEX, BatchArray, extra_values
+from compress.batch_arrays import BATCH_POSITIONS, GROUP, INDEX, TEACHER_IDS, BatchArray, extra_values
 from compress.data.encoded_cache import (
     Encoded,
     cache_entry,
@@ -64,13 +64,19 @@ class EncodedRows:
         are augmented ones."""
         self.origin_of: Callable[[int], Origin] = train_origin
         """Returns where a row comes from, where others are concatenated to train."""
+        self.teacher_ids: NDArray[np.int64] | None = None
+        """The teacher's id of each piece, where the student's vocabulary is a part of the teacher's."""
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def arrays(self) -> Mapping[str, BatchArray]:
         """Return the declarations of all arrays that a batch may hold, by name."""
-        return {**self._kind.arrays(), **{array.name: array for array in BATCH_POSITIONS}}
+        arrays = {**self._kind.arrays(), **{array.name: array for array in BATCH_POSITIONS}}
+        if self.teacher_ids is not None:
+            fill = int(self.teacher_ids[self._pad_id])
+            arrays[TEACHER_IDS] = BatchArray(TEACHER_IDS, "token", np.int64, fill)
+        return arrays
 
     def batch(self, indices: Sequence[int] | NDArray[np.int64]) -> Arrays:
         """Return the padded arrays of these examples, in this order; `index` holds the indices.
@@ -81,6 +87,8 @@ class EncodedRows:
         arrays = self._kind.collate([self.example(int(index)) for index in indices], self._pad_id)
         for field in self._fields.values():
             field.release()
+        if self.teacher_ids is not None:
+            arrays[TEACHER_IDS] = self.teacher_ids[arrays["input_ids"]]
         return {**arrays, INDEX: np.asarray(indices, dtype=np.int64)}
 
     def example(self, index: int) -> Example:
@@ -99,6 +107,8 @@ class EncodedRows:
     def digest(self) -> str:
         """Return a digest of the examples' contents, and of how they make up rows."""
         digest = hashlib.sha256(self.counts.tobytes())
+        if self.teacher_ids is not None:
+            digest.update(self.teacher_ids.tobytes())
         for name in sorted(self._fields):
             field = self._fields[name]
             digest.update(name.encode())

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from compress.recipe.prune_schema import LATENCY_KEYS, Prune
-from compress.recipe.training_schema import Training
+from compress.recipe.training_schema import Student, Training
 from compress.train.core.auto_settings import RULES_VERSION, uses_rules
 
 LENGTH = 16
@@ -50,6 +50,11 @@ def hashed_training(settings: Training) -> dict[str, Any]:
     if hashed["minutes"] is None:  # as in versions without this key
         del hashed["minutes"]
     return hashed | ({"rules": RULES_VERSION} if uses_rules(settings) else {})
+
+
+def hashed_student(settings: Student) -> dict[str, Any]:
+    """Return the settings of a student that change its layers; its vocabulary has a step of its own."""
+    return {key: value for key, value in hashed_settings(settings).items() if key != "vocabulary"}
 
 
 def hashed_pruning(settings: Prune) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from compress.console import Console
@@ -38,6 +39,7 @@ from compress.train.core.training_data import fast_tokenizer
 from compress.train.distill import distill_from_model
 from compress.train.distillation.distill_objective import DistillObjective
 from compress.train.distillation.embedding_projection import match_embedding_width
+from compress.train.distillation.teachers import STUDENT_HINT, ids_in_teacher
 from compress.train.objective import Batch, Objective, TaskObjective
 from compress.train.save_trained import save_trained_model
 
@@ -91,16 +93,20 @@ def cut(
     shutil.rmtree(work, ignore_errors=True)
     roles = load_prepared(data)
     task, rows, tokens = roles.info.task_info, roles.rows("train"), TextTokenizer.load(student)
-    model, guide = load_model(student, task), load_model(teacher, task) if teacher else None
-    guide = guide and match_embedding_width(model, guide, rows, task, tokens)
+    model, tokenizer = load_model(student, task), load_tokenizer(student)
+    guide, teacher_ids = None, None
+    if teacher:
+        guide = match_embedding_width(model, load_model(teacher, task), rows, task, TextTokenizer.load(teacher))
+        teacher_ids = ids_in_teacher(f"the model {student}", tokenizer, load_tokenizer(teacher), STUDENT_HINT)
     for moved in filter(None, (model, guide)):
         torch.nn.Module.to(moved, "cuda" if torch.cuda.is_available() else "cpu")
-    options: dict[str, Any] = {"teacher": guide, "latency": latency, "console": console}
+    options: dict[str, Any] = {"teacher": guide, "teacher_ids": teacher_ids, "latency": latency, "console": console}
     pruned, pruning, speedup = cut_from_model(model, rows, task, tokens, settings, seed, **options)
     torch.nn.Module.to(pruned, "cpu")
     if (info := find_info(student)) and info.pruning:
         pruning = since_first_cut(info.pruning, pruning)
-    save_trained_model(pruned, load_tokenizer(student), work, "cut", data, pruning=pruning)
+    vocabulary = info.vocabulary if info else None
+    save_trained_model(pruned, tokenizer, work, "cut", data, pruning=pruning, vocabulary=vocabulary)
     return speedup
 
 
@@ -113,24 +119,29 @@ def prune_from_model(
     settings: Prune,
     *,
     teacher: PreTrainedModel | None = None,
+    teacher_tokenizer: PreTrainedTokenizerBase | None = None,
     seed: int = 0,
     console: Console | None = None,
     **recovery: Any,
 ) -> PreTrainedModel:
     """Return a pruned copy of ``model``, recovered on canonical rows from ``teacher`` (or from ``model`` itself).
 
-    ``recovery``: further arguments of `distill_from_model` (`work`, `track`, `unlabelled_rows`).
+    A teacher of whose vocabulary the model's is a part has a ``teacher_tokenizer``. ``recovery``: further arguments of
+    `distill_from_model` (`work`, `track`, `unlabelled_rows`).
     """
-    tokens = fast_tokenizer(model.config, tokenizer)
-    teacher = teacher and match_embedding_width(model, teacher, train_rows, task, tokens)
-    recovery |= {"seed": seed, "console": console}
+    tokens, theirs = fast_tokenizer(model.config, tokenizer), teacher_tokenizer or tokenizer
+    teacher_ids = ids_in_teacher("the model", tokenizer, theirs, STUDENT_HINT)
+    if teacher is not None:
+        read = tokens if teacher_ids is None else fast_tokenizer(teacher.config, theirs)
+        teacher = match_embedding_width(model, teacher, train_rows, task, read)
+    recovery |= {"seed": seed, "console": console, "student_tokenizer": tokenizer}
+    options: dict[str, Any] = {"teacher": teacher, "teacher_ids": teacher_ids, "console": console}
     pruned = model
     for stage in settings.stages():
-        options: dict[str, Any] = {"teacher": teacher, "console": console}
         result = cut_from_model(pruned, train_rows, task, tokens, stage, seed, **options)
         pruned = result.model
         if stage.recover:
-            sets, guide = (tokenizer, train_rows, select_rows), teacher or model
+            sets, guide = (theirs, train_rows, select_rows), teacher or model
             pruned = distill_from_model(guide, pruned, *sets, task, stage.recover, pruning=result.pruning, **recovery)
     return pruned
 
@@ -144,18 +155,20 @@ def cut_from_model(
     seed: int,
     *,
     teacher: PreTrainedModel | None = None,
+    teacher_ids: NDArray[np.int64] | None = None,
     latency: LatencyTable | None = None,
     console: Console | None = None,
 ) -> Cut:
     """Return a copy of ``model`` without the heads and neurons that matter least on a sample, and what it kept.
 
-    ``latency``: for a goal of speed-up whose settings name no file with latencies.
+    ``teacher_ids``: as of `ids_in_teacher`. ``latency``: for a goal of speed-up whose settings name no file with
+    latencies.
     """
     require_prunable(family_of(model))
     before = shape_of(model)
     goal = None if settings.speedup is None else SpeedupGoal(model, settings, latency, console or Console("quiet"))
     select = goal.select if goal else _by_shares(before, settings)
-    batches = list(_scoring_batches(rows, task, tokens, settings, seed, model.device))
+    batches = list(_scoring_batches(rows, task, tokens, teacher_ids, settings, seed, model.device))
     units = collect_units(model, batches, _scoring_loss(model, teacher, task), seed, console)
     criterion = CRITERIA[settings.criterion]
     heads, ffn = (list(map(resolve_name(criterion.importance), layers)) for layers in (units.heads, units.ffn))
@@ -205,7 +218,13 @@ def _exchanged(criterion: Criterion, layers: Sequence[LayerUnits], kept: Sequenc
 
 
 def _scoring_batches(
-    rows: Sequence[Row], task: TaskInfo, tokenizer: TextTokenizer, settings: Prune, seed: int, device: torch.device
+    rows: Sequence[Row],
+    task: TaskInfo,
+    tokenizer: TextTokenizer,
+    teacher_ids: NDArray[np.int64] | None,
+    settings: Prune,
+    seed: int,
+    device: torch.device,
 ) -> Iterator[Batch]:
     """Yield as many batches of rows drawn from train as the settings ask for, or all rows if there are fewer."""
     if len(rows) < MIN_ROWS:
@@ -214,6 +233,7 @@ def _scoring_batches(
         )
     drawn = np.sort(np.random.default_rng(seed).permutation(len(rows))[: BATCH_SIZE * settings.batches])
     encoded = encode_rows(rows, task, tokenizer)
+    encoded.teacher_ids = teacher_ids
     examples, chosen = training_examples(encoded, task), encoded.examples_of(drawn)
     grouped = drawn if len(examples.lengths) == len(rows) else chosen
     size = max(1, BATCH_SIZE * len(grouped) // len(chosen))  # some kinds make several examples of a row

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from compress.recipe.field_types import (
-    Count,
     Flag,
     Frozen,
     Natural,
@@ -21,7 +20,7 @@ from compress.recipe.field_types import (
     name_in,
     switched,
 )
-from compress.recipe.training_schema import Recover
+from compress.recipe.training_schema import Recover, Vocabulary
 
 
 class PruneTo(OneOf):
@@ -36,16 +35,6 @@ class PruneTo(OneOf):
 
 
 LATENCY_KEYS = ("target", "variant", "latency_table")
-
-
-class VocabularyRule(OneOf):
-    """Which word pieces stay, besides those that every text may need."""
-
-    instead = "give one of keep: 8000 and min_count: 2"
-    keep: Count | None = None
-    """This many in total, the most frequent ones."""
-    min_count: Count | None = None
-    """Those that occur this often."""
 
 
 class Prune(Frozen):
@@ -75,7 +64,7 @@ class Prune(Frozen):
     cuts: Natural = Field(1, le=100)
     """Reach the shares in this many cuts of equal size, each followed by a recovery."""
     recover: Annotated[Recover | Literal[False], switched] = Recover()
-    vocabulary: Literal["seen"] | VocabularyRule | None = None
+    vocabulary: Vocabulary | None = None
     """Which word pieces stay: those of train and of unlabelled texts (`seen`), a number, or the frequent ones."""
 
     @model_validator(mode="before")

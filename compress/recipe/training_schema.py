@@ -14,6 +14,7 @@ from compress.recipe.field_types import (
     Frozen,
     Natural,
     Number,
+    OneOf,
     PathText,
     Positive,
     Share,
@@ -125,6 +126,19 @@ class Finetune(Training):
     """What a new head starts as: the linear layer that fits the frozen encoder best, or random weights."""
 
 
+class VocabularyRule(OneOf):
+    """Which word pieces stay, besides those that every text may need."""
+
+    instead = "give one of keep: 8000 and min_count: 2"
+    keep: Count | None = None
+    """This many in total, the most frequent ones."""
+    min_count: Count | None = None
+    """Those that occur this often."""
+
+
+Vocabulary = Literal["seen"] | VocabularyRule
+
+
 class Student(ShortForm):
     """The smaller model: a card, a folder or hub id to start from, or a shape."""
 
@@ -144,6 +158,9 @@ class Student(ShortForm):
     """Width of a text's embedding (similarity, retrieval): by default the teacher's, in the same space."""
     factors: Width | None = None
     """Factorise word vectors into this many numbers a piece and one matrix: most of a small model is word vectors."""
+    vocabulary: Vocabulary | None = None
+    """A vocabulary of its own, a part of the teacher's, before it is distilled: the pieces of train and of unlabelled
+    texts (`seen`), a number of them, or the frequent ones."""
     start: Literal["teacher", "slice", "svd", "random"] | None = None
     """Initial weights: copied from the teacher's layers (the default where the widths are equal); their most important
     parts (`slice`, the default where the student is narrower and its family allows it); the hidden size by principal
@@ -161,7 +178,7 @@ class Student(ShortForm):
 
     @model_validator(mode="after")
     def _check_shape(self) -> Student:
-        shape = (self.source, self.layers, self.hidden, self.heads, self.ffn, self.factors)
+        shape = (self.source, self.layers, self.hidden, self.heads, self.ffn, self.factors, self.vocabulary)
         if all(value is None for value in shape):
             raise ValueError("name a student card or folder, or give its number of layers")
         has_number = self.source is not None if self.layers is None else not isinstance(self.layers, tuple)

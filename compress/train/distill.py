@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from compress.console import Console
@@ -16,7 +18,8 @@ from compress.model_info import LayerMap, PruningInfo, TaskInfo, find_info
 from compress.model_shapes import changes_shape
 from compress.models.embedding_model import embedding_size
 from compress.models.encoder_parts import shape_of
-from compress.models.load_save import fit_head, has_task_head, load_model, load_tokenizer
+from compress.models.fetch import fetch
+from compress.models.load_save import fit_head, has_task_head, load_model, load_tokenizer, read_config
 from compress.models.student.build_student import build_student, initialization_of
 from compress.recipe.training_schema import Distill, Student
 from compress.tasks.base import Row
@@ -43,8 +46,8 @@ from compress.train.distillation.teachers import (
     STUDENT_HINT,
     Teacher,
     check_embedding_counts,
-    check_same_vocabulary,
     further_teachers,
+    ids_in_teacher,
 )
 from compress.train.save_trained import TrainedModel, save_trained_model
 from compress.train.teacher_cache.cache import make_teacher_cache
@@ -85,12 +88,15 @@ def distill(
     roles, tokenizer = load_prepared(data), load_tokenizer(teacher)
     rows = DistillData(roles.rows("train"), roles.rows("select"), roles.documents("select"), unlabelled_rows)
     task = roles.info.task_info
-    if student.source is not None:
-        own = load_tokenizer(student.source, student.revision)
-        check_same_vocabulary(f"the student {student.source}", own, tokenizer, STUDENT_HINT)
+    own = load_tokenizer(student.source, student.revision) if student.source else tokenizer
+    teacher_ids = ids_in_teacher(f"the student {student.source}", own, tokenizer, STUDENT_HINT)
     original = load_model(teacher, task)
     tokens = training_data.fast_tokenizer(original.config, tokenizer)
     model = match_student_embedding(student, original, rows.train, task, tokens)
+    vectors = int(model.config.vocab_size)
+    if student.source and teacher_ids is not None:
+        config = read_config(fetch(student.source, student.revision))
+        tokens, vectors = training_data.fast_tokenizer(config, own), int(config.vocab_size)
     if model is not original:
         size = embedding_size(model)
         context.console.note(f"{step}: the teacher's embeddings are reduced to {size} principal components")
@@ -98,22 +104,23 @@ def distill(
     context.warn(settings_warnings_start(start, student))
     further = further_teachers(settings, model, task, tokenizer) if settings else []
     importance = importance_for_student(student, model, rows.train, task, tokens, seed)
-    counts = count_pieces(model, rows.train, task, tokens) if student.factors else None
+    counts = count_pieces(vectors, rows.train, task, tokens) if student.factors else None
 
     def build(seed: int) -> PreTrainedModel:
         return build_student(model, student, task, seed=seed, importance=importance, piece_counts=counts)
 
-    pruning = _pruning_of(student)
+    tokenizer = tokenizer if teacher_ids is None else own
+    kept = _kept_of(student)
     if settings is False:
-        return save_trained_model(build(seed), tokenizer, work, step, data, pruning=pruning)
+        return save_trained_model(build(seed), tokenizer, work, step, data, **kept)
     has_head = start != "random" and (student.source is None or has_task_head(student.source, task, student.revision))
-    recovered = pruning if step == "recover" else None
+    recovered = kept.get("pruning") if step == "recover" else None
     trained, result, layer_map, augmented = _distill(
-        build, [(model, 1.0), *further], rows, settings, task, tokens, context, has_head, recovered
+        build, [(model, 1.0), *further], rows, settings, task, tokens, context, has_head, recovered, teacher_ids
     )
     initialised = f"; initialised: {start}" if start else ""
     context.console.note(f"{step}: {shape_of(trained).text} from a teacher of {shape_of(model).text}{initialised}")
-    return save_trained_model(trained, tokenizer, work, step, data, result, layer_map, augmented, pruning)
+    return save_trained_model(trained, tokenizer, work, step, data, result, layer_map, augmented, **kept)
 
 
 def distill_from_model(
@@ -131,27 +138,34 @@ def distill_from_model(
     track: str | None = None,
     unlabelled_rows: Sequence[Row] = (),
     pruning: PruningInfo | None = None,
+    student_tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> PreTrainedModel:
     """Distil ``teacher`` into ``student``, both with a head for ``task``, and return it with its best weights.
 
     Several teachers have a weight each: their outputs are averaged, and layers are those of the first.
     ``build_student`` creates a student of any shape. With a ``work`` folder a killed training resumes from there.
     ``unlabelled_rows``, as `Kind.from_input` returns them, are trained on the teacher's outputs. ``pruning``: of a
-    student that recovers from it, by which the layer map leaves out layers that were dropped.
+    student that recovers from it, by which the layer map leaves out layers that were dropped. A student whose
+    vocabulary is a part of the teacher's has a ``student_tokenizer``; ``tokenizer`` is the teacher's.
     """
     settings = settings or Distill()
     (first, weight), *others = [(teacher, 1.0)] if isinstance(teacher, PreTrainedModel) else teacher
     models = [first, *(model for model, _ in others), student]
     for model in models:
         fit_head(model, task)
-    check_embedding_counts(models, tokenizer)
+    check_embedding_counts(models, tokenizer, student_tokenizer)
+    own = student_tokenizer or tokenizer
+    teacher_ids = ids_in_teacher("the student", own, tokenizer, STUDENT_HINT)
     tokens = training_data.fast_tokenizer(first.config, tokenizer)
     first = match_embedding_width(student, first, train_rows, task, tokens)
     teachers = [(first, weight), *others, *further_teachers(settings, first, task, tokenizer)]
+    if teacher_ids is not None:
+        tokens = training_data.fast_tokenizer(student.config, own)
     rows = DistillData(train_rows, select_rows, unlabelled=unlabelled_rows)
     build = reset_weights_builder(student, settings)
     with context_in_memory("distill", seed, work, console, track) as context:
-        return _distill(build, teachers, rows, settings, task, tokens, context, pruning=pruning)[0]
+        options: dict[str, Any] = {"pruning": pruning, "teacher_ids": teacher_ids}
+        return _distill(build, teachers, rows, settings, task, tokens, context, **options)[0]
 
 
 def _distill(
@@ -164,6 +178,7 @@ def _distill(
     context: TrainContext,
     start_competes: bool = True,
     pruning: PruningInfo | None = None,
+    teacher_ids: NDArray[np.int64] | None = None,
 ) -> tuple[PreTrainedModel, TrainResult, LayerMap | None, int]:
     """Train the student that ``build`` returns; layers and the layer map are those of the first teacher.
 
@@ -174,7 +189,7 @@ def _distill(
     work, console = context.work, context.console
     train = add_cross_encoder_scores(rows.train, settings, task, work, console)
     augmented = augmented_rows(rows.train, settings.augment, task, context.seed, work, console)
-    others = {"unlabelled": rows.unlabelled, "augmented": augmented}
+    others: dict[str, Any] = {"unlabelled": rows.unlabelled, "augmented": augmented, "teacher_ids": teacher_ids}
     encoded = training_data.from_rows(train, rows.select, task, tokens, console, rows.documents, **others)
     resolved = resolve_auto(settings, encoded.facts())[0]  # all but the rate, which nothing here depends on
     check_local_batch_size(resolved, current_processes().count)
@@ -193,8 +208,12 @@ def _distill(
     return model, result, maps.last, len(augmented)
 
 
-def _pruning_of(student: Student) -> PruningInfo | None:
-    """Return what pruning kept of a student that is a checkpoint as it is; None where it was not pruned."""
-    source = student.source if student.source and not changes_shape(student) else None
-    info = find_info(Path(source).expanduser()) if source else None
-    return info.pruning if info else None
+def _kept_of(student: Student) -> dict[str, Any]:
+    """Return what pruning kept of a student that is a checkpoint: of its vocabulary, and of its layers if it has them.
+
+    These are arguments of `save_trained_model`.
+    """
+    info = find_info(Path(student.source).expanduser()) if student.source else None
+    if info is None:
+        return {}
+    return {"vocabulary": info.vocabulary, "pruning": None if changes_shape(student) else info.pruning}

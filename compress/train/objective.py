@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from compress.batch_arrays import BatchArray
+from compress.batch_arrays import TEACHER_IDS, BatchArray
 from compress.data.splits.concatenated_rows import Origin
 from compress.losses import TASK_LOSSES
 from compress.model_info import TaskInfo
@@ -115,3 +115,8 @@ def forward(model: PreTrainedModel, batch: Batch) -> Mapping[str, Tensor]:
     inputs = family_of(model).inputs
     outputs: Mapping[str, Tensor] = model(**{name: value for name, value in batch.items() if name in inputs})
     return outputs
+
+
+def forward_teacher(teacher: PreTrainedModel, batch: Batch) -> Mapping[str, Tensor]:
+    """Run a teacher, on the ids of its own vocabulary where the student has another one."""
+    return forward(teacher, {**batch, "input_ids": batch.get(TEACHER_IDS, batch["input_ids"])})

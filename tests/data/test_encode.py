@@ -133,3 +133,15 @@ def test_grouped_rows_have_all_their_examples_in_one_batch(word_folder):
     assert batch["input_ids"].tolist() == [[2, 7, 7, 3], [2, 7, 7, 3], [2, 4, 3, 0]]
     assert batch["labels"].tolist() == [1, 1, 0]
     assert training_examples(encoded, info("classification")) is encoded
+
+
+def test_pieces_as_the_teacher_numbers_them(word_folder):
+    encoded = encode_rows(rows([0, 1, 0, 1, 1]), info("classification"), TextTokenizer.load(word_folder))
+    digest = encoded.digest()
+    assert "teacher_ids" not in encoded.batch([0]).keys() | encoded.arrays().keys()
+    encoded.teacher_ids = np.arange(9) * 10 + 5
+    batch = training_examples(encoded, info("classification")).batch([1, 0])
+    assert batch["teacher_ids"].tolist() == [[25, 45, 55, 65, 75, 35], [25, 45, 35, 5, 5, 5]]
+    assert batch["teacher_ids"].dtype == batch["input_ids"].dtype
+    assert (encoded.arrays()["teacher_ids"].per, encoded.arrays()["teacher_ids"].fill) == ("token", 5)
+    assert encoded.digest() != digest

@@ -195,6 +195,7 @@ def test_corpus_is_a_path(monkeypatch):
         ("prune.heads=0.25", lambda recipe: recipe.prune.heads == 0.25),
         ("prune={vocabulary: seen}", lambda recipe: recipe.prune.vocabulary == "seen"),
         ("prune.vocabulary.keep=8000", lambda recipe: recipe.prune.vocabulary.keep == 8000),
+        ("student={layers: 3, vocabulary: {min_count: 2}}", lambda recipe: recipe.student.vocabulary.min_count == 2),
         ("quantize=int8", lambda recipe: recipe.quantize.method == "int8"),
         (
             "teacher.revision=abc",

@@ -1,15 +1,18 @@
 import pytest
 import torch
 
+from compress.data.splits.prepare_splits import load_prepared
 from compress.errors import ModelError, UsageError
 from compress.families import FAMILIES
 from compress.losses import LOSSES
 from compress.model_info import read_info
-from compress.models.encoder_parts import layer_shapes, layers_of
+from compress.models.encoder_parts import layer_shapes, layers_of, word_embeddings
 from compress.models.load_save import load
 from compress.models.student.build_student import build_student
+from compress.prune.vocabulary.prune_vocabulary import prune_vocabulary, prune_vocabulary_from_model
 from compress.recipe.loss_schema import Losses
 from compress.recipe.training_schema import Distill, Student
+from compress.runtime.text_model import TextModel
 from compress.train.distill import distill, distill_from_model
 from compress.train.distillation.distill_objective import DistillObjective
 
@@ -193,6 +196,52 @@ def test_another_vocabulary_is_refused(tiny_folder, tiny_model, prepared, tmp_pa
     write_tiny_model(tmp_path / "other", "bert")
     with pytest.raises(ModelError, match="has another vocabulary"):
         distill(tiny_folder("bert"), Student(source=str(tmp_path / "other")), prepared, Distill(), 0, tmp_path / "work")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_vocabulary_of_its_own_is_trained_as_the_whole_one(family, tiny_folder, prepared, tmp_path):
+    losses = ALL if FAMILIES[family].query else {"soft_label": 1.0, "hidden_state": 1.0}
+    teacher, settings = tiny_folder(family), Distill(**SETTINGS, losses=losses)
+    distill(teacher, Student(layers=1), prepared, False, 0, tmp_path / "built")
+    kept = prune_vocabulary(tmp_path / "built", prepared, "seen", None, tmp_path / "start").info.vocabulary
+    made, whole = (
+        distill(teacher, Student(source=str(tmp_path / start)), prepared, settings, 0, tmp_path / f"from-{start}")
+        for start in ("start", "built")
+    )
+    assert made.info.vocabulary == kept
+    assert kept.pieces == made.info.shape.vocabulary < kept.pieces_before < whole.info.shape.vocabulary
+    assert kept.positions == kept.positions_before
+    assert whole.info.vocabulary is None
+    for ours, theirs in zip(made.result.history[1:], whole.result.history[1:], strict=True):
+        assert ours.losses == pytest.approx(theirs.losses, abs=1e-5)
+    texts = [row["text"] for row in load_prepared(prepared).rows("select")]
+    ours, theirs = (
+        [row["probability"] for row in TextModel.open(tmp_path / name).predict(texts)]
+        for name in ("from-start", "from-built")
+    )
+    assert ours == pytest.approx(theirs, abs=1e-4)
+
+
+def test_a_factorised_student_of_a_checkpoint_with_fewer_pieces(tiny_folder, prepared, tmp_path):
+    teacher = tiny_folder("bert")
+    prune_vocabulary(teacher, prepared, "seen", None, tmp_path / "start")
+    student = Student(source=str(tmp_path / "start"), layers=1, hidden=16, heads=2, factors=8)
+    made = distill(teacher, student, prepared, Distill(**SETTINGS), 0, tmp_path / "work")
+    assert made.info.shape.vocabulary == made.info.vocabulary.pieces
+    assert word_embeddings(load(tmp_path / "work")).weight.shape == (made.info.vocabulary.pieces, 8)
+
+
+def test_models_in_memory_with_a_vocabulary_of_their_own(tiny_model, tiny_tokenizer, tiny_task, rows, same_weights):
+    teacher, train = tiny_model("bert"), rows(20)
+    student = build_student(teacher, Student(layers=1))
+    own, tokenizer, _ = prune_vocabulary_from_model(student, tiny_tokenizer, {"train": train}, tiny_task, "seen", None)
+    data = (tiny_tokenizer, train, rows(8), tiny_task, Distill(**SETTINGS, losses=ALL, layer_map="measured"))
+    distill_from_model([(teacher, 1.0), (tiny_model("bert"), 2.0)], own, *data, student_tokenizer=tokenizer)
+    distill_from_model([(teacher, 1.0), (tiny_model("bert"), 2.0)], student, *data)
+    for ours, theirs in zip(layers_of(own)[0].parameters(), layers_of(student)[0].parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
+    with pytest.raises(ModelError, match="the student has 64 token embeddings and the teacher 999"):
+        distill_from_model(tiny_model("bert", vocab_size=999), student, *data)
 
 
 def test_every_loss_of_the_table_is_usable():

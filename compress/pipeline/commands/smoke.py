@@ -9,15 +9,15 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from compress.pipeline.preflight.model_compatibility import config_of
 from compress.pipeline.torchrun_launch import Launch
 from compress.recipe.loss_schema import Losses
 from compress.recipe.measure_schema import Grid, Measure
-from compress.recipe.prune_schema import LATENCY_KEYS, Prune, PruneTo, VocabularyRule
+from compress.recipe.prune_schema import LATENCY_KEYS, Prune, PruneTo
 from compress.recipe.schema import Publish, Recipe
-from compress.recipe.training_schema import Distill, Finetune, Student, Training
+from compress.recipe.training_schema import Distill, Finetune, Student, Training, Vocabulary, VocabularyRule
 from compress.storage.atomic_write import atomic_replace_folder
 
 SMOKE_FOLDER = ".smoke"
@@ -55,19 +55,20 @@ def _student(student: Student) -> Student:
     widths = {key: width for key, width in NARROW.items() if getattr(student, key) is not None}
     if student.heads is not None:
         widths["heads"] = 3 if "hidden" in widths else 2  # heads of the teacher's size, or of another
-    return Student(layers=1, choose=student.choose, start=student.start, **widths)
+    return Student(
+        layers=1, choose=student.choose, start=student.start, vocabulary=_vocabulary(student.vocabulary), **widths
+    )
 
 
-def _vocabulary(prune: Prune) -> Literal["seen"] | VocabularyRule | None:
+def _vocabulary(rule: Vocabulary | None) -> Vocabulary | None:
     """Return a rule that fits the tiny model's pieces; None without one."""
-    rule = prune.vocabulary
     return "seen" if isinstance(rule, VocabularyRule) and rule.keep else rule
 
 
 def _prune(prune: Prune) -> Prune:
     """Few batches; a share instead of a speed-up, which models so small cannot reach."""
     shares = {"to": PruneTo(parameters=0.7), **dict.fromkeys(LATENCY_KEYS)} if prune.speedup is not None else {}
-    return prune.model_copy(update={"batches": 2, "vocabulary": _vocabulary(prune), **shares})
+    return prune.model_copy(update={"batches": 2, "vocabulary": _vocabulary(prune.vocabulary), **shares})
 
 
 def _measure(settings: Measure) -> Measure:

@@ -33,7 +33,8 @@ def add_data(plan: Plan) -> None:
 def add_unlabelled(plan: Plan) -> None:
     """Unlabelled texts have a step of their own, for distillation and vocabularies: adding some changes no teacher."""
     recipe, data = plan.recipe, plan.recipe.task.data
-    used = any(recipe.distillations()) or (recipe.prune and recipe.prune.vocabulary)
+    pruned = any(section and section.vocabulary for section in (recipe.student, recipe.prune))
+    used = pruned or any(recipe.distillations())
     if not (data.has_unlabelled and used):
         return
     settings = {

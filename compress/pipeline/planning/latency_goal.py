@@ -11,7 +11,7 @@ from compress.environment import describe, usable_cores, versions
 from compress.errors import UsageError, nearest
 from compress.formats import RUNTIMES
 from compress.model_sources import identity
-from compress.pipeline.fingerprint import hashed_settings
+from compress.pipeline.fingerprint import hashed_student
 from compress.pipeline.graph import Plan
 from compress.pipeline.steps import latency_step
 from compress.pipeline.steps.latency_step import LATENCY_STEP
@@ -33,7 +33,7 @@ def add_latency(plan: Plan, cards: Sequence[Path]) -> None:
     assert recipe.prune is not None
     teacher, student = recipe.teacher, recipe.student
     hashed: dict[str, Any] = {"teacher": identity(teacher.source, teacher.revision, cards), "seed": recipe.seed}
-    hashed["student"] = student and hashed_settings(student)
+    hashed["student"] = student and hashed_student(student)
     if student and student.source:
         hashed["student"]["source"] = identity(student.source, student.revision, cards)
     hashed |= {"batch": target.batch, "length": target.length}

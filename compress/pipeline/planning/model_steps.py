@@ -9,14 +9,14 @@ from typing import Any, Literal
 
 from compress.data.splits.unlabelled_texts import UNLABELLED
 from compress.model_sources import folder_identity, identity
-from compress.pipeline.fingerprint import hashed_pruning, hashed_settings, hashed_training
+from compress.pipeline.fingerprint import hashed_pruning, hashed_student, hashed_training
 from compress.pipeline.graph import VOCABULARY, Plan, PlannedModel
 from compress.pipeline.planning.latency_goal import add_latency
 from compress.pipeline.steps import training_steps
 from compress.pipeline.steps.latency_step import LATENCY_STEP
-from compress.recipe.prune_schema import Prune, VocabularyRule
+from compress.recipe.prune_schema import Prune
 from compress.recipe.schema import Recipe
-from compress.recipe.training_schema import Distill, Student
+from compress.recipe.training_schema import Distill, Student, Vocabulary
 from compress.storage.file_digests import file_digest
 
 ModelPlanner = Callable[[Plan, Sequence[Path]], None]
@@ -60,8 +60,19 @@ def add_student(
     name: str = "student",
     step: str = "distill",
 ) -> None:
-    """A smaller model that learns from the teacher."""
-    shape = hashed_settings(student)
+    """A smaller model that learns from the teacher; one with a vocabulary of its own gets that before it learns."""
+    if student.vocabulary is None:
+        _add_built(plan, cards, student, distill, step)
+    else:
+        step = _add_own_vocabulary(plan, cards, student, student.vocabulary, distill, name, step)
+    plan.models.append(PlannedModel(name, step, plan.teacher.name, "distill", distill or None, student))
+
+
+def _add_built(
+    plan: Plan, cards: Sequence[Path], student: Student, distill: Distill | Literal[False], step: str
+) -> None:
+    """The step that makes a student of the teacher's layers, and trains it unless ``distill`` is false."""
+    shape = hashed_student(student)
     if student.factors:
         shape["factors_by"] = "piece counts"
     if student.source:
@@ -71,7 +82,32 @@ def add_student(
     run = partial(training_steps.distill, teacher=teacher, student=student, settings=distill, seed=plan.recipe.seed)
     needs = ["data", teacher, *(_unlabelled(plan) if distill else ())]
     plan.add(step, "distill", settings, needs, run, trains=True, optional=True)
-    plan.models.append(PlannedModel(name, step, plan.teacher.name, "distill", distill or None, student))
+
+
+def _add_own_vocabulary(
+    plan: Plan,
+    cards: Sequence[Path],
+    student: Student,
+    rule: Vocabulary,
+    distill: Distill | Literal[False],
+    name: str,
+    step: str,
+) -> str:
+    """The steps that make an untrained student, remove pieces from it and train it; returns the last one's name."""
+    built, start, seed = f"build-{name}", f"{name}-vocabulary", plan.recipe.seed
+    _add_built(plan, cards, student, False, built)
+    plan.models.append(PlannedModel(built, built, plan.teacher.name, "distill", None, student, evaluated=False))
+    _add_vocabulary(plan, rule, None, built, start)
+    if not distill:
+        return start
+    plan.models.append(PlannedModel(start, start, built, "distill", evaluated=False))
+    teacher = plan.teacher.step
+    further = {"teacher": teacher, "pruned": start, "settings": distill, "seed": seed, "step": step}
+    settings = {"distill": _hashed_distillation(distill), "start": start, "seed": seed}
+    needs = ["data", teacher, start, *_unlabelled(plan)]
+    return plan.add(
+        step, "distill", settings, needs, partial(training_steps.recover, **further), trains=True, optional=True
+    )
 
 
 def add_pruned(
@@ -126,7 +162,7 @@ def add_trimmed(
     plan: Plan,
     cards: Sequence[Path],
     *,
-    rule: Literal["seen"] | VocabularyRule,
+    rule: Vocabulary,
     parent: str,
     name: str = "trimmed",
     step: str = VOCABULARY,
@@ -138,11 +174,16 @@ def add_trimmed(
         *(recipe.measure.grid.length if recipe.measure.grid else ()),
     ]
     longest = max(recipe.task.max_length, *(length for length in lengths if isinstance(length, int)), 1)
+    _add_vocabulary(plan, rule, longest, source, step)
+    plan.models.append(PlannedModel(name, step, parent, VOCABULARY))
+
+
+def _add_vocabulary(plan: Plan, rule: Vocabulary, longest: int | None, source: str, step: str) -> str:
+    """The step that removes pieces from what ``source`` makes, and positions where ``longest`` is given."""
     hashed = rule if rule == "seen" else dict(rule)
     settings = {"vocabulary": hashed, "longest": longest, "parent": source}
     run = partial(training_steps.vocabulary, parent=source, rule=rule, longest=longest)
-    plan.add(step, VOCABULARY, settings, ["data", source, *_unlabelled(plan)], run, optional=True)
-    plan.models.append(PlannedModel(name, step, parent, VOCABULARY))
+    return plan.add(step, VOCABULARY, settings, ["data", source, *_unlabelled(plan)], run, optional=True)
 
 
 def _unlabelled(plan: Plan) -> list[str]:

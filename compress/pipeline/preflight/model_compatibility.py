@@ -26,7 +26,7 @@ from compress.prune.vocabulary.tokenizer_subset import check_file, check_rule
 from compress.recipe.loss_schema import Relation
 from compress.recipe.prune_schema import Prune
 from compress.recipe.schema import Recipe
-from compress.recipe.training_schema import Distill, Student
+from compress.recipe.training_schema import Distill, Student, Vocabulary
 from compress.train.distillation.layer_pairs import LayerPairs, check_local_batch_size, layer_map, uses_layer_map
 from compress.train.distillation.phases import loss_phases
 from compress.train.distillation.sanity_warnings import settings_warnings, settings_warnings_start
@@ -58,8 +58,9 @@ def compatibility_errors(recipe: Recipe, cards: Sequence[Path] = (), task: TaskI
         ("student", lambda: _check_student(recipe, teacher, origin, cards)),
         ("task", lambda: _check_lengths(recipe, teacher, origin)),
     ]
-    if recipe.prune and recipe.prune.vocabulary:
-        checks.append(("prune", lambda: _check_vocabulary(recipe, cards)))
+    for section, settings in (("student", student), ("prune", recipe.prune)):
+        if settings and settings.vocabulary:
+            checks.append((section, partial(_check_vocabulary, settings.vocabulary, recipe, cards)))
     if recipe.prune and recipe.prune.removes_units and origin:
         checks.append(("prune", partial(_check_pruning, recipe.prune, origin, student)))
     for path, settings in recipe.distillations():
@@ -152,20 +153,19 @@ def _check_lengths(recipe: Recipe, teacher: Config, origin: Config) -> None:
         check_length(recipe.task.max_length, max_positions(model, model.get("pad_token_id") or 0), str(source))
 
 
-def _check_vocabulary(recipe: Recipe, cards: Sequence[Path]) -> None:
+def _check_vocabulary(rule: Vocabulary, recipe: Recipe, cards: Sequence[Path]) -> None:
     """Refuse a tokenizer whose vocabulary cannot be pruned, and a number of pieces that it cannot keep."""
-    source, revision = recipe.teacher.source, recipe.teacher.revision
-    if recipe.prune is None or recipe.prune.vocabulary is None:
-        return
+    named = recipe.student if recipe.student and recipe.student.source else recipe.teacher
+    source, revision = str(named.source), named.revision
     folder = local_folder(source, revision, cards)
     if folder is not None and (folder / TOKENIZER_FILE).is_file():
-        check_file(read_tokenizer(folder).to_str(), recipe.prune.vocabulary, source)
+        check_file(read_tokenizer(folder).to_str(), rule, source)
         return
     from compress.pipeline.preflight.teacher_student_compat import tokenizer_of
 
     tokenizer = tokenizer_of(source, revision, cards)  # which transformers may make from other files
     if tokenizer is not None:
-        check_rule(tokenizer, recipe.prune.vocabulary, source)
+        check_rule(tokenizer, rule, source)
 
 
 def _check_layers(

@@ -30,6 +30,7 @@ from compress.train.distillation.teachers import (
     check_same_vocabulary,
     check_teacher_head,
     check_teacher_labels,
+    ids_in_teacher,
 )
 
 
@@ -40,7 +41,9 @@ def check_student(student: Student, recipe: Recipe, teacher: Mapping[str, Any], 
         check_embedding_width(student, recipe.task.kind, width)
     if student.source:
         expected = tokenizer_of(recipe.teacher.source, recipe.teacher.revision, cards)
-        _compare(student.source, tokenizer_of(student.source, student.revision, cards), expected, STUDENT_HINT)
+        own = tokenizer_of(student.source, student.revision, cards)
+        if own is not None and expected is not None:
+            ids_in_teacher(student.source, own, expected, STUDENT_HINT)
 
 
 def check_margins(settings: Distill, task: Task) -> None:
@@ -81,7 +84,9 @@ def check_further_teachers(
             check_teacher_head(who, saved, HEADS[kind_of(recipe.task).head])
             if task is not None:  # known once the data are prepared
                 check_teacher_labels(who, saved, task)
-        _compare(who, tokenizer_of(named.source, named.revision), expected, TEACHERS_HINT)
+        theirs = tokenizer_of(named.source, named.revision)
+        if theirs is not None and expected is not None:
+            check_same_vocabulary(who, theirs, expected, TEACHERS_HINT)
 
 
 def _embedding_width(recipe: Recipe, teacher: Mapping[str, Any], cards: Sequence[Path]) -> int | None:
@@ -90,14 +95,6 @@ def _embedding_width(recipe: Recipe, teacher: Mapping[str, Any], cards: Sequence
     is_folder = source_kind(source, "teachers", cards) == "folder"
     saved = saved_embedding_size(Path(source).expanduser()) if is_folder else None
     return saved or (teacher.get(family_named(teacher["model_type"]).hidden_key) if teacher else None)
-
-
-def _compare(
-    who: str, tokenizer: PreTrainedTokenizerBase | None, expected: PreTrainedTokenizerBase | None, hint: str
-) -> None:
-    """Refuse a tokenizer with another vocabulary than the teacher's, where both are on this machine."""
-    if tokenizer is not None and expected is not None:
-        check_same_vocabulary(who, tokenizer, expected, hint)
 
 
 def tokenizer_of(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -20,8 +20,8 @@ from compress.measure.quality.disagreement import write_disagreements
 from compress.measure.quality.quality_result import Disagreement
 from compress.measure.resources.footprint import Footprint, footprint
 from compress.measure.roofline.roofline import find_limits, shares_of_limits
-from compress.model_info import FolderInfo, find_info, read_info
-from compress.pipeline.graph import ModelVariant, Plan, PlannedModel
+from compress.model_info import FolderInfo, VocabularyInfo, find_info, read_info
+from compress.pipeline.graph import VOCABULARY, ModelVariant, Plan, PlannedModel
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.measure_step import Measured
 from compress.pipeline.steps.provenance import chosen_settings, provenance
@@ -121,9 +121,9 @@ class ReportBuilder:
             pruned={
                 model: pruned_structure(info.pruning).model_copy(update=self._speedup(model))
                 for model, info in infos.items()
-                if info.pruning and not info.vocabulary  # which is shown with the model that it was cut from
+                if info.pruning and info.step != VOCABULARY  # which is shown with the model that it was cut from
             },
-            vocabularies={model: info.vocabulary for model, info in infos.items() if info.vocabulary},
+            vocabularies=self._vocabularies(infos),
             models=tuple(self._model(model) for model in self.plan.evaluated),
             makings=provenance(self.plan, self._folders()),
             chosen=chosen_settings(self.plan, self._folders()),
@@ -140,6 +140,16 @@ class ReportBuilder:
         """Return a model and its nearest ancestor with rows of its own."""
         parent = self.plan.evaluated_parent(model.name)
         return ReportModel(name=model.name, parent=parent and parent.name, section=model.section)
+
+    def _vocabularies(self, infos: Mapping[str, FolderInfo]) -> dict[str, VocabularyInfo]:
+        """Return what pruning kept of vocabularies, by the first model that has it."""
+        kept = {model: info.vocabulary for model, info in infos.items() if info.vocabulary}
+        parents = {model.name: self.plan.evaluated_parent(model.name) for model in self.plan.models}
+        return {
+            model: own
+            for model, own in kept.items()
+            if (parent := parents[model]) is None or kept.get(parent.name) != own
+        }
 
     def _folders(self) -> dict[str, Path]:
         """The folders of the models that were made, by name."""

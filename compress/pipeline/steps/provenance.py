@@ -40,7 +40,8 @@ def chosen_settings(plan: Plan, folders: Mapping[str, Path]) -> dict[str, Mappin
 def _start(plan: Plan, model: PlannedModel, parent: PlannedModel, folders: Mapping[str, Path]) -> str:
     """`the student, pruned` or where a student's weights come from."""
     if isinstance(model.shape, Student):
-        return _student_start(model.shape, parent.name, folders.get(parent.name))
+        own = "; a vocabulary of its own" if model.shape.vocabulary else ""
+        return _student_start(model.shape, parent.name, folders.get(parent.name)) + own
     if model.section == VOCABULARY:
         return f"the {parent.name} model with fewer word pieces"
     # A model that is only trained begins as its parent, which has no row of its own.

@@ -13,9 +13,9 @@ from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.latency_step import LATENCY_STEP
 from compress.pipeline.steps.scoring_steps import ANSWERS_FILE
 from compress.prune.latency_table import TABLE_FILE, read_table
-from compress.recipe.prune_schema import Prune, VocabularyRule
+from compress.recipe.prune_schema import Prune
 from compress.recipe.schema import Recipe
-from compress.recipe.training_schema import Distill, Student, Training
+from compress.recipe.training_schema import Distill, Student, Training, Vocabulary
 from compress.tasks import kind_of
 
 if TYPE_CHECKING:
@@ -76,12 +76,14 @@ def cut(context: StepContext, teacher: str, parent: str, settings: Prune, seed: 
     return speedup and speedup.model_dump(mode="json")
 
 
-def recover(context: StepContext, teacher: str, pruned: str, settings: Distill, seed: int) -> Rates:
-    """Train a model that was cut: it is distilled as a finished student."""
-    return distill(context, teacher, Student(source=str(context.inputs[pruned])), settings, seed, step="recover")
+def recover(
+    context: StepContext, teacher: str, pruned: str, settings: Distill, seed: int, step: str = "recover"
+) -> Rates:
+    """Train a model that was cut, or whose vocabulary was: it is distilled as a finished student."""
+    return distill(context, teacher, Student(source=str(context.inputs[pruned])), settings, seed, step=step)
 
 
-def vocabulary(context: StepContext, parent: str, rule: Literal["seen"] | VocabularyRule, longest: int) -> None:
+def vocabulary(context: StepContext, parent: str, rule: Vocabulary, longest: int | None) -> None:
     """Remove the word pieces and positions that the parent model does not need for the task."""
     from compress.prune.vocabulary.prune_vocabulary import prune_vocabulary
 

@@ -17,10 +17,10 @@ ID_SUFFIX = "_token_id"
 """Of the keys of a config that hold ids of pieces."""
 
 
-def trim_embeddings(model: PreTrainedModel, kept: Sequence[int], longest: int) -> PreTrainedModel:
+def trim_embeddings(model: PreTrainedModel, kept: Sequence[int], longest: int | None) -> PreTrainedModel:
     """Return a copy of the model with the word vectors of these ids, and positions for texts of ``longest`` tokens.
 
-    Of factorised word vectors the rows of the short table are kept.
+    Of factorised word vectors the rows of the short table are kept; where ``longest`` is None all positions are.
     """
     new = {old: index for index, old in enumerate(kept)}
     config, state = copy.deepcopy(model.config), model.state_dict()
@@ -34,7 +34,7 @@ def trim_embeddings(model: PreTrainedModel, kept: Sequence[int], longest: int) -
         counted = family_of(model).positions_after_padding
         shift = model.config.pad_token_id - config.pad_token_id if counted else 0
         unused = config.pad_token_id + 1 if counted else 0
-        tables[positions] = positions.weight[shift:][: longest + unused]
+        tables[positions] = positions.weight[shift:][: None if longest is None else longest + unused]
         config.max_position_embeddings = len(tables[positions])
     state |= {f"{path}.weight": tables[module].detach() for path, module in model.named_modules() if module in tables}
     with torch.random.fork_rng(devices=[]):  # the weights drawn here are overwritten

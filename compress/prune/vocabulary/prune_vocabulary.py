@@ -40,7 +40,7 @@ def prune_vocabulary(
     source: Path,
     data: Path,
     rule: Rule,
-    longest: int,
+    longest: int | None,
     work: Path,
     *,
     unlabelled_rows: Sequence[Row] = (),
@@ -52,7 +52,7 @@ def prune_vocabulary(
         source: the model folder to prune.
         data: a prepared data folder.
         rule: which pieces stay.
-        longest: tokens of the longest text that the model has to read.
+        longest: tokens of the longest text that the model has to read; None keeps all positions.
         work: receives the result; the files of a killed attempt are removed first.
         unlabelled_rows: further rows whose pieces count as those of train.
         console: where the result is shown.
@@ -82,7 +82,7 @@ def prune_vocabulary_from_model(
     corpus: Mapping[str, Sequence[Row]],
     task: TaskInfo,
     rule: Rule,
-    longest: int,
+    longest: int | None,
     *,
     held: Mapping[str, Sequence[Row]] | None = None,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, VocabularyInfo]:
@@ -94,7 +94,7 @@ def prune_vocabulary_from_model(
         corpus: by role the rows whose pieces are counted.
         task: of all rows.
         rule: which pieces stay.
-        longest: tokens of the longest text that the model has to read.
+        longest: tokens of the longest text that the model has to read; None keeps all positions.
         held: further rows by role, of which only the share that is cut differently is determined.
     """
     texts = TaskTexts(task, fast_tokenizer(model.config, tokenizer))
@@ -114,7 +114,7 @@ def prune_vocabulary_from_model(
                 raise ModelError(
                     f"{changed[role]:.2%} of the rows of {role} are cut into other pieces with the vocabulary that they"
                     " use: this tokenizer cannot be pruned.",
-                    hint="leave prune.vocabulary out",
+                    hint="leave vocabulary out",
                 )
     pruned = trim_embeddings(model, kept, longest)
     info = VocabularyInfo(
@@ -129,7 +129,7 @@ def prune_vocabulary_from_model(
 
 
 def _load_content(
-    tokenizer: PreTrainedTokenizerBase, content: Mapping[str, Any], longest: int
+    tokenizer: PreTrainedTokenizerBase, content: Mapping[str, Any], longest: int | None
 ) -> PreTrainedTokenizerBase:
     """Return a tokenizer of the same class and settings with another tokenizer.json, for texts up to ``longest``."""
     with tempfile.TemporaryDirectory() as name, quiet():
@@ -141,5 +141,6 @@ def _load_content(
         settings = json.loads((folder / SETTINGS_FILE).read_bytes())
         settings.pop("added_tokens_decoder", None)  # has the ids of before; those of tokenizer.json are used
         (folder / SETTINGS_FILE).write_text(json.dumps(settings), encoding="utf-8")
-        loaded: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, model_max_length=longest)
+        limit = {} if longest is None else {"model_max_length": longest}
+        loaded: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, **limit)
     return loaded

@@ -17,19 +17,17 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from compress.errors import ModelError
-from compress.recipe.prune_schema import VocabularyRule
+from compress.recipe.training_schema import Vocabulary as Rule
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-Rule = Literal["seen"] | VocabularyRule
-"""Which pieces stay: `prune.vocabulary` of a recipe."""
 MODELS = ("WordPiece", "BPE", "Unigram", "WordLevel")
 BYTE = re.compile("<0x[0-9A-F]{2}>")
 """A piece that is one byte of an unknown character."""
@@ -156,7 +154,7 @@ def check_rule(tokenizer: PreTrainedTokenizerBase, rule: Rule, source: str = "in
     if not tokenizer.is_fast:
         raise ModelError(
             f"the vocabulary of {source} cannot be pruned: its tokenizer has no tokenizer.json.",
-            hint="leave prune.vocabulary out, or use a checkpoint with a fast tokenizer",
+            hint="leave vocabulary out, or use a checkpoint with a fast tokenizer",
         )
     return check_file(tokenizer.backend_tokenizer.to_str(), rule, source)
 

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 from compress.errors import CompressError
 from compress.recipe.training_schema import Distill, Training
 from compress.train.core.gradients import Gradients
-from compress.train.objective import Batch, Examples, forward
+from compress.train.objective import Batch, Examples, forward_teacher
 
 MAX_SHOWN = 10
 """Row numbers per set in a message."""
@@ -72,7 +72,7 @@ def find_nan_teacher(teachers: Sequence[PreTrainedModel], batches: Iterable[Batc
         for number, teacher in enumerate(teachers, 1):
             nn.Module.to(teacher, batch["input_ids"].device)
             with torch.no_grad():
-                outputs = forward(teacher, batch).values()
+                outputs = forward_teacher(teacher, batch).values()
             if not all(bool(torch.isfinite(output).all()) for output in outputs):
                 return f"the teacher {teacher.name_or_path or number}"
     return None

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from compress.console import Console
@@ -58,6 +60,7 @@ def from_rows(
     *,
     unlabelled: Sequence[Row] = (),
     augmented: Sequence[Row] = (),
+    teacher_ids: NDArray[np.int64] | None = None,
 ) -> TrainingData:
     """Encode canonical rows; without select rows nothing is evaluated and the last weights are the result.
 
@@ -70,11 +73,13 @@ def from_rows(
         documents: the documents that queries of select are searched in, for retrieval.
         unlabelled: rows without labels, encoded after those of train.
         augmented: changed rows of train, without labels, encoded last; their examples are not counted as `lasting`.
+        teacher_ids: the teacher's id of each piece, where ``tokens`` are those of a student with a part of its pieces.
     """
     joined = ConcatenatedRows(train, [unlabelled, augmented], task) if len(unlabelled) or len(augmented) else None
     encoded = encode_rows(train if joined is None else joined, task, tokens)
     if joined is not None:
         encoded.origin_of = joined.origin
+    encoded.teacher_ids = teacher_ids
     encoded.cacheable = int(encoded.counts[: len(train) + len(unlabelled)].sum())
     if encoded.truncated:
         console.note(f"{encoded.truncated:.1%} of the training rows are too long and are truncated")

@@ -20,7 +20,7 @@ from compress.data.encode import batches_by_length, encode_rows
 from compress.data.tokenizer import TextTokenizer
 from compress.model_info import TaskInfo
 from compress.model_shapes import changes_shape
-from compress.models.encoder_parts import base_of, family_of, head_size, layers_of, part, word_embeddings
+from compress.models.encoder_parts import base_of, family_of, head_size, layers_of, part
 from compress.models.student.build_student import is_narrowed, source_model
 from compress.models.student.slicing import Importance
 from compress.recipe.training_schema import Student
@@ -54,9 +54,9 @@ def importance_for_student(
     return importance
 
 
-def count_pieces(model: PreTrainedModel, rows: Sequence[Row], task: TaskInfo, tokens: TextTokenizer) -> Tensor:
-    """Return how often each word piece of a model occurs in rows (pieces,)."""
-    return torch.from_numpy(encode_rows(rows, task, tokens).piece_counts(word_embeddings(model).num_embeddings))
+def count_pieces(size: int, rows: Sequence[Row], task: TaskInfo, tokens: TextTokenizer) -> Tensor:
+    """Return how often each of ``size`` word pieces occurs in rows (pieces,)."""
+    return torch.from_numpy(encode_rows(rows, task, tokens).piece_counts(size))
 
 
 def measure_activations(model: PreTrainedModel, batches: Iterable[Batch]) -> Importance:

@@ -8,7 +8,7 @@ are a rotation and scaling of each other, near 0 for unrelated layers, and width
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -27,7 +27,7 @@ from compress.recipe.training_schema import Distill
 from compress.train.core.distributed import current_processes
 from compress.train.distillation.layer_pairs import Pairs, layer_map, remaining_pairs, uses_layer_map
 from compress.train.distillation.phases import loss_phases
-from compress.train.objective import Examples, forward
+from compress.train.objective import Examples, forward, forward_teacher
 
 MAX_ROWS, MAX_TOKENS, BATCH = 256, 16_384, 32
 """Limits of the sample of training rows on which CKA is measured, and rows per batch."""
@@ -88,17 +88,17 @@ def layer_similarity(
         nn.Module.to(model, current_processes().device).train(False)
     for indices in batches_by_length(examples.lengths[sample], BATCH):
         batch = {name: torch.from_numpy(array) for name, array in examples.batch(sample[indices]).items()}
-        cka.add(_features(student, batch), _features(teacher, batch))
+        cka.add(_features(student, batch, forward), _features(teacher, batch, forward_teacher))
     nn.Module.to(student, device)
     return cka.matrix()
 
 
-def _features(model: PreTrainedModel, batch: dict[str, Tensor]) -> list[Tensor]:
+def _features(model: PreTrainedModel, batch: dict[str, Tensor], run: Callable[..., object]) -> list[Tensor]:
     """Return the output of each layer for every real token."""
     moved = {name: tensor.to(model.device) for name, tensor in batch.items()}
     layers = range(len(layers_of(model)))
     with torch.no_grad(), capture_parts(model, {layer: ["hidden"] for layer in layers}) as captured:
-        forward(model, moved)
+        run(model, moved)
     return [captured[layer]["hidden"][moved["attention_mask"].bool()] for layer in layers]
 
 

@@ -1,6 +1,6 @@
 """Teachers: one model, or an ensemble of several; and whether models fit each other.
 
-Teachers and students process the same batches, so they need the same vocabulary.
+Teachers and students process the same batches, so they need the same vocabulary; a student may have a part of it.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -27,7 +29,7 @@ from compress.models.heads import Head, head_for
 from compress.models.load_save import load_model, load_tokenizer, read_config
 from compress.recipe.distill_sections import FurtherTeacher
 from compress.recipe.training_schema import Distill
-from compress.train.objective import Batch, forward
+from compress.train.objective import Batch, forward_teacher
 
 ModelOutputs = Mapping[str, Tensor]
 """Model outputs by name: `logits`, `start_logits`, `sentence_embedding` …"""
@@ -66,14 +68,14 @@ class Teacher:
                 nn.Module.to(model, device)
         with torch.no_grad():
             with capture_parts(self.model, wanted) as captured:
-                outputs = forward(self.model, batch)
+                outputs = forward_teacher(self.model, batch)
             return (self._mean(outputs, batch) if len(self.members) > 1 else outputs), captured
 
     def _mean(self, first: ModelOutputs, batch: Batch) -> ModelOutputs:
         (_, share), *others = self.members
         sums = {name: share * output.float() for name, output in first.items()}
         for model, weight in others:
-            for name, output in forward(model, batch).items():
+            for name, output in forward_teacher(model, batch).items():
                 sums[name] += weight * output.float()
         return {name: F.normalize(mean, dim=-1) if name == EMBEDDING else mean for name, mean in sums.items()}
 
@@ -168,20 +170,40 @@ def check_same_vocabulary(
     )
 
 
-def check_embedding_counts(models: Sequence[PreTrainedModel], tokenizer: PreTrainedTokenizerBase) -> None:
+def ids_in_teacher(
+    who: str, student: PreTrainedTokenizerBase, teacher: PreTrainedTokenizerBase, hint: str
+) -> NDArray[np.int64] | None:
+    """Return the teacher's id for each id of a student whose vocabulary is a part of the teacher's (pieces,).
+
+    None where both have the same vocabulary; others are refused.
+    """
+    own, theirs = student.get_vocab(), teacher.get_vocab()
+    if not own.keys() < theirs.keys():
+        check_same_vocabulary(who, student, teacher, hint)
+        return None
+    table = np.zeros(max(own.values()) + 1, np.int64)
+    table[list(own.values())] = [theirs[piece] for piece in own]
+    return table
+
+
+def check_embedding_counts(
+    models: Sequence[PreTrainedModel], tokenizer: PreTrainedTokenizerBase, own: PreTrainedTokenizerBase | None = None
+) -> None:
     """Check models in memory: an embedding for every token, and equal counts except for padding.
 
-    The first is the teacher, the last the student.
+    The first is the teacher, the last the student, which may have a tokenizer of its ``own``.
     """
     names = ["the teacher", *(f"teacher {number}" for number in range(2, len(models))), "the student"]
     counts = [word_embeddings(model).num_embeddings for model in models]
-    for who, count in zip(names, counts, strict=True):
-        if count < len(tokenizer):
+    tokenizers = [tokenizer] * (len(models) - 1) + [own or tokenizer]
+    for who, count, each in zip(names, counts, tokenizers, strict=True):
+        if count < len(each):
             raise ModelError(
-                f"{who} has {count} token embeddings, but the tokenizer has {len(tokenizer)} tokens: "
+                f"{who} has {count} token embeddings, but the tokenizer has {len(each)} tokens: "
                 "the model was trained with another one."
             )
-        check_embedding_count(who, count, counts[0])
+        if each is tokenizer:
+            check_embedding_count(who, count, counts[0])
 
 
 def check_embedding_count(who: str, actual: int, expected: int) -> None:

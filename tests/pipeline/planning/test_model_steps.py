@@ -104,3 +104,32 @@ def test_keys_at_their_defaults_do_not_redo_a_cut(plan_of):
 def test_factors_are_made_anew_by_versions_that_weight_them(plan_of):
     assert "factors_by" not in plan_of().step("distill").settings["student"]
     assert plan_of("student.factors=8").step("distill").settings["student"]["factors_by"] == "piece counts"
+
+
+def test_student_with_a_vocabulary_of_its_own_gets_it_before_it_is_distilled(plan_of, tmp_path):
+    plan = plan_of("student.vocabulary={keep: 100}", f"task.data.unlabelled={tmp_path / 'test.csv'}")
+    names = [step.name for step in plan.steps]
+    assert names[:8] == [
+        *("data", "unlabelled", "finetune", "build-student", "student-vocabulary", "distill", "cut", "recover"),
+    ]
+    assert plan.step("student-vocabulary").needs == ("data", "build-student", "unlabelled")
+    assert plan.step("student-vocabulary").settings["longest"] is None
+    assert plan.step("distill").needs == ("data", "finetune", "student-vocabulary", "unlabelled")
+    assert [model.name for model in plan.evaluated] == ["teacher", "student", "pruned"]
+    assert plan.evaluated_parent("student").name == "teacher"
+    assert len(plan.matching("distill")) == 3
+    assert "student-vocabulary" not in [step.name for step in plan.matching("prune")]
+
+
+def test_untrained_student_with_a_vocabulary_of_its_own(plan_of):
+    plan = plan_of("student={vocabulary: seen}", "distill=false", "prune=null")
+    assert plan.model("student").step == "student-vocabulary"
+    assert [model.name for model in plan.evaluated] == ["teacher", "student"]
+
+
+def test_vocabulary_of_a_student_that_has_none_changes_no_step(plan_of):
+    assert not changed_steps(plan_of, "student.vocabulary=null")
+    assert "vocabulary" not in plan_of().step("distill").settings["student"]
+    changed = changed_steps(plan_of, "student.vocabulary=seen")
+    assert {"distill", "cut", "recover"} <= changed
+    assert "finetune" not in changed

@@ -372,3 +372,14 @@ def test_vocabulary_that_cannot_be_pruned(errors_of):
     (error,) = errors_of("prune.vocabulary={keep: 9000}")
     assert error.startswith("prune: vocabulary: 9,000 pieces cannot be kept: the tokenizer has 141, of which 141")
     assert errors_of("teacher=albert-base", "prune={vocabulary: seen}", due=("prune",)) == []
+    assert errors_of("student.vocabulary=seen") == []
+    (error,) = errors_of("student.vocabulary.keep=9000")
+    assert error.startswith("student: vocabulary: 9,000 pieces cannot be kept: the tokenizer has 141, of which 141")
+
+
+def test_checkpoint_with_a_part_of_the_teachers_vocabulary(errors_of, tmp_path):
+    part, content = tmp_path / "part", json.loads((tmp_path / "teacher" / "tokenizer.json").read_text())
+    shutil.copytree(tmp_path / "teacher", part)
+    content["model"]["vocab"].popitem()
+    (part / "tokenizer.json").write_text(json.dumps(content))
+    assert errors_of(f"student={part}") == []

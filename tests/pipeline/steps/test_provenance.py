@@ -31,6 +31,7 @@ def plan_of(student, **more):
     [
         ({"layers": 1}, "layer 1 of the teacher"),
         ({"layers": 2, "factors": 8}, "layers 0, 1 of the teacher; word vectors in 8 factors"),
+        ({"layers": 1, "vocabulary": "seen"}, "layer 1 of the teacher; a vocabulary of its own"),
         ({"layers": 1, "hidden": 16}, "the most important parts of layer 1 of the teacher"),
         ({"layers": 1, "hidden": 16, "start": "svd"}, "the principal directions of layer 1 of the teacher"),
         ({"layers": 1, "start": "random"}, "random weights"),

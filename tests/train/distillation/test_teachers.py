@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from transformers import PreTrainedTokenizerFast
 
 from compress.data.encode import encode_rows
 from compress.errors import ModelError
@@ -14,7 +15,8 @@ from compress.recipe.training_schema import Distill, Student
 from compress.train.core.training_data import fast_tokenizer
 from compress.train.distill import distill, distill_from_model
 from compress.train.distillation.distill_objective import DistillObjective
-from compress.train.distillation.teachers import Teacher, further_teachers
+from compress.train.distillation.teachers import Teacher, further_teachers, ids_in_teacher
+from tests.conftest import word_tokenizer
 
 SETTINGS = {"epochs": 1, "batch_size": 8, "learning_rate": 3e-3, "precision": "fp32"}
 SOFT = {"losses": {"soft_label": 1.0}, "hard_label": 0.0}
@@ -177,3 +179,26 @@ def test_models_in_memory_with_other_pieces_are_refused(tiny_model, tiny_tokeniz
         run(plain, many)
     with pytest.raises(ModelError, match="teacher 2 has 500 token embeddings"):
         run([(plain, 1.0), (many, 1.0)], plain)
+
+
+def test_teachers_read_the_ids_of_their_own_vocabulary(other, six):
+    teacher = Teacher([(other(1), 1.0), (other(2), 1.0)])
+    renumbered = {**six, "teacher_ids": six["input_ids"], "input_ids": six["input_ids"] * 0}
+    answers, seen = teacher(renumbered, {0: {"hidden"}})
+    expected, layers = teacher(six, {0: {"hidden"}})
+    assert torch.equal(answers["logits"], expected["logits"])
+    assert torch.equal(seen[0]["hidden"], layers[0]["hidden"])
+
+
+def test_a_vocabulary_is_the_teachers_or_a_part_of_it(tiny_tokenizer):
+    def having(*words):
+        return PreTrainedTokenizerFast(tokenizer_object=word_tokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *words]))
+
+    names = tiny_tokenizer.get_vocab()
+    table = ids_in_teacher("it", having("film", "a"), tiny_tokenizer, "h")
+    assert table.tolist() == [names[word] for word in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "film", "a")]
+    assert ids_in_teacher("it", tiny_tokenizer, tiny_tokenizer, "h") is None
+    swapped = sorted(names, key=lambda word: (names[word] > 3, -names[word] if names[word] > 3 else names[word]))[4:]
+    for words in (["film", "unknown"], swapped):
+        with pytest.raises(ModelError, match="it has another vocabulary"):
+            ids_in_teacher("it", having(*words), tiny_tokenizer, "h")
