@@ -102,7 +102,7 @@ def _add_own_vocabulary(
         return start
     plan.models.append(PlannedModel(start, start, built, "distill", evaluated=False))
     teacher = plan.teacher.step
-    further = {"teacher": teacher, "pruned": start, "settings": distill, "seed": seed, "step": step}
+    further: dict[str, Any] = {"teacher": teacher, "pruned": start, "settings": distill, "seed": seed, "step": step}
     settings = {"distill": _hashed_distillation(distill), "start": start, "seed": seed}
     needs = ["data", teacher, start, *_unlabelled(plan)]
     return plan.add(

@@ -58,9 +58,9 @@ def compatibility_errors(recipe: Recipe, cards: Sequence[Path] = (), task: TaskI
         ("student", lambda: _check_student(recipe, teacher, origin, cards)),
         ("task", lambda: _check_lengths(recipe, teacher, origin)),
     ]
-    for section, settings in (("student", student), ("prune", recipe.prune)):
-        if settings and settings.vocabulary:
-            checks.append((section, partial(_check_vocabulary, settings.vocabulary, recipe, cards)))
+    for section, pruned in (("student", student), ("prune", recipe.prune)):
+        if pruned and pruned.vocabulary:
+            checks.append((section, partial(_check_vocabulary, pruned.vocabulary, recipe, cards)))
     if recipe.prune and recipe.prune.removes_units and origin:
         checks.append(("prune", partial(_check_pruning, recipe.prune, origin, student)))
     for path, settings in recipe.distillations():

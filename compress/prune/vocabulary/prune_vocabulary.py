@@ -26,7 +26,8 @@ from compress.models.load_save import load_model, load_tokenizer
 from compress.models.silence_transformers import quiet
 from compress.prune.vocabulary.embedding_rows import config_ids, position_count, trim_embeddings
 from compress.prune.vocabulary.task_texts import TaskTexts, whole_texts
-from compress.prune.vocabulary.tokenizer_subset import Rule, check_rule, rule_text, select_pieces
+from compress.prune.vocabulary.tokenizer_subset import check_rule, rule_text, select_pieces
+from compress.recipe.training_schema import Vocabulary
 from compress.tasks.base import Row
 from compress.train.core.training_data import fast_tokenizer
 from compress.train.save_trained import TrainedModel, save_trained_model
@@ -39,7 +40,7 @@ SLOW_FILES = ("vocab.txt", "vocab.json", "merges.txt", "spiece.model", "sentence
 def prune_vocabulary(
     source: Path,
     data: Path,
-    rule: Rule,
+    rule: Vocabulary,
     longest: int | None,
     work: Path,
     *,
@@ -81,7 +82,7 @@ def prune_vocabulary_from_model(
     tokenizer: PreTrainedTokenizerBase,
     corpus: Mapping[str, Sequence[Row]],
     task: TaskInfo,
-    rule: Rule,
+    rule: Vocabulary,
     longest: int | None,
     *,
     held: Mapping[str, Sequence[Row]] | None = None,

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.errors import ModelError
-from compress.recipe.training_schema import Vocabulary as Rule
+from compress.recipe.training_schema import Vocabulary
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -132,7 +132,7 @@ class PieceTable:
         return len(core) == 1 or BYTE.fullmatch(piece) is not None
 
 
-def select_pieces(table: PieceTable, counts: NDArray[np.int64], rule: Rule, special: set[int]) -> set[int]:
+def select_pieces(table: PieceTable, counts: NDArray[np.int64], rule: Vocabulary, special: set[int]) -> set[int]:
     """Return the ids that stay: ``special`` ones, those that every text may need, and those of the rule by count.
 
     Of pieces that occur equally often, those with lower ids are kept first: in general text they are more frequent.
@@ -149,7 +149,7 @@ def select_pieces(table: PieceTable, counts: NDArray[np.int64], rule: Rule, spec
     return kept
 
 
-def check_rule(tokenizer: PreTrainedTokenizerBase, rule: Rule, source: str = "in memory") -> PieceTable:
+def check_rule(tokenizer: PreTrainedTokenizerBase, rule: Vocabulary, source: str = "in memory") -> PieceTable:
     """Return the pieces of a tokenizer, or raise a `ModelError` if they cannot be pruned by the rule."""
     if not tokenizer.is_fast:
         raise ModelError(
@@ -159,14 +159,14 @@ def check_rule(tokenizer: PreTrainedTokenizerBase, rule: Rule, source: str = "in
     return check_file(tokenizer.backend_tokenizer.to_str(), rule, source)
 
 
-def check_file(content: str, rule: Rule, source: str = "in memory") -> PieceTable:
+def check_file(content: str, rule: Vocabulary, source: str = "in memory") -> PieceTable:
     """Return the pieces of a tokenizer.json, or raise a `ModelError` if they cannot be pruned by the rule."""
     table = PieceTable(json.loads(content), source)
     _check_keep(table, rule, len(table.required()))
     return table
 
 
-def _check_keep(table: PieceTable, rule: Rule, required: int) -> None:
+def _check_keep(table: PieceTable, rule: Vocabulary, required: int) -> None:
     """Refuse to keep more pieces than there are, or fewer than every text may need."""
     if rule != "seen" and rule.keep is not None and not required <= rule.keep <= len(table.every):
         raise ModelError(
@@ -176,7 +176,7 @@ def _check_keep(table: PieceTable, rule: Rule, required: int) -> None:
         )
 
 
-def rule_text(rule: Rule) -> str:
+def rule_text(rule: Vocabulary) -> str:
     """Return `seen`, `keep 8000` or `min_count 2`."""
     return rule if rule == "seen" else " ".join(f"{key} {value}" for key, value in rule if value is not None)
 
