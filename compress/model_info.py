@@ -6,7 +6,6 @@ it (model.onnx with the same config and tokenizer); compress.json states the tas
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,11 +13,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from compress.errors import ModelError, first_error
-from compress.storage.atomic_write import atomic_write
+from compress.storage.atomic_write import write_model
 from compress.storage.schema_version import up_to
 
 INFO_FILE = "compress.json"
-NUMBERS = re.compile(r"\[\n\s+([^\[\]{}\"]*?)\n\s*\]")
 
 COMPANIONS = (
     "config.json",
@@ -306,9 +304,3 @@ def find_info(folder: Path) -> FolderInfo | None:
 def write_info(folder: Path, info: FolderInfo) -> None:
     """Write ``info`` as ``folder``'s compress.json."""
     write_model(folder / INFO_FILE, info)
-
-
-def write_model(path: Path, content: BaseModel) -> None:
-    """Write ``content`` as indented JSON, each list of numbers on one line."""
-    text = NUMBERS.sub(lambda match: f"[{' '.join(match[1].split())}]", content.model_dump_json(indent=2))
-    atomic_write(path, text + "\n")

@@ -13,10 +13,11 @@ import onnxruntime as ort
 
 from compress.environment import describe_cpu
 from compress.export.parity import generated_batches
-from compress.model_info import read_info, write_model
+from compress.model_info import read_info
 from compress.runtime.onnx_runtime import existing_onnx, make_session
 from compress.runtime.predictor import Placement
 from compress.runtime.session_options import SESSION_FILE, TunedSession
+from compress.storage.atomic_write import write_model
 from compress.tasks.base import Arrays
 
 CANDIDATES: tuple[Mapping[str, Any], ...] = ({}, {"disabled_optimizers": ["SkipLayerNormFusion"]})

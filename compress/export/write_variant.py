@@ -50,8 +50,9 @@ def write_variant(
             f"the outputs of {variant.name} differ from those of its source, {context.source}, by up to "
             f"{parity.max_abs_difference:.2g}; expected less than {tolerance * max(1.0, parity.largest_output):.2g}."
         )
-    alone = f"; a row alone or in a batch differs by up to {parity.alone_or_in_batch:.2g}"
-    context.console.note(f"{variant.name}: {parity}{alone if variant.batch_sensitive else ''}")
+    beside = parity.alone_or_in_batch if variant.batch_sensitive else 0.0
+    alone = f"; a row alone or in a batch differs by up to {beside:.2g}" if beside else ""
+    context.console.note(f"{variant.name}: {parity}{alone}")
     info = info.model_copy(update={"variant": variant.model_copy(update={"parity": parity.record()})})
     write_info(context.work, info)
     return info, parity

@@ -5,16 +5,22 @@ from __future__ import annotations
 import ctypes
 import glob
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pydantic import BaseModel
+
 from compress.errors import CompressError, UsageError
 
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
 """Constants of renameat2(2): paths are relative to the working directory; both paths exist and are swapped."""
+
+NUMBERS = re.compile(r"\[\n\s+([^\[\]{}\"]*?)\n\s*\]")
+"""A list of numbers in indented JSON."""
 
 
 def atomic_write(path: Path, content: str | bytes) -> None:
@@ -31,6 +37,12 @@ def atomic_write(path: Path, content: str | bytes) -> None:
         temporary.unlink(missing_ok=True)
         raise
     sync(path.parent)
+
+
+def write_model(path: Path, content: BaseModel) -> None:
+    """Write ``content`` as indented JSON, each list of numbers on one line."""
+    text = NUMBERS.sub(lambda match: f"[{' '.join(match[1].split())}]", content.model_dump_json(indent=2))
+    atomic_write(path, text + "\n")
 
 
 @contextmanager

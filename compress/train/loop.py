@@ -25,7 +25,6 @@ from transformers import PreTrainedModel
 
 from compress.console import Console, Progress
 from compress.errors import pluralize
-from compress.model_info import EvaluationInfo
 from compress.recipe.training_schema import Training, number
 from compress.train.core.checkpoints import CheckpointStore, training_identity
 from compress.train.core.device_batches import DeviceBatches
@@ -235,11 +234,7 @@ class TrainingRun:
             state.without_better = 0 if improves else state.without_better + 1
             state.trained_score = finite_score if improves else state.trained_score
         better = competes and (state.best_at is None or self._is_best(score))
-        losses = {name: float(f"{loss:.6g}") for name, loss in state.mean_losses().items()}
-        epoch = state.done / self.schedule.per_epoch
-        evaluation = EvaluationInfo(update=state.done, epoch=epoch, score=finite_score, losses=losses)
-        state.history.append(evaluation.model_dump())
-        state.sums, state.counted = {}, {}
+        state.add_evaluation(state.done / self.schedule.per_epoch, finite_score)
         seconds = time.monotonic() - started
         state.seconds, state.evaluating = state.seconds + seconds, state.evaluating + seconds
         self.processes.tracker.log({"select": score}, state.done)

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compress.errors import UsageError
-from compress.model_info import ShapeInfo, write_model
+from compress.model_info import ShapeInfo
 from compress.model_shapes import shape_of_folder, student_shape
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.measure_step import sample_texts
 from compress.prune.latency_table import TABLE_FILE, read_table, unreachable
 from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Recipe
+from compress.storage.atomic_write import write_model
 
 if TYPE_CHECKING:
     from compress.data.splits.prepare_splits import PreparedData

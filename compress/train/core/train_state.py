@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from compress.model_info import TrainingInfo
+from compress.model_info import EvaluationInfo, TrainingInfo
 
 
 class TrainResult(TrainingInfo):
@@ -83,3 +83,10 @@ class TrainState:
     def mean_losses(self) -> dict[str, float]:
         """Return each loss's mean since the last evaluation, over the updates in which it was active."""
         return {name: total / self.counted[name] for name, total in self.sums.items()}
+
+    def add_evaluation(self, epoch: float, score: float | None) -> None:
+        """Add an evaluation, with the mean losses since the one before."""
+        losses = {name: float(f"{loss:.6g}") for name, loss in self.mean_losses().items()}
+        evaluation = EvaluationInfo(update=self.done, epoch=epoch, score=score, losses=losses)
+        self.history.append(evaluation.model_dump())
+        self.sums, self.counted = {}, {}
