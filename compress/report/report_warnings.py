@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from compress.data.splits.unlabelled_texts import UNLABELLED
 from compress.errors import group_by_reason
 from compress.measure.quality.quality_result import Quality
+from compress.prune.latency_table import TOLERANCE
 from compress.report import format_numbers as fmt
 from compress.report.report_schema import Report
 from compress.report.retention import SIGNIFICANCE, is_clearly_better, quality_on_test, teacher_beats_baseline
-from compress.report.speedup_breakdown import speedup_stages
+from compress.report.speedup_breakdown import speedup_of_cut, speedup_stages
 from compress.report.tables.machine_facts import describe_length_limit, truncated_of_test
 from compress.tasks.label_problems import label_problems
 
@@ -28,6 +29,7 @@ def report_warnings(report: Report) -> tuple[str, ...]:
         *_teacher_versus_probe(report),
         *_winner_versus_baseline(report),
         *(text for target in report.targets if target.present for text in _stages_without_gain(report, target.title)),
+        *_missed_speedups(report),
         *_missing_results(report),
         *_unstable_timings(report),
         *_miscalibration(report),
@@ -105,6 +107,18 @@ def _stages_without_gain(report: Report, title: str) -> Iterator[str]:
             missed.setdefault((stage.name, "; ".join(result.gate.reasons) + hint), []).append(after)
     for (name, reasons), keys in missed.items():
         yield f"{name} missed the gate on {title}: {', '.join(keys)} {reasons}."
+
+
+def _missed_speedups(report: Report) -> Iterator[str]:
+    """Goals of speed-up that the timing of all variants does not confirm."""
+    for model, structure in report.pruned.items():
+        reached = structure.speedup
+        if reached is None or (timed := speedup_of_cut(report, model, reached)) is None:
+            continue
+        before, after, factor = timed
+        if factor.high < reached.goal * (1 - TOLERANCE) or factor.low > reached.goal * (1 + TOLERANCE):
+            measured = f"{fmt.ratio(factor.value)} as fast as {before.key} ({fmt.span(factor, fmt.ratio)})"
+            yield f"The speed-up asked for was {reached.goal:g}×: {after.key} is {measured} on {structure.target}."
 
 
 def _missing_results(report: Report) -> Iterator[str]:

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from compress.measure.result_base import Score
 from compress.measure.timing.latency import Part, ratio
+from compress.prune.latency_table import SpeedupResult
 from compress.report.report_schema import LedgerRow, Report
 
 
@@ -70,6 +71,18 @@ def speedup(before: LedgerRow, after: LedgerRow, title: str, part: Part = "model
     if title not in before.targets or title not in after.targets:
         return None
     return ratio(before.targets[title].latency, after.targets[title].latency, part)
+
+
+def speedup_of_cut(report: Report, model: str, reached: SpeedupResult) -> tuple[LedgerRow, LedgerRow, Score] | None:
+    """Return the rows before and after pruning in the variant of the goal, and their ratio at the cut's target.
+
+    None where they were not timed there, or where the latency table is from elsewhere.
+    """
+    parent = next((each.parent for each in report.all_models if each.name == model), None)
+    before, after = (report.row(f"{name}/{reached.table.variant}") for name in (parent, model))
+    title = report.pruned[model].target
+    factor = speedup(before, after, title) if before and after and title else None
+    return (before, after, factor) if before and after and factor else None
 
 
 def times_smaller(before: LedgerRow, after: LedgerRow) -> float | None:

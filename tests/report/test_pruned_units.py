@@ -9,6 +9,7 @@ from compress.report.pruned_units import pruned_structure
 from compress.report.report_schema import Report
 from compress.report.tables.pruning_table import describe_goal, pruning_table, speedup_table
 from tests.prune.test_latency_table import table
+from tests.report.conftest import apply_gates
 
 LAYER = PrunedLayer(
     heads=(0, 2),
@@ -116,6 +117,18 @@ def test_predicted_and_measured_speed_ups_are_compared_with_the_timing_session(r
     assert timed["faster, measured"].startswith("2.1")
     assert " to " in timed["95 %"]
     assert describe_goal(REACHED) == "2× in onnx-int8 (1 thread, batch 1, 16 word pieces; a processor)"
+
+
+def test_a_speed_up_that_the_timing_session_does_not_confirm_is_a_warning(reached_report):
+    def warnings(goal):
+        reached = REACHED.model_copy(update={"goal": goal})
+        kept = reached_report.pruned["pruned"].model_copy(update={"speedup": reached})
+        shown = apply_gates(reached_report.model_copy(update={"pruned": {"pruned": kept}}))
+        return [remark for remark in shown.remarks if "asked for" in remark]
+
+    assert warnings(2.0) == []
+    (warning,) = warnings(3.0)
+    assert warning.startswith("The speed-up asked for was 3×: pruned/onnx-int8 is 2.1")
 
 
 def test_a_table_from_elsewhere_has_predictions_only(reached_report):

@@ -9,7 +9,7 @@ from compress.report import format_numbers as fmt
 from compress.report.pruned_units import PrunedStructure, PrunedUnits
 from compress.report.report_schema import LedgerRow, Report
 from compress.report.run_facts import TargetFacts
-from compress.report.speedup_breakdown import speedup
+from compress.report.speedup_breakdown import speedup_of_cut
 from compress.report.tables.machine_facts import describe_target
 from compress.report.tables.speed_tables import format_p50
 from compress.report.tables.table_type import Cells, Table, make_table
@@ -41,9 +41,7 @@ def describe_goal(reached: SpeedupResult) -> str:
 def speedup_table(report: Report, model: str, reached: SpeedupResult) -> Table:
     """Return a row for each choice that the cut timed, and one for the timing of all variants, at the cut's target."""
     structure = report.pruned[model]
-    parent = next((each.parent for each in report.all_models if each.name == model), None)
-    before, after = (report.row(f"{name}/{reached.table.variant}") for name in (parent, model))
-    timed = speedup(before, after, structure.target) if before and after and structure.target else None
+    before, after, timed = speedup_of_cut(report, model, reached) or (None, None, None)
     chosen = reached.attempts[reached.chosen]
     whole = reached.table.model_time(chosen.heads, chosen.ffn) * chosen.predicted
     rows: list[Cells] = [
