@@ -18,22 +18,6 @@ from compress.storage.schema_version import up_to
 
 INFO_FILE = "compress.json"
 
-COMPANIONS = (
-    "config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.txt",
-    "vocab.json",
-    "merges.txt",
-    "spiece.model",
-    "sentencepiece.bpe.model",
-    "vocabulary.json",
-)
-"""Files that belong to a model besides its weights, and are copied with its exports. By name, because a foreign folder
-may hold the same weights in three more formats."""
-
 
 class Info(BaseModel):
     """Base of stored models: unknown keys are ignored (a later version may add some), and values are immutable."""

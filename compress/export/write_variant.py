@@ -9,8 +9,9 @@ import compress
 from compress.errors import ModelError
 from compress.export.build_context import BuildContext
 from compress.export.parity import Parity, compare_all, generated_batches
-from compress.model_info import COMPANIONS, FolderInfo, write_info
+from compress.model_info import FolderInfo, write_info
 from compress.runtime import open_predictor
+from compress.runtime.model_formats import COMPANIONS
 from compress.runtime.predictor import ONE_THREAD, Placement, Predictor
 
 

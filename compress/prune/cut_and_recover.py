@@ -184,7 +184,7 @@ def cut_from_model(
     (console or Console("quiet")).note(f"cut: {shapes}, {remaining:.1%} of the layers' parameters remain")
     layers = map(pruned_layer, kept_heads, heads, kept_ffn, ffn)
     pruning = PruningInfo(criterion=settings.criterion, layers=tuple(layers))
-    return Cut(pruned, pruning, goal and goal.result)
+    return Cut(pruned, pruning, goal.result if goal else None)
 
 
 def _by_shares(shape: ShapeInfo, settings: Prune) -> Selection:

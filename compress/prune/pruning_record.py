@@ -40,7 +40,7 @@ def _chained(before: Units, after: Units) -> Units:
         return kept, after[1], None
     removed = dict(zip(_others(before[0], len(before[0]) + len(before[2])), before[2], strict=True))
     scale = sum(before[1]) / (sum(after[1]) + sum(after[2]) or 1.0)
-    kept_importance, removed_importance = ([_rounded(scale * value) for value in part] for part in after[1:])
+    kept_importance, removed_importance = ([_rounded(scale * each) for each in part] for part in (after[1], after[2]))
     now_removed = [before[0][unit] for unit in _others(after[0], len(before[0]))]
     removed |= dict(zip(now_removed, removed_importance, strict=True))
     return kept, kept_importance, [removed[unit] for unit in sorted(removed)]

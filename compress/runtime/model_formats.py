@@ -24,6 +24,22 @@ RUN_MODES: Mapping[str, VariantInfo] = {
 
 FP32 = RUN_MODES["torch-fp32"]
 
+COMPANIONS = (
+    "config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "vocabulary.json",
+)
+"""Files that belong to a model besides its weights, and are copied with its exports. By name, because a foreign folder
+may hold the same weights in three more formats."""
+
 
 def export_variant(name: str) -> VariantInfo:
     """Return the variant that exporting to the format ``name`` makes."""

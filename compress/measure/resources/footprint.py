@@ -9,9 +9,9 @@ from compress.errors import ModelError
 from compress.formats import FORMATS, WEIGHT_SUFFIXES
 from compress.measure.resources.flops import flops
 from compress.measure.result_base import ResultModel
-from compress.model_info import COMPANIONS, INFO_FILE, VariantInfo, read_info
+from compress.model_info import INFO_FILE, VariantInfo, read_info
 from compress.runtime import runtime_of
-from compress.runtime.model_formats import describe_model_file
+from compress.runtime.model_formats import COMPANIONS, describe_model_file
 
 DESCRIPTIONS = ("README.md", "LICENSE", "digests.json", ".gitattributes")
 """Files of a published folder that describe the model and are not read to predict."""

@@ -73,7 +73,7 @@ def cut(context: StepContext, teacher: str, parent: str, settings: Prune, seed: 
     latency = read_table(context.inputs[LATENCY_STEP] / TABLE_FILE) if LATENCY_STEP in context.inputs else None
     options: dict[str, Any] = {"latency": latency, "console": context.console}
     speedup = run(parent_folder, teacher_folder, data, settings, seed, context.work, **options)
-    return speedup and speedup.model_dump(mode="json")
+    return speedup.model_dump(mode="json") if speedup else None
 
 
 def recover(

@@ -86,7 +86,7 @@ def _sizes(layers: Sequence[int | None]) -> str:
 
 
 def _p50(row: LedgerRow | None, title: str | None) -> str:
-    return format_p50(row.targets[title].latency) if row and title in row.targets else fmt.ABSENT
+    return format_p50(row.targets[title].latency) if row and title and title in row.targets else fmt.ABSENT
 
 
 def _count(units: PrunedUnits) -> str:
