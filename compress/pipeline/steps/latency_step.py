@@ -60,7 +60,10 @@ def check(context: StepContext, speedup: float) -> None:
     table = read_table(context.inputs[LATENCY_STEP] / TABLE_FILE)
     if reason := unreachable(table, shape, speedup):
         raise UsageError(f"prune.to.speedup: {reason}")
-    context.write_json("speedup.json", {"largest": table.largest_speedup(shape)})
+    largest = table.largest_speedup(shape)
+    reach = f"at most {largest:.1f} times faster in {table.variant}, with texts of {table.length} word pieces"
+    context.console.note(f"latency: {reach}")
+    context.write_json("speedup.json", {"largest": largest})
 
 
 def _read_workload(folder: Path) -> tuple[ShapeInfo, int]:

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from compress.cli import main
+from compress.console import Console
 from compress.errors import UsageError
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.latency_step import WORKLOAD_FILE, check
@@ -21,7 +22,7 @@ def context(tmp_path):
     (tmp_path / "workload" / WORKLOAD_FILE).write_text(json.dumps(content))
     (tmp_path / "latency" / TABLE_FILE).write_text(table().model_dump_json())
     inputs = {name: tmp_path / name for name in ("workload", "latency")}
-    return StepContext(inputs=inputs, work=tmp_path / "work", console=None)
+    return StepContext(inputs=inputs, work=tmp_path / "work", console=Console("quiet"))
 
 
 def test_a_goal_out_of_reach_is_refused_with_what_can_be_reached(context):
