@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,8 +15,10 @@ import psutil
 import pytest
 
 from compress.model_info import read_info
+from compress.prune.latency_table import TABLE_FILE, read_table
 from compress.report.report_schema import read_report
 from compress.storage.file_digests import file_digest
+from tests.prune.test_latency_table import table
 
 pytestmark = pytest.mark.slow
 
@@ -115,6 +118,49 @@ def test_several_cuts_killed_between_them_end_with_the_same_weights(recipe_file:
     shape = read_info(killed / ".steps" / last).shape
     assert shape is not None
     assert (sum(shape.heads), sum(shape.ffn)) == (3, 32)
+
+
+def started(runs: Path) -> Counter[str]:
+    """Count how often each step has started."""
+    events = map(json.loads, (runs / "tiny" / "events.jsonl").read_text().splitlines())
+    return Counter(event["step"] for event in events if event["event"] == "started")
+
+
+def test_a_killed_cut_to_a_speedup_and_vocabulary_end_with_the_same_weights(recipe_file: Path, tmp_path: Path) -> None:
+    given = tmp_path / "phone.json"
+    given.write_text(table(layer=0.9).model_dump_json())
+    goal = f"to: {{speedup: 30}}, latency_table: {given}, vocabulary: seen,"
+    recipe_file.write_text(recipe_file.read_text().replace("heads: 0.25, ffn: 0.5,", goal))
+    whole, killed, options = tmp_path / "whole", tmp_path / "killed", ["--set=student.layers=2", "--until=vocabulary"]
+    subprocess.run([*command(recipe_file, whole), *options], env=one_thread(), check=True, timeout=PATIENCE)
+    for step in ("cut", "vocabulary"):
+        assert kill_inside(step, recipe_file, killed, *options), step
+    subprocess.run([*command(recipe_file, killed), *options], env=one_thread(), check=True, timeout=PATIENCE)
+    ends = [
+        {path.parent.name: file_digest(path) for path in (runs / ".steps").glob("*/model.safetensors")}
+        for runs in (whole, killed)
+    ]
+    assert ends[0] == ends[1]
+    assert len(ends[0]) == len(("finetune", "distill", "cut", "recover", "vocabulary"))
+    once, twice = ("data", "finetune", "distill", "recover"), ("cut", "vocabulary")
+    assert started(killed) == Counter(dict.fromkeys(once, 1) | dict.fromkeys(twice, 2))
+    (cut,) = (killed / ".steps").glob("cut-*")
+    shape = read_info(cut).shape
+    assert shape is not None
+    assert shape.layers == 1
+    assert not list((killed / ".steps" / ".partial").iterdir())
+
+
+def test_a_killed_latency_table_is_measured_again_and_nothing_before_it(recipe_file: Path, tmp_path: Path) -> None:
+    runs, options = tmp_path / "runs", ["--until=check-speedup"]
+    recipe_file.write_text(recipe_file.read_text().replace("heads: 0.25, ffn: 0.5,", "to: {speedup: 1.01},"))
+    assert kill_inside("latency", recipe_file, runs, *options)
+    assert not list((runs / ".steps").glob("latency-*"))
+    subprocess.run([*command(recipe_file, runs), *options], env=one_thread(), check=True, timeout=PATIENCE)
+    assert started(runs) == Counter({"data": 1, "workload": 1, "latency": 2, "check-speedup": 1})
+    (folder,) = (runs / ".steps").glob("latency-*")
+    assert read_table(folder / TABLE_FILE).layers == 1
+    assert not list((runs / ".steps" / ".partial").iterdir())
 
 
 @pytest.mark.parametrize("step", ["finetune", "distill"])
