@@ -18,7 +18,6 @@ from compress.console import Console
 from compress.data.encode import bucketed_batches, encode_rows, training_examples
 from compress.data.splits.prepare_splits import load_prepared
 from compress.data.tokenizer import TextTokenizer
-from compress.errors import ModelError
 from compress.families import require_prunable
 from compress.model_info import PruningInfo, ShapeInfo, TaskInfo, find_info
 from compress.models.encoder_parts import family_of, shape_of
@@ -28,7 +27,7 @@ from compress.prune.criteria import CRITERIA, Criterion
 from compress.prune.latency_table import LatencyTable, SpeedupResult
 from compress.prune.least_squares import fit_output_weights
 from compress.prune.mask_gradients import CollectedUnits, LayerUnits, Loss, collect_units
-from compress.prune.prune_ratios import equivalent_ratios, layer_parameters, resolve_ratios
+from compress.prune.prune_ratios import check_sample, equivalent_ratios, layer_parameters, resolve_ratios
 from compress.prune.pruning_record import pruned_layer, since_first_cut
 from compress.prune.speedup_goal import Importance, SpeedupGoal
 from compress.prune.surgery import remove_units
@@ -45,8 +44,6 @@ from compress.train.save_trained import save_trained_model
 
 BATCH_SIZE = 32
 """Rows whose gradients are averaged before importance takes absolute values; 8 or 32 select the same units."""
-MIN_ROWS = 8
-"""Fewer rows say too little about which heads and neurons matter."""
 SCORING_LOSS = {"losses": {"soft_label": 1.0}, "hard_label": 1.0}
 """The loss whose change importance estimates: the true labels and the teacher's outputs."""
 
@@ -227,10 +224,7 @@ def _scoring_batches(
     device: torch.device,
 ) -> Iterator[Batch]:
     """Yield as many batches of rows drawn from train as the settings ask for, or all rows if there are fewer."""
-    if len(rows) < MIN_ROWS:
-        raise ModelError(
-            f"importance needs at least {MIN_ROWS} rows of train to be computed on, and there are {len(rows)}."
-        )
+    check_sample(len(rows))
     drawn = np.sort(np.random.default_rng(seed).permutation(len(rows))[: BATCH_SIZE * settings.batches])
     encoded = encode_rows(rows, task, tokenizer)
     encoded.teacher_ids = teacher_ids

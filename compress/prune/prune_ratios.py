@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compress.errors import ModelError
+from compress.errors import ModelError, UsageError
 from compress.model_info import ShapeInfo
 from compress.recipe.prune_schema import Prune
+
+MIN_ROWS = 8
+"""Fewer rows say too little about which heads and neurons matter."""
+
+
+def check_sample(rows: int) -> None:
+    """Refuse a train split that is too small to compute importance on."""
+    if rows < MIN_ROWS:
+        raise UsageError(
+            f"prune: importance needs at least {MIN_ROWS} rows of train to be computed on, and there are {rows}."
+        )
 
 
 def resolve_ratios(shape: ShapeInfo, settings: Prune) -> tuple[float, float]:

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from compress.data.splits.prepare_splits import load_prepared, prepare_splits
-from compress.errors import ModelError
+from compress.errors import ModelError, UsageError
 from compress.model_info import read_info
 from compress.models.encoder_parts import family_of, layer_shapes, layers_of, part, shape_of
 from compress.models.load_save import load
@@ -141,7 +141,7 @@ def test_goal_weighs_heads_against_neurons(data, tiny_model, tiny_tokenizer, tin
 
 def test_sample_that_is_too_small_is_refused(data, tiny_model, tiny_tokenizer, tiny_task):
     model, rows = tiny_model("bert"), list(load_prepared(data).rows("train"))[:7]
-    with pytest.raises(ModelError, match=r"at least 8 rows of train .* there are 7"):
+    with pytest.raises(UsageError, match=r"at least 8 rows of train .* there are 7"):
         cut_from_model(model, rows, tiny_task, fast_tokenizer(model.config, tiny_tokenizer), settings(), 0)
 
 

@@ -26,7 +26,9 @@ def add_data(plan: Plan) -> None:
     settings = {"task": task, "data": data, "seed": recipe.seed}
     if recipe.task.data.select_share == "auto" and not recipe.task.data.select:
         settings["max_drop"] = recipe.gate.max_drop  # decides how many rows select has
-    run = partial(prepare_data.data, task=recipe.task, seed=recipe.seed, max_drop=recipe.gate.max_drop)
+    prunes = recipe.prune is not None and recipe.prune.removes_units
+    options: dict[str, Any] = {"max_drop": recipe.gate.max_drop, "prunes": prunes}
+    run = partial(prepare_data.data, task=recipe.task, seed=recipe.seed, **options)
     plan.add("data", "data", settings, [], run)
 
 

@@ -19,13 +19,14 @@ from compress.losses import LOSSES, LayerLoss
 from compress.model_info import ShapeInfo, TaskInfo
 from compress.model_shapes import changes_shape, plan_student_shape, shape_of_config, student_shape
 from compress.model_sources import local_folder, refuse_exported, source_kind
+from compress.pipeline.preflight.checkpoint_sizes import check_layer_sizes
 from compress.pipeline.preflight.latency_problems import check_latency_table
 from compress.pipeline.torchrun_launch import Launch
 from compress.prune.prune_ratios import resolve_ratios
 from compress.prune.vocabulary.tokenizer_subset import check_file, check_rule
 from compress.recipe.loss_schema import Relation
 from compress.recipe.prune_schema import Prune
-from compress.recipe.schema import Recipe
+from compress.recipe.schema import Recipe, Teacher
 from compress.recipe.training_schema import Distill, Student, Vocabulary
 from compress.train.distillation.layer_pairs import LayerPairs, check_local_batch_size, layer_map, uses_layer_map
 from compress.train.distillation.phases import loss_phases
@@ -55,6 +56,7 @@ def compatibility_errors(recipe: Recipe, cards: Sequence[Path] = (), task: TaskI
     widths = attention_widths(origin, student), attention_widths(teacher)
     checks: list[tuple[str, Callable[[], object]]] = [
         ("teacher", lambda: teacher and family_named(teacher["model_type"])),
+        *_checks_of_sizes(recipe, teacher, origin, cards),
         ("student", lambda: _check_student(recipe, teacher, origin, cards)),
         ("task", lambda: _check_lengths(recipe, teacher, origin)),
     ]
@@ -134,6 +136,20 @@ def _check_pruning(prune: Prune, origin: Config, student: Student | None) -> Non
     require_prunable(family_named(origin["model_type"]))
     if shape := _shape_made_of(origin, student):
         check_latency_table(prune, shape) if prune.speedup is not None else resolve_ratios(shape, prune)
+
+
+def _checks_of_sizes(
+    recipe: Recipe, teacher: Config, origin: Config, cards: Sequence[Path]
+) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Yield the checks that the weights of the teacher, and of the student's own checkpoint, are as large as stated."""
+    models: list[tuple[str, Teacher | Student | None, Config]] = [
+        ("teacher", recipe.teacher, teacher),
+        ("student", recipe.student, origin),
+    ]
+    for section, named, config in models:
+        if named and named.source:
+            folder, shape = local_folder(named.source, named.revision, cards), _shape_made_of(config, None)
+            yield section, partial(check_layer_sizes, folder, shape)
 
 
 def _check_student(recipe: Recipe, teacher: Config, origin: Config, cards: Sequence[Path]) -> None:

@@ -11,11 +11,14 @@ from compress.recipe.schema import Task
 SLICES_FILE = "slices.json"
 
 
-def data(context: StepContext, task: Task, seed: int, max_drop: float) -> None:
-    """Read the rows of every role into memory-mapped files."""
+def data(context: StepContext, task: Task, seed: int, max_drop: float, prunes: bool) -> None:
+    """Read the rows of every role into memory-mapped files; ``prunes``: importance is computed on those of train."""
     from compress.data.splits.prepare_splits import prepare_splits
+    from compress.prune.prune_ratios import check_sample
 
-    prepare_splits(task, seed, context.work, context.console, max_drop)
+    info = prepare_splits(task, seed, context.work, context.console, max_drop)
+    if prunes:
+        check_sample(info.counts["train"])
 
 
 def unlabelled(context: StepContext, task: Task, seed: int) -> None:

@@ -383,3 +383,11 @@ def test_checkpoint_with_a_part_of_the_teachers_vocabulary(errors_of, tmp_path):
     content["model"]["vocab"].popitem()
     (part / "tokenizer.json").write_text(json.dumps(content))
     assert errors_of(f"student={part}") == []
+
+
+def test_vocabulary_of_a_tokenizer_without_tokenizer_json(errors_of, tmp_path):
+    folder = tmp_path / "other"
+    write_tiny_model(folder, "bert")
+    (folder / "tokenizer.json").unlink()
+    (error,) = errors_of(f"teacher={folder}", "prune={vocabulary: seen}")
+    assert error.startswith(f"prune: {folder} has no tokenizer: expected one of tokenizer.json")

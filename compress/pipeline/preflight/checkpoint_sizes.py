@@ -1,0 +1,47 @@
+"""Checks that the layers of a checkpoint have the sizes that its config.json states, from the header of its weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from compress.errors import ModelError
+from compress.families import family_named
+from compress.model_info import ShapeInfo
+
+WEIGHTS_FILE = "model.safetensors"
+LENGTH_BYTES = 8
+"""A safetensors file begins with the length of its header, then the header in JSON."""
+
+
+def check_layer_sizes(folder: Path | None, shape: ShapeInfo | None) -> None:
+    """Refuse a checkpoint in which a layer has more or fewer heads or neurons than ``shape``, which is its config's.
+
+    That is how tools leave a pruned model whose config cannot describe it. Other formats are checked when they load.
+    """
+    if folder is None or shape is None or not (folder / WEIGHTS_FILE).is_file():
+        return
+    family, size = family_named(shape.family), shape.head_size or shape.hidden // max(shape.heads)
+    if not family.prunable or family.query is None:
+        return
+    rows = _rows_of_weights(folder / WEIGHTS_FILE)
+    for layer, (heads, ffn) in enumerate(zip(shape.heads, shape.ffn, strict=True)):
+        for part, path, wanted in (("queries", family.query, heads * size), ("FFN neurons", family.ffn_in, ffn)):
+            ending = f"{family.layers}.{layer}.{path}.weight"
+            stored = next((count for name, count in rows.items() if name.endswith(ending)), wanted)
+            if stored != wanted:
+                raise ModelError(
+                    f"{folder}: layer {layer} has {stored} {part}, and its config.json states {wanted}.",
+                    hint="it was pruned by a tool that did not record how: prune the model before that here",
+                )
+
+
+def _rows_of_weights(path: Path) -> Mapping[str, int]:
+    """Return the first dimension of every tensor of a safetensors file; nothing of one that is damaged."""
+    try:
+        with path.open("rb") as file:
+            header = json.loads(file.read(int.from_bytes(file.read(LENGTH_BYTES), "little")))
+        return {name: entry["shape"][0] for name, entry in header.items() if entry.get("shape")}
+    except (OSError, ValueError, AttributeError, TypeError, OverflowError, MemoryError):
+        return {}  # loading it says what is wrong
