@@ -174,14 +174,14 @@ def _check_vocabulary(rule: Vocabulary, recipe: Recipe, cards: Sequence[Path]) -
     named = recipe.student if recipe.student and recipe.student.source else recipe.teacher
     source, revision = str(named.source), named.revision
     folder = local_folder(source, revision, cards)
-    if folder is not None and (folder / TOKENIZER_FILE).is_file():
+    if folder is None:
+        return
+    if (folder / TOKENIZER_FILE).is_file():
         check_file(read_tokenizer(folder).to_str(), rule, source)
         return
-    from compress.pipeline.preflight.teacher_student_compat import tokenizer_of
+    from compress.models.load_save import load_tokenizer
 
-    tokenizer = tokenizer_of(source, revision, cards)  # which transformers may make from other files
-    if tokenizer is not None:
-        check_rule(tokenizer, rule, source)
+    check_rule(load_tokenizer(folder), rule, source)  # which transformers may make from other files
 
 
 def _check_layers(

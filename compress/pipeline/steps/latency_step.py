@@ -71,16 +71,17 @@ def _read_workload(folder: Path) -> tuple[ShapeInfo, int]:
     return ShapeInfo.model_validate(content["shape"]), int(content["length"])
 
 
-def _typical_length(roles: PreparedData, tokenizer: Path, batch: int, seed: int) -> int:
+def _typical_length(roles: PreparedData, folder: Path, batch: int, seed: int) -> int:
     """Return the median over the calls that the timing session makes of the word pieces of their batch."""
     import numpy as np
 
-    from compress.data.tokenizer import TextTokenizer
     from compress.measure.timing.timing_inputs import make_calls
+    from compress.models.load_save import load_tokenizer, read_config
     from compress.tasks import kind_of
+    from compress.train.core.training_data import fast_tokenizer
 
     task = roles.info.task_info
-    kind, tokens = kind_of(task), TextTokenizer.load(tokenizer)
+    kind, tokens = kind_of(task), fast_tokenizer(read_config(folder), load_tokenizer(folder))
     lengths = []
     for call in make_calls(sample_texts(roles.rows("test"), kind), batch, seed):
         examples = [each for text in call for each in kind.examples(kind.from_input(text, task), task, tokens)]

@@ -34,6 +34,21 @@ def test_a_goal_within_reach_passes(context):
     check(context, 12.0)
 
 
+def test_a_tokenizer_that_transformers_makes_from_other_files_gives_the_length(tmp_path):
+    recipe, lengths = write_tiny_recipe(tmp_path), []
+    recipe.write_text(recipe.read_text().replace("heads: 0.25, ffn: 0.5,", "to: {speedup: 3},"))
+    tokenizer = tmp_path / "teacher" / "tokenizer.json"
+    pieces = json.loads(tokenizer.read_text())["model"]["vocab"]
+    for runs in ("one", "two"):
+        command = ["run", str(recipe), "--runs", str(tmp_path / runs), "--format", "quiet", "--until", "workload"]
+        assert main(command) == 0
+        (folder,) = (tmp_path / runs / ".steps").glob("workload-*")
+        lengths.append(json.loads((folder / WORKLOAD_FILE).read_bytes())["length"])
+        (tmp_path / "teacher" / "vocab.txt").write_text("\n".join(sorted(pieces, key=pieces.get)))
+        tokenizer.unlink(missing_ok=True)
+    assert lengths[0] == lengths[1]
+
+
 @pytest.mark.slow
 def test_a_table_measured_again_with_the_same_choice_redoes_nothing_after_the_cut(tmp_path, monkeypatch):
     monkeypatch.setattr("compress.prune.speedup_goal.SpeedupGoal._measure", lambda self, uncut, choice: self.goal)
