@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from compress import __version__
 from compress.data.splits.prepare_splits import PreparedData, load_prepared
+from compress.data.tokenizer import TOKENIZER_FILE
 from compress.measure.predict_rows import embed_documents, predict_rows
 from compress.model_info import FolderInfo, LayerMap, ProbeInfo, PruningInfo, TaskInfo, VocabularyInfo
 from compress.models.encoder_parts import family_of, shape_of
@@ -71,8 +73,16 @@ def save_trained_model(
     )
     if is_main:
         save_model(model, tokenizer, work, info)
+        if vocabulary is not None:
+            _remove_white_space(work / TOKENIZER_FILE)
         delete_work_files(work)
     return TrainedModel(info, result)
+
+
+def _remove_white_space(path: Path) -> None:
+    """Write a JSON file, which transformers indents, as one line."""
+    written = json.loads(path.read_bytes())
+    path.write_text(json.dumps(written, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
 
 
 def tune_thresholds(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, roles: PreparedData) -> TaskInfo:

@@ -3,7 +3,8 @@
     python attempts.py STEP TEACHER DATA FOLDER KILLS
 
 The results are FOLDER/whole and FOLDER/killed. STEP is finetune, probe (fine-tuning of an encoder without a head),
-distill or recover; KILLS are points at which an attempt is killed, one each: `update:7` (in the middle of an update),
+distill, recover or own (distillation of FOLDER/start, whose vocabulary is a part of the teacher's); KILLS are points at
+which an attempt is killed, one each: `update:7` (in the middle of an update),
 `tensors:1` (while the first checkpoint is written), `named:1` (before the first checkpoint replaces older ones),
 `best:2` (after the second best weights), `saved:1` (after the model folder is written, before checkpoints are
 removed), `fit:2` (before the second probe is fitted), `probe:1` (after the first probe is written, before it is
@@ -66,7 +67,11 @@ def attempt(step, teacher, data, work):
     elif step == "probe":
         finetune(str(teacher), data, Finetune(**COMMON, checkpoint=checkpoint, restarts=2), 5, work)
     else:
-        spec = {"distill": {"layers": 1, "hidden": 16}, "recover": {"source": str(teacher)}}[step]
+        spec = {
+            "distill": {"layers": 1, "hidden": 16},
+            "recover": {"source": str(teacher)},
+            "own": {"source": str(work.parent / "start")},
+        }[step]
         distill(teacher, Student(**spec), data, Distill(**COMMON, checkpoint=checkpoint), 5, work)
     load_model(work)
 

@@ -5,14 +5,15 @@ from compress.data.splits.prepare_splits import load_prepared
 from compress.errors import ModelError, UsageError
 from compress.families import FAMILIES
 from compress.losses import LOSSES
-from compress.model_info import read_info
+from compress.model_info import TaskInfo, read_info
 from compress.models.encoder_parts import layer_shapes, layers_of, word_embeddings
-from compress.models.load_save import load
+from compress.models.load_save import load, load_model
 from compress.models.student.build_student import build_student
 from compress.prune.vocabulary.prune_vocabulary import prune_vocabulary, prune_vocabulary_from_model
 from compress.recipe.loss_schema import Losses
 from compress.recipe.training_schema import Distill, Student
 from compress.runtime.text_model import TextModel
+from compress.tasks import KINDS
 from compress.train.distill import distill, distill_from_model
 from compress.train.distillation.distill_objective import DistillObjective
 
@@ -212,6 +213,7 @@ def test_a_vocabulary_of_its_own_is_trained_as_the_whole_one(family, tiny_folder
     assert kept.pieces == made.info.shape.vocabulary < kept.pieces_before < whole.info.shape.vocabulary
     assert kept.positions == kept.positions_before
     assert whole.info.vocabulary is None
+    assert "\n" not in (tmp_path / "from-start" / "tokenizer.json").read_text()
     for ours, theirs in zip(made.result.history[1:], whole.result.history[1:], strict=True):
         assert ours.losses == pytest.approx(theirs.losses, abs=1e-5)
     texts = [row["text"] for row in load_prepared(prepared).rows("select")]
@@ -242,6 +244,36 @@ def test_models_in_memory_with_a_vocabulary_of_their_own(tiny_model, tiny_tokeni
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
     with pytest.raises(ModelError, match="the student has 64 token embeddings and the teacher 999"):
         distill_from_model(tiny_model("bert", vocab_size=999), student, *data)
+
+
+WORDS = ["a", "good", "film", "the", "plot", "was", "bad"]
+KIND_ROWS = {
+    "multi_label": {"text": "a good film", "text_pair": None, "label": [1.0, 0.0, 1.0]},
+    "regression": {"text": "a good film", "text_pair": "the plot", "label": 0.5},
+    "multiple_choice": {"text": "the plot", "choices": ["was bad", "a good film"], "label": 1},
+    "ranking": {"text": "the plot", "candidates": ["was bad", "a good film"], "label": [0.0, 1.0]},
+    "similarity": {"text": "the plot", "text_pair": "a good film", "label": 0.7},
+    "retrieval": {"query": "the plot", "positives": ["a good film"], "negatives": ["was bad"]},
+    "token_classification": {"words": WORDS, "label": [0, 1, 2, 0, 1, 0, 0]},
+    "question_answering": {"question": "the plot", "context": " ".join(WORDS * 4), "answers": ["good"], "start": 2},
+}
+
+
+@pytest.mark.parametrize("kind", KIND_ROWS)
+def test_every_kind_is_distilled_in_a_vocabulary_of_its_own(kind, tiny_model, tiny_folder, tiny_tokenizer):
+    metric, labels = KINDS[kind].metrics[0].name, () if kind == "regression" else ("O", "B-x", "I-x")
+    task = TaskInfo(name="t", kind=kind, text=("a",), labels=labels, metric=metric, max_length=16)
+    folder, rows = tiny_folder(tiny_model("bert", head="Model"), None), [KIND_ROWS[kind]] * 8
+    settings = Distill(**{**SETTINGS, "epochs": 1, "batch_size": 4, "losses": ALL})
+    student = build_student(load_model(folder, task), Student(layers=1), task)
+    own, tokenizer, _ = prune_vocabulary_from_model(student, tiny_tokenizer, {"train": rows}, task, "seen", None)
+    assert len(tokenizer) < len(tiny_tokenizer)
+    for model, options in ((own, {"student_tokenizer": tokenizer}), (student, {})):
+        distill_from_model(load_model(folder, task), model, tiny_tokenizer, rows, [], task, settings, **options)
+    ours, theirs = (dict(model.named_parameters()) for model in (own, student))
+    for name in ours:
+        if "word_embeddings" not in name:
+            torch.testing.assert_close(ours[name], theirs[name], atol=1e-5, rtol=1e-3)
 
 
 def test_every_loss_of_the_table_is_usable():

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from compress.prune.vocabulary.prune_vocabulary import prune_vocabulary
 from compress.storage.file_digests import digests
 
 ATTEMPTS = Path(__file__).with_name("attempts.py")
@@ -16,6 +17,7 @@ KILLS = {
     "probe": ["fit:1", "fit:2", "probe:1", "update:2", "fit:1", "update:9"],
     "distill": ["best:1", "update:7", "tensors:2", "named:2", "saved:1"],
     "recover": ["best:1", "update:5"],
+    "own": ["best:1", "update:7", "tensors:2"],
 }
 
 
@@ -24,6 +26,8 @@ KILLS = {
 def test_a_killed_training_ends_in_the_same_digest(step, tiny_folder, tiny_model, prepared, tmp_path):
     encoder = tiny_model("bert", head="Model", initializer_range=0.1)
     teacher = tiny_folder(encoder, task=None) if step == "probe" else tiny_folder(tiny_model("bert"))
+    if step == "own":
+        prune_vocabulary(teacher, prepared, "seen", None, tmp_path / "start")
     command = [sys.executable, ATTEMPTS, step, teacher, prepared, tmp_path, *KILLS[step]]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True, check=False)

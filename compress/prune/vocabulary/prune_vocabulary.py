@@ -70,11 +70,7 @@ def prune_vocabulary(
         f"vocabulary: {info.pieces_before:,} → {info.pieces:,} pieces; rows cut into other pieces: {shares}"
     )
     pruning = read_info(source).pruning
-    trained = save_trained_model(pruned, fewer, work, "vocabulary", data, pruning=pruning, vocabulary=info)
-    written = json.loads((work / TOKENIZER_FILE).read_bytes())  # indented by transformers
-    compact = json.dumps(written, ensure_ascii=False, separators=(",", ":"))
-    (work / TOKENIZER_FILE).write_text(compact, encoding="utf-8")
-    return trained
+    return save_trained_model(pruned, fewer, work, "vocabulary", data, pruning=pruning, vocabulary=info)
 
 
 def prune_vocabulary_from_model(

@@ -7,6 +7,7 @@ import pytest
 from compress.console import Console
 from compress.measure import Latency
 from compress.measure.resources.serving_memory import ServingMemory
+from compress.model_info import FolderInfo, VocabularyInfo
 from compress.pipeline.graph import Plan
 from compress.pipeline.run import Options, prepare
 from compress.pipeline.step_context import StepContext
@@ -47,6 +48,15 @@ def test_reasons_for_variants_without_timing(plan, tmp_path):
     assert targets_of(plan, rows["student/torch-graph-bf16"].variant) == [cuda]
     plan.missing_targets["cuda"] = "this machine has no CUDA device"
     assert latency(cuda).reason == "this machine has no CUDA device"
+
+
+def test_vocabulary_is_shown_with_the_first_model_that_has_it(recipe_file, tmp_path):
+    plan = prepare(recipe_file, ("student.vocabulary=seen", "prune.vocabulary=seen"), Options(runs=tmp_path))
+    own, fewer = (VocabularyInfo(rule="seen", pieces_before=9, pieces=count, changed={}) for count in (8, 7))
+    kept = {"student": own, "pruned": own, "trimmed": fewer}
+    infos = {model: FolderInfo(step="recover", vocabulary=info) for model, info in kept.items()}
+    report = assembly(plan, tmp_path, Measured())
+    assert report._vocabularies({"teacher": FolderInfo(step="finetune"), **infos}) == {"student": own, "trimmed": fewer}
 
 
 def test_timings_and_failures_contain_no_local_paths(plan, tmp_path):

@@ -1,0 +1,36 @@
+"""A student with fewer word pieces than its teacher, through the whole pipeline."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import compress
+from compress.cli import main
+from compress.model_info import read_info
+from compress.models import tiny
+from compress.report.report_schema import read_report
+from tests.conftest import write_tiny_recipe
+
+
+@pytest.mark.slow
+def test_pipeline_runs_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiny, "SPECIAL", (*tiny.SPECIAL, "zebra", "rhino"))  # pieces that no text has
+    recipe, runs = write_tiny_recipe(tmp_path), tmp_path / "runs"
+    command = ["run", str(recipe), "--runs", str(runs), "--format", "quiet"]
+    assert main([*command, "--set", "student.vocabulary=seen", "--set", "prune.vocabulary=seen"]) == 0
+    report = read_report(runs / "tiny")
+    assert {row.status for row in report.rows} == {"ok"}
+    assert [row.model for row in report.rows[::3]] == ["teacher", "student", "pruned", "trimmed"]
+    assert {model: (kept.pieces_before, kept.pieces) for model, kept in report.vocabularies.items()} == {
+        "student": (143, 141),
+        "trimmed": (141, 141),
+    }
+    assert report.vocabularies["student"].changed["train"] == 0.0
+    assert {*report.pruned} == {"pruned"}
+    assert report.makings["student"].start.endswith("; a vocabulary of its own")
+    (recovered,) = (runs / ".steps").glob("recover-*")
+    assert read_info(recovered).vocabulary == report.vocabularies["student"]
+    assert len(json.loads((recovered / "tokenizer.json").read_bytes())["model"]["vocab"]) == 141
+    (answer,) = compress.open(runs / "tiny" / "winner" / "cpu").predict(["rain and storm on day 3"])
+    assert answer["label"] in ("sunny", "rainy")
