@@ -99,7 +99,7 @@ def budget_too_small(budget: float, jobs: int, started: int, elapsed: float, mor
         elapsed: seconds that starting them took.
         more: seconds that everything after starting takes.
     """
-    reason = f"the budget of {budget:.3g} s is too small for {pluralize(jobs, 'model')}"
+    reason = f"the budget of {budget:.3g} s for timing is too small for {pluralize(jobs, 'model')}"
     if not started:
         return f"{reason}: it was used up before the first had started"
     starting = elapsed * max(jobs / started, 1.0)

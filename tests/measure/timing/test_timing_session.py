@@ -181,7 +181,7 @@ def test_too_small_budget_is_not_measured(small, wide):
     jobs = [Job("small", small, None, HERE), Job("wide", wide, None, HERE)]
     for one in time_jobs(jobs, TEXTS, Measure(budget=0.05)).values():
         assert one.status == "not measured"
-        assert (one.reason or "").startswith("the budget of 0.05 s is too small for 2 models")
+        assert (one.reason or "").startswith("the budget of 0.05 s for timing is too small for 2 models")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits what a process allocates")
