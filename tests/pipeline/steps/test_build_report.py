@@ -11,11 +11,14 @@ from compress.model_info import FolderInfo, VocabularyInfo
 from compress.pipeline.graph import Plan
 from compress.pipeline.run import Options, prepare
 from compress.pipeline.step_context import StepContext
+from compress.pipeline.step_store import StepRecord
 from compress.pipeline.steps.build_report import ReportBuilder
 from compress.pipeline.steps.measure_step import Measured, write_measured
 from compress.pipeline.steps.select_step import failure_of, latency_at, targets_of
 from compress.pipeline.strip_paths import strip_paths
+from compress.prune.latency_table import SpeedupResult
 from compress.recipe.measure_schema import Target
+from tests.prune.test_latency_table import table as latency_table
 
 PLACE = "/home/somebody/runs/.steps/model.onnx"
 
@@ -57,6 +60,17 @@ def test_vocabulary_is_shown_with_the_first_model_that_has_it(recipe_file, tmp_p
     infos = {model: FolderInfo(step="recover", vocabulary=info) for model, info in kept.items()}
     report = assembly(plan, tmp_path, Measured())
     assert report._vocabularies({"teacher": FolderInfo(step="finetune"), **infos}) == {"student": own, "trimmed": fewer}
+
+
+def test_a_pruned_model_has_what_its_cut_measured(recipe_file, tmp_path):
+    plan = prepare(recipe_file, ("prune={to: {speedup: 2}, target: cpu}",), Options(runs=tmp_path))
+    attempts = ({"heads": (2, 1), "ffn": (16, 16), "predicted": 2.1, "measured": 2.0},)
+    reached = SpeedupResult(goal=2.0, table=latency_table(), attempts=attempts, chosen=0)
+    record = StepRecord.model_construct(step="cut", measured=reached.model_dump(mode="json"))
+    context = StepContext({}, tmp_path, Console("quiet"), records={"cut": record})
+    report = ReportBuilder(plan, context)
+    assert report._speedup("pruned") == {"speedup": reached, "target": "cpu"}
+    assert report._speedup("student") == {}
 
 
 def test_timings_and_failures_contain_no_local_paths(plan, tmp_path):
