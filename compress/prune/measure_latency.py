@@ -77,7 +77,7 @@ def measure_latency(
             other = open_variant(resize_graph(proto, exported, sizes, size), variant, placement, options)
             first, ratios[layers, sizes] = compare_times(reference, other, arrays, SECONDS)
             milliseconds.append(first)
-            progress.advance(note=f"{layers} layers of {sizes[0]} heads, FFN {sizes[1]}")
+            progress.advance(note=f"depth {layers}, heads {sizes[0]}, FFN {sizes[1]}")
     unit = float(np.median(milliseconds))
     whole_depth = {sizes: unit * ratio for (layers, sizes), ratio in ratios.items() if layers == shape.layers}
     return LatencyTable(

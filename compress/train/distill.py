@@ -184,6 +184,7 @@ def _distill(
 
     Also returns what compress.json records: the result, the layer map and the number of augmented rows.
     """
+    settings = _count_layers_left(settings, pruning)
     context.warn(settings_warnings(settings))
     check_unlabelled(settings, len(rows.unlabelled) > 0)
     work, console = context.work, context.console
@@ -217,3 +218,11 @@ def _kept_of(student: Student) -> dict[str, Any]:
     if info is None:
         return {}
     return {"vocabulary": info.vocabulary, "pruning": None if changes_shape(student) else info.pruning}
+
+
+def _count_layers_left(settings: Distill, pruning: PruningInfo | None) -> Distill:
+    """Return settings in which `freeze` counts the layers that pruning left of those it named."""
+    if pruning is None or not isinstance(settings.freeze, int) or not any(each.is_dropped for each in pruning.layers):
+        return settings
+    left = sum(not layer.is_dropped for layer in pruning.layers[: settings.freeze])
+    return settings.model_copy(update={"freeze": left})

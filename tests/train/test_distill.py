@@ -16,6 +16,7 @@ from compress.runtime.text_model import TextModel
 from compress.tasks import KINDS
 from compress.train.distill import distill, distill_from_model
 from compress.train.distillation.distill_objective import DistillObjective
+from tests.train.distillation.test_cka_layer_map import without_layers
 
 SETTINGS = {"epochs": 2, "batch_size": 8, "learning_rate": 3e-3, "precision": "fp32"}
 ALL = {"soft_label": 1.0, "hidden_state": 1.0, "attention": 1.0}
@@ -284,3 +285,14 @@ def test_every_loss_of_the_table_is_usable():
 def test_a_student_made_of_its_teacher_competes_as_it_is(student, first, tiny_folder, prepared, tmp_path):
     made = distill(tiny_folder("bert"), Student(**student), prepared, Distill(**SETTINGS), 0, tmp_path)
     assert made.result.history[0].update == first
+
+
+def test_frozen_layers_are_those_before_pruning(tiny_model, tiny_tokenizer, tiny_task, rows):
+    teacher, student = tiny_model("bert", num_hidden_layers=3), tiny_model("bert", seed=5)
+    before = [{name: weight.clone() for name, weight in layer.state_dict().items()} for layer in layers_of(student)]
+    settings = Distill(**SETTINGS, losses={"soft_label": 1.0}, freeze=2)
+    sets = (rows(20), [], tiny_task)
+    trained = distill_from_model(teacher, student, tiny_tokenizer, *sets, settings, pruning=without_layers(0))
+    weights = [layer.state_dict() for layer in layers_of(trained)]
+    frozen = [all(torch.equal(old[name], new[name]) for name in old) for old, new in zip(before, weights, strict=True)]
+    assert frozen == [True, False]  # layer 0 of three was dropped, 1 is frozen, 2 learns
