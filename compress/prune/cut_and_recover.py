@@ -26,7 +26,7 @@ from compress.prune.allocation import least_loss, select_units
 from compress.prune.criteria import CRITERIA, Criterion
 from compress.prune.latency_table import LatencyTable, SpeedupResult
 from compress.prune.least_squares import fit_output_weights
-from compress.prune.mask_gradients import CollectedUnits, LayerUnits, Loss, collect_units
+from compress.prune.mask_gradients import LayerUnits, Loss, collect_units
 from compress.prune.prune_ratios import check_sample, equivalent_ratios, layer_parameters, resolve_ratios
 from compress.prune.pruning_record import pruned_layer, since_first_cut
 from compress.prune.speedup_goal import Importance, SpeedupGoal
@@ -47,8 +47,8 @@ BATCH_SIZE = 32
 SCORING_LOSS = {"losses": {"soft_label": 1.0}, "hard_label": 1.0}
 """The loss whose change importance estimates: the true labels and the teacher's outputs."""
 
-Selection = Callable[[Importance, Importance, Sequence[float] | None], tuple[list[list[int]], list[list[int]]]]
-"""From the importance of heads, of neurons, and of each layer's units together to the units that stay in each layer."""
+Selection = Callable[[Importance, Importance], tuple[list[list[int]], list[list[int]]]]
+"""From the importance of heads and of neurons to the units that stay in each layer."""
 
 
 class Cut(NamedTuple):
@@ -169,7 +169,7 @@ def cut_from_model(
     units = collect_units(model, batches, _scoring_loss(model, teacher, task), seed, console)
     criterion = CRITERIA[settings.criterion]
     heads, ffn = (list(map(resolve_name(criterion.importance), layers)) for layers in (units.heads, units.ffn))
-    selected_heads, selected_ffn = select(heads, ffn, _together(criterion, units))
+    selected_heads, selected_ffn = select(heads, ffn)
     kept_heads = _exchanged(criterion, units.heads, selected_heads)
     kept_ffn = _exchanged(criterion, units.ffn, selected_ffn)
     pruned = remove_units(copy.deepcopy(model), kept_heads, kept_ffn)
@@ -188,7 +188,7 @@ def _by_shares(shape: ShapeInfo, settings: Prune) -> Selection:
     """Return the function from importance to the units that stay in each layer; a goal out of reach is refused now."""
     ratios = resolve_ratios(shape, settings)
 
-    def select(heads: Importance, ffn: Importance, _: object) -> tuple[list[list[int]], list[list[int]]]:
+    def select(heads: Importance, ffn: Importance) -> tuple[list[list[int]], list[list[int]]]:
         heads_ratio, ffn_ratio = ratios
         if settings.to and CRITERIA[settings.criterion].joint and (pairs := equivalent_ratios(shape, settings)):
             heads_ratio, ffn_ratio = least_loss(pairs, heads, ffn, settings.round_to, settings.even)
@@ -196,14 +196,6 @@ def _by_shares(shape: ShapeInfo, settings: Prune) -> Selection:
         return kept_heads, select_units(ffn, ffn_ratio, settings.round_to, settings.even)
 
     return select
-
-
-def _together(criterion: Criterion, units: CollectedUnits) -> list[float] | None:
-    """Return the importance of each layer's units together; None where it is the sum of each one's."""
-    if criterion.together is None:
-        return None
-    importance = resolve_name(criterion.together)
-    return [importance(heads) + importance(ffn) for heads, ffn in zip(units.heads, units.ffn, strict=True)]
 
 
 def _exchanged(criterion: Criterion, layers: Sequence[LayerUnits], kept: Sequence[list[int]]) -> list[list[int]]:

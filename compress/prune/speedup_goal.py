@@ -75,14 +75,12 @@ class SpeedupGoal:
         if reason:
             raise ModelError(f"prune.to.speedup: {reason}")
 
-    def select(
-        self, heads: Importance, ffn: Importance, together: Sequence[float] | None = None
-    ) -> tuple[list[list[int]], list[list[int]]]:
-        """Return the heads and neurons that each layer keeps; ``together``: as for `choose_by_table`."""
+    def select(self, heads: Importance, ffn: Importance) -> tuple[list[list[int]], list[list[int]]]:
+        """Return the heads and neurons that each layer keeps."""
         aim, attempts = min(self.goal, self.largest), list[tuple[float, Choice]]()
         uncut = self._open(self.model) if self.is_here else None
         while len(attempts) < ATTEMPTS:
-            choice = choose_by_table(heads, ffn, self.table, aim, self.round_to, together)
+            choice = choose_by_table(heads, ffn, self.table, aim, self.round_to)
             assert choice is not None  # the smallest model is within reach
             if uncut is None:
                 self.console.note(f"cut: {choice.predicted:.2f} times faster by a latency table from elsewhere")
@@ -140,22 +138,14 @@ class SpeedupGoal:
 
 
 def choose_by_table(
-    heads: Importance,
-    ffn: Importance,
-    table: LatencyTable,
-    speedup: float,
-    round_to: int,
-    together: Sequence[float] | None = None,
+    heads: Importance, ffn: Importance, table: LatencyTable, speedup: float, round_to: int
 ) -> Choice | None:
     """Return the units whose removal loses the least importance at this speed-up; None where it cannot be reached.
 
     Units of a layer go in order of importance, neurons in blocks of ``round_to``. Every layer keeps a head and a block,
-    or is dropped, if the table says what that saves; one stays. ``together`` is the importance of all units of each
-    layer, which dropping it loses: by default the sum of theirs.
+    or is dropped, if the table says what that saves, which loses the importance of all its units; one stays.
     """
-    units = list(zip(heads, ffn, strict=True))
-    dropped = together or [float(torch.cat(layer).double().sum()) for layer in units]
-    layers = [_layer_options(*layer, lost, table, round_to) for layer, lost in zip(units, dropped, strict=True)]
+    layers = [_layer_options(*units, table, round_to) for units in zip(heads, ffn, strict=True)]
     whole = table.model_time(list(map(len, heads)), list(map(len, ffn)))
     choose = allocate if table.layer is None else allocate_to_some
     budget = whole / speedup * (1 + 1e-9) - table.fixed
@@ -179,7 +169,7 @@ class LayerOptions(NamedTuple):
     """The importance of what is removed."""
 
 
-def _layer_options(heads: Tensor, ffn: Tensor, together: float, table: LatencyTable, round_to: int) -> LayerOptions:
+def _layer_options(heads: Tensor, ffn: Tensor, table: LatencyTable, round_to: int) -> LayerOptions:
     counts = list(range(1, len(heads) + 1))
     widths = sorted({*range(round_to, len(ffn), round_to), len(ffn)})
     sizes = list(product(counts, widths))
@@ -189,8 +179,9 @@ def _layer_options(heads: Tensor, ffn: Tensor, together: float, table: LatencyTa
     options = LayerOptions([sizes[option] for option in best], costs[best], losses[best])
     if table.layer is None:
         return options
+    everything = float(torch.cat((heads, ffn)).double().sum())
     return LayerOptions(
-        [(0, 0), *options.sizes], np.append(-table.layer, options.costs), np.append(together, options.losses)
+        [(0, 0), *options.sizes], np.append(-table.layer, options.costs), np.append(everything, options.losses)
     )
 
 

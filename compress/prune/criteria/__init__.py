@@ -16,9 +16,6 @@ class Criterion:
 
     importance: str
     """From the units of a layer to their importance."""
-    together: str | None = None
-    """From the units of a layer to the importance of all of them together, which dropping the layer loses; by default
-    the sum of each one's."""
     exchange: str | None = None
     """From the units of a layer and the indices kept to as many others that are better together."""
     joint: bool = False
@@ -30,13 +27,9 @@ class Criterion:
 
 CRITERIA: Mapping[str, Criterion] = {
     "taylor": Criterion("compress.prune.criteria.taylor:taylor"),
-    "fisher": Criterion("compress.prune.criteria.fisher:fisher", "compress.prune.criteria.fisher:together"),
+    "fisher": Criterion("compress.prune.criteria.fisher:fisher"),
     "kwon": Criterion(
-        "compress.prune.criteria.fisher:fisher",
-        "compress.prune.criteria.fisher:together",
-        "compress.prune.criteria.kwon:exchange",
-        joint=True,
-        rescale=True,
+        "compress.prune.criteria.fisher:fisher", "compress.prune.criteria.kwon:exchange", joint=True, rescale=True
     ),
     "magnitude": Criterion("compress.prune.criteria.magnitude:magnitude"),
     "random": Criterion("compress.prune.criteria.random:random"),

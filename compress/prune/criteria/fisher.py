@@ -20,12 +20,3 @@ def fisher(units: LayerUnits) -> Tensor:
     unit that helps some rows and harms others counts, other than with `taylor`.
     """
     return units.gradients.square().mean(dim=0)
-
-
-def together(units: LayerUnits) -> float:
-    """Return the mean over rows of the squared gradient of one mask over all units: the sum of theirs.
-
-    If units are independent, it is the sum of their importance; it is smaller where they work against each other, and
-    larger where they help the same rows.
-    """
-    return float(units.gradients.double().sum(dim=1).square().mean())
