@@ -143,7 +143,7 @@ def _add_cut(
     if plan.model(parent).section == "prune":
         settings["importance"] = "scaled to that of the cut before"
     if prune.speedup is not None:
-        settings["chooses"] = "heads, neurons, layers"
+        settings["chooses"] = "heads, neurons, whole layers"
     if prune.latency_table is not None:
         settings["latency_table"] = file_digest(Path(prune.latency_table).expanduser())
     plan.add(cut_step, "cut", settings, needs, cut, optional=True)
