@@ -24,6 +24,7 @@ from compress.recipe.training_schema import Student, VocabularyRule
 from compress.runtime.text_model import TextModel
 from compress.tasks import kind_of
 from compress.train.core.training_data import fast_tokenizer
+from compress.train.distillation.teachers import ids_in_teacher
 from tests.prune.vocabulary.test_tokenizer_subset import CORPUS, SEEN, bpe, unigram
 from tests.variant_builder import build
 
@@ -179,7 +180,8 @@ def test_tokenizers_of_their_own_classes_keep_their_ids(family, trained, tokeniz
     assert (type(after), info.changed) == (tokenizer_class, {"train": 0.0})
     assert len(after) == info.pieces == pruned.config.vocab_size < len(before)
     assert after.pad_token_id == pruned.config.pad_token_id == 1
-    pairs = (pruned, after), (model, before)
+    pairs, names = ((pruned, after), (model, before)), ids_in_teacher("it", after, before, "h")
     for text in SEEN:
+        assert names[after(text)["input_ids"]].tolist() == before(text)["input_ids"]
         ours, theirs = (each(**cut(text, return_tensors="pt")).logits for each, cut in pairs)
         assert torch.equal(ours, theirs)
