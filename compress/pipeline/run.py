@@ -166,6 +166,10 @@ def _execute(plan: Plan, options: Options, console: Console, launch: Launch) -> 
         _open_folder(folder, plan)
         outcome = executor.run(forced, options.until)
         report = _finish(folder, plan, store, outcome)
+    if options.until and report is None:
+        last = plan.matching(options.until)[-1].name
+        if last in outcome.records:
+            console.note(f"{last} is in {store.folder_of(outcome.records[last])}")
     return Result(folder, outcome, report)
 
 

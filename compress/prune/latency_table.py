@@ -148,7 +148,7 @@ def read_table(path: Path) -> LatencyTable:
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}") from error
     except ValidationError as error:
-        raise ModelError(f"{path} is no latency table: {first_error(error)}") from error
+        raise ModelError(f"{path} cannot be read as a latency table: {first_error(error)}") from error
 
 
 def _interpolated(times: Mapping[int, float], sizes: Sequence[int]) -> list[float]:

@@ -12,6 +12,7 @@ from compress.errors import UsageError
 from compress.model_info import read_info
 from compress.pipeline.run import Options, prepare
 from compress.report.report_schema import read_report
+from tests.conftest import write_tiny_recipe
 
 
 @pytest.fixture
@@ -215,6 +216,13 @@ def test_earlier_recipe_restores_its_winner(copy: Path) -> None:
     assert read_info(winner) != before
     assert rerun(copy) == (0, ["publish"])  # the zoo holds the other recipe's winner
     assert read_info(winner) == before
+
+
+def test_run_that_stops_early_names_the_result_of_its_last_step(tmp_path: Path, capsys) -> None:
+    recipe, runs = write_tiny_recipe(tmp_path), tmp_path / "runs"
+    assert main(["run", str(recipe), "--runs", str(runs), "--until", "data"]) == 0
+    (folder,) = (runs / ".steps").glob("data-*")
+    assert f"data is in {folder}" in capsys.readouterr().err
 
 
 def test_run_that_stops_early_keeps_the_steps_of_the_earlier_report(copy: Path) -> None:

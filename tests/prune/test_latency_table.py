@@ -82,7 +82,7 @@ def test_models_that_it_does_not_describe(changes, reason):
 def test_broken_file_is_one_error(tmp_path, content):
     path = tmp_path / "table.json"
     path.write_text(content)
-    with pytest.raises(ModelError, match="no latency table"):
+    with pytest.raises(ModelError, match="as a latency table"):
         read_table(path)
 
 

@@ -60,7 +60,9 @@ def _total(rows: list[dict[str, Any]]) -> str:
     """Return the time of all steps that are still to run, as far as it is known."""
     due = [row["seconds"] for row in rows if row["state"] != "done"]
     known = [seconds for seconds in due if seconds is not None]
-    rest = f", and {len(due) - len(known)} steps that have not run here before" if len(known) < len(due) else ""
+    unknown = len(due) - len(known)
+    steps = "step that has" if unknown == 1 else "steps that have"
+    rest = f", and {unknown} {steps} not run here before" if unknown else ""
     return f"estimate: {duration(sum(known))}{rest}; all figures are estimates"
 
 

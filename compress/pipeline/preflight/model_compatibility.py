@@ -59,6 +59,7 @@ def compatibility_errors(recipe: Recipe, cards: Sequence[Path] = (), task: TaskI
         *_checks_of_sizes(recipe, teacher, origin, cards),
         ("student", lambda: _check_student(recipe, teacher, origin, cards)),
         ("task", lambda: _check_lengths(recipe, teacher, origin)),
+        ("targets", lambda: _check_targets(recipe, teacher, origin)),
     ]
     for section, pruned in (("student", student), ("prune", recipe.prune)):
         if pruned and pruned.vocabulary:
@@ -167,6 +168,18 @@ def _check_lengths(recipe: Recipe, teacher: Config, origin: Config) -> None:
     """Refuse texts longer than the teacher, or the student's own checkpoint, has positions for."""
     for model, source in ((teacher, recipe.teacher.source), (origin, recipe.student and recipe.student.source)):
         check_length(recipe.task.max_length, max_positions(model, model.get("pad_token_id") or 0), str(source))
+
+
+def _check_targets(recipe: Recipe, teacher: Config, origin: Config) -> None:
+    """Refuse targets whose inputs are longer than the models can read."""
+    known = [max_positions(model, model.get("pad_token_id") or 0) for model in (teacher, origin)]
+    longest = min((positions for positions in known if positions is not None), default=None)
+    for target in recipe.targets:
+        if longest is not None and target.length != "data" and target.length > longest:
+            raise UsageError(
+                f"{target.title} has inputs of {target.length} word pieces, and the models have {longest} positions.",
+                hint=f"length: {longest} or less",
+            )
 
 
 def _check_vocabulary(rule: Vocabulary, recipe: Recipe, cards: Sequence[Path]) -> None:

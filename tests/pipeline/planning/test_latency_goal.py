@@ -70,7 +70,7 @@ def test_without_quantizing_the_goal_is_of_fp32(plan_of):
         (["prune.to.parameters=0.5"], "give one goal"),
         (["prune.heads=0.5"], "either the shares removed"),
         (["prune.even=true"], "leave out even"),
-        (["targets=[{device: cpu, threads: 1024}]"], "has 1024 threads"),
+        (["targets=[{device: cpu, threads: 1024}]"], "needs 1024 cores"),
         (["prune.latency_table=nowhere.json"], "nowhere.json cannot be read"),
         (["prune.latency_table=nowhere.json", "prune.target=cpu"], "give either target"),
     ],
