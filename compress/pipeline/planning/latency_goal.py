@@ -58,9 +58,10 @@ def latency_target(recipe: Recipe) -> Target:
     target = targets[named] if named else recipe.targets[0]
     elsewhere = "; name another target, or give latencies measured elsewhere (prune.latency_table)"
     if target.device != "cpu":
-        raise UsageError(f"latencies are measured on the CPU, and the target {target.title} needs {target.device}{elsewhere}")
+        raise UsageError(f"latencies are measured on the CPU, not on {target.device}{elsewhere}")
     if target.threads > usable_cores():
-        raise UsageError(f"{target.title} needs {target.threads} cores, and this machine has {usable_cores()}{elsewhere}")
+        needed = f"{target.title} needs {target.threads} cores"
+        raise UsageError(f"{needed}, and this machine has {usable_cores()}{elsewhere}")
     return target
 
 
