@@ -178,7 +178,7 @@ class VocabularyInfo(Info):
     """Rows of the table of positions; None for families without one."""
     positions: int | None = None
     changed: Mapping[str, float]
-    """By role, the share of rows with a text that is cut into other pieces than before."""
+    """By role, the share of rows with a text that is tokenized differently than before."""
 
 
 class EvaluationInfo(Info):

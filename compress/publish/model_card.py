@@ -255,7 +255,7 @@ def _origin(entry: Entry) -> str:
     if (kept := entry.main.info.vocabulary) is not None:
         changed = ", ".join(f"{fmt.percent(share)} of {role}" for role, share in kept.changed.items())
         pieces = f"{kept.pieces:,} of {kept.pieces_before:,} word pieces ({kept.rule})"
-        lines.append(f"- Vocabulary: {pieces}; rows cut into other pieces than before: {changed}")
+        lines.append(f"- Vocabulary: {pieces}; rows tokenized differently than before: {changed}")
     lines += [f"- Built from: step {parent.step}, {parent.fingerprint[:16]}" for parent in entry.main.info.parents]
     lines += [f"- Note: {markdown_cell(remark)}" for remark in report.remarks]
     return "\n".join(lines)

@@ -188,7 +188,7 @@ def test_a_pruned_vocabulary_is_shown(winner, make_report):
     vocabulary = VocabularyInfo(rule="seen", pieces_before=30522, pieces=2062, changed={"train": 0.0, "test": 0.025})
     write_info(winner, read_info(winner).model_copy(update={"vocabulary": vocabulary}))
     card = model_card(make_entry({"cpu": winner}, apply_gates(make_report()), "a"))
-    cut = "rows cut into other pieces than before: 0.0 % of train, 2.5 % of test"
+    cut = "rows tokenized differently than before: 0.0 % of train, 2.5 % of test"
     assert f"- Vocabulary: 2,062 of 30,522 word pieces (seen); {cut}\n" in card
 
 

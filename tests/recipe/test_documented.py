@@ -16,19 +16,21 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "measuring.md"
 TASKS = (DOCS / "tasks.md").read_text(encoding="utf-8")
 PAGES = sorted(DOCS.glob("*.md"))
-TRAINING_PAGES = [DOCS / f"{name}.md" for name in ("distilling", "students-and-teachers", "training-cost")]
+SHOWN = ("distilling", "students-and-teachers", "training-cost", "pruning", "pruning-by-latency", "pruning-vocabulary")
+RECIPE_PAGES = [DOCS / f"{name}.md" for name in SHOWN]
 REQUIRED = {"task": "sst2", "teacher": "any", "student": "any"}
 """Keys added to a section that is shown by itself."""
 
 
 def shown_sections(page: Path) -> list[str]:
-    """Return the recipes and sections of a page; students, which are listed in one block, one by one."""
+    """Return the recipes and sections of a page; those that a block lists, a line each, one by one."""
     blocks = re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    return [text for block in blocks for text in (block.splitlines() if block.startswith("student:") else [block])]
+    lists = ("student:", "prune:")
+    return [text for block in blocks for text in (block.splitlines() if block.startswith(lists) else [block])]
 
 
-@pytest.mark.parametrize("section", [section for page in TRAINING_PAGES for section in shown_sections(page)])
-def test_sections_shown_in_training_docs_parse(section):
+@pytest.mark.parametrize("section", [section for page in RECIPE_PAGES for section in shown_sections(page)])
+def test_sections_shown_in_docs_parse(section):
     required = "".join(f"{key}: {value}\n" for key, value in REQUIRED.items() if f"\n{key}:" not in f"\n{section}")
     parse_recipe(f"{required}{section}", "docs", (), NAMES, checks=[unused_settings])
 

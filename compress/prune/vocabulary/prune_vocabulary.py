@@ -67,7 +67,7 @@ def prune_vocabulary(
     pruned, fewer, info = prune_vocabulary_from_model(model, tokenizer, corpus, task, rule, longest, held=held)
     shares = ", ".join(f"{role} {share:.1%}" for role, share in info.changed.items())
     (console or Console("quiet")).note(
-        f"vocabulary: {info.pieces_before:,} → {info.pieces:,} pieces; rows cut into other pieces: {shares}"
+        f"vocabulary: {info.pieces_before:,} → {info.pieces:,} pieces; rows tokenized differently: {shares}"
     )
     pruning = read_info(source).pruning
     return save_trained_model(pruned, fewer, work, "vocabulary", data, pruning=pruning, vocabulary=info)
@@ -92,7 +92,7 @@ def prune_vocabulary_from_model(
         task: of all rows.
         rule: which pieces stay.
         longest: tokens of the longest text that the model has to read; None keeps all positions.
-        held: further rows by role, of which only the share that is cut differently is determined.
+        held: further rows by role, of which only the share that is tokenized differently is determined.
     """
     texts = TaskTexts(task, fast_tokenizer(model.config, tokenizer))
     table = check_rule(tokenizer, rule)
@@ -109,7 +109,7 @@ def prune_vocabulary_from_model(
             changed[role] = texts.share_changed(rows, before, after, np.array(kept))
             if rule == "seen" and role in corpus and changed[role]:
                 raise ModelError(
-                    f"{changed[role]:.2%} of the rows of {role} are cut into other pieces with the vocabulary that they"
+                    f"{changed[role]:.2%} of the rows of {role} are tokenized differently with the vocabulary that they"
                     " use: this tokenizer cannot be pruned.",
                     hint="leave vocabulary out",
                 )

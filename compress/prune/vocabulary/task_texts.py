@@ -1,4 +1,4 @@
-"""The texts of a task's rows as a tokenizer gets them, whole, and the pieces that it cuts them into."""
+"""The texts of a task's rows as a tokenizer gets them, whole, and the pieces that it splits them into."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROWS_AT_ONCE = 1000
 
 
 class TaskTexts:
-    """Finds the texts in rows of any kind, and cuts them with different tokenizers."""
+    """Finds the texts in rows of any kind, and tokenizes them."""
 
     def __init__(self, task: TaskInfo, tokens: TextTokenizer) -> None:
         """``tokens`` makes the examples through which a kind names its texts."""
@@ -34,7 +34,7 @@ class TaskTexts:
                 yield np.array([index for _ in row for index in next(encoded).ids], np.int64)
 
     def share_changed(self, rows: Sequence[Row], before: Tokenizer, after: Tokenizer, kept: NDArray[np.int64]) -> float:
-        """Return the share of rows that two tokenizers cut differently; ``kept`` has the old id of each new one."""
+        """Return the share of rows that two tokenizers split differently; ``kept`` has the old id of each new one."""
         pairs = zip(self.pieces(rows, before), self.pieces(rows, after), strict=True)
         return sum(not np.array_equal(old, kept[new]) for old, new in pairs) / len(rows)
 

@@ -1,7 +1,7 @@
 """Rewrites a tokenizer.json for some of its pieces: WordPiece, BPE, Unigram, whole words.
 
-What decides how a text is cut stays: normalization, added tokens, the order of merges, the scores of pieces. A text
-whose pieces are all kept is therefore cut as before:
+What decides how a text is tokenized stays: normalization, added tokens, the order of merges, the scores of pieces. A
+text whose pieces are all kept is therefore tokenized as before:
 
 - WordPiece takes the longest piece that fits, and none becomes longer.
 - BPE applies the first of its merges that fits. Kept pieces keep all merges that make them, with their parts, so every
@@ -64,7 +64,7 @@ class PieceTable:
         """Return the ids that no text decides about.
 
         These are added tokens, the unknown piece and those of the template around texts, and every single character or
-        byte, with and without the mark of a word's start or end, so that any text can still be cut.
+        byte, with and without the mark of a word's start or end, so that any text can still be tokenized.
         """
         model, required = self._model, {*self._added.values(), *_template_ids(self.content.get("post_processor"))}
         if self.content.get("padding"):

@@ -31,11 +31,11 @@ def footprint_table(report: Report, title: str) -> Table:
 
 
 def vocabulary_table(report: Report) -> Table:
-    """Word pieces and positions of models whose vocabulary was pruned, and the rows that are cut into other pieces."""
+    """Word pieces and positions of models whose vocabulary was pruned, and the rows that are tokenized differently."""
     rows = []
     for model, info in report.vocabularies.items():
         positions = f"{info.positions_before} → {info.positions}" if info.positions else fmt.ABSENT
-        changed = {f"{role} cut differently": fmt.percent(share) for role, share in info.changed.items()}
+        changed = {f"{role} tokenized differently": fmt.percent(share) for role, share in info.changed.items()}
         pieces = f"{info.pieces_before:,} → {info.pieces:,}"
         rows.append({"model": model, "kept": info.rule, "pieces": pieces, "positions": positions, **changed})
     return make_table(rows)

@@ -120,7 +120,7 @@ def test_frequent_pieces_alone_change_some_rows(data, tiny_folder, tmp_path):
 
 def test_a_corpus_that_would_be_cut_differently_is_an_error(data, tiny_folder, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "select_pieces", lambda table, *_: table.required())
-    with pytest.raises(ModelError, match=r"100.00% of the rows of train are cut into other pieces"):
+    with pytest.raises(ModelError, match=r"100.00% of the rows of train are tokenized differently"):
         prune_vocabulary(tiny_folder("bert"), data, "seen", 16, tmp_path)
 
 

@@ -19,9 +19,9 @@ def test_vocabulary_table(make_report):
         "kept": "keep 12000",
         "pieces": "30,522 → 12,000",
         "positions": "512 → 128",
-        "train cut differently": "0.0 %",
-        "select cut differently": "8.5 %",
-        "test cut differently": "44.8 %",
+        "train tokenized differently": "0.0 %",
+        "select tokenized differently": "8.5 %",
+        "test tokenized differently": "44.8 %",
     }
     assert second["positions"] == "–"
     assert vocabulary_table(make_report()).rows == ()
