@@ -18,6 +18,7 @@ from compress.console import Console
 from compress.data.encode import bucketed_batches, encode_rows, training_examples
 from compress.data.splits.prepare_splits import load_prepared
 from compress.data.tokenizer import TextTokenizer
+from compress.errors import UsageError
 from compress.families import require_prunable
 from compress.model_info import PruningInfo, ShapeInfo, TaskInfo, find_info
 from compress.models.encoder_parts import family_of, shape_of
@@ -126,6 +127,11 @@ def prune_from_model(
     A teacher of whose vocabulary the model's is a part has a ``teacher_tokenizer``. ``recovery``: further arguments of
     `distill_from_model` (`work`, `track`, `unlabelled_rows`).
     """
+    if settings.vocabulary is not None:
+        raise UsageError(
+            "prune_from_model removes heads and neurons, not word pieces (vocabulary), which change the tokenizer too.",
+            hint="leave vocabulary out, and call prune_vocabulary_from_model on the result",
+        )
     tokens, theirs = fast_tokenizer(model.config, tokenizer), teacher_tokenizer or tokenizer
     teacher_ids = ids_in_teacher("the model", tokenizer, theirs, STUDENT_HINT)
     if teacher is not None:

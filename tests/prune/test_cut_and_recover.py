@@ -187,6 +187,11 @@ def test_training_identity_includes_the_start_weights(tiny_model):
     assert identity() != before
 
 
+def test_prune_from_model_refuses_a_vocabulary(tiny_model, tiny_tokenizer, tiny_task):
+    with pytest.raises(UsageError, match="not word pieces"):
+        prune_from_model(tiny_model("bert"), tiny_tokenizer, [], [], tiny_task, settings(vocabulary="seen"))
+
+
 def test_prune_from_model_leaves_the_given_model_unchanged(data, tiny_model, tiny_tokenizer, tiny_task):
     roles = load_prepared(data)
     rows, held = list(roles.rows("train")), list(roles.rows("select"))
