@@ -33,7 +33,7 @@ def check_layer_sizes(folder: Path | None, shape: ShapeInfo | None) -> None:
             if stored != wanted:
                 raise ModelError(
                     f"{folder}: layer {layer} has {stored} {part}, and its config.json states {wanted}.",
-                    hint="it was pruned by a tool that did not record how: prune the model before that here",
+                    hint="another tool pruned it and did not record how: prune the model from before that here",
                 )
 
 
