@@ -43,10 +43,14 @@ def page(report: PruningReport) -> str:
 
 
 def picture(report: PruningReport, name: str) -> str | None:
-    """Return share of the score kept against speed-up, INT8 at own lengths, as SVG; None without results."""
+    """Return share of the score kept against speed-up, INT8 at own lengths, as SVG; None without results.
+
+    Goals of latency are left out: they are compared with the student, the others with the teacher.
+    """
     lines: dict[str, list[Entry]] = {}
     for entry in _of(report, name):
-        if SPEEDS[-2] in entry.speedups and entry.kept(VARIANTS[-1]):
+        is_of_teacher = not entry.case.startswith("speedup")
+        if is_of_teacher and SPEEDS[-2] in entry.speedups and entry.kept(VARIANTS[-1]):
             lines.setdefault(_family(entry.case), []).append(entry)
     if not lines:
         return None
