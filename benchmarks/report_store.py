@@ -80,7 +80,7 @@ class Store(Generic[R]):
         stored = type(self.report).model_validate_json(path.read_text(encoding="utf-8"))
         if stored.command != self.report.command:
             return False
-        self.report = stored.model_copy(update={"seconds": None})
+        self.report, self.earlier = stored.model_copy(update={"seconds": None}), stored.seconds or 0.0
         return True
 
     @property

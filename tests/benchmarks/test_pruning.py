@@ -99,7 +99,9 @@ def test_results_are_stored_one_by_one_and_the_same_command_goes_on(tmp_path, mo
     monkeypatch.setattr(command, "run_case", run_case)
     words = ["--sets", "sst2", "--only", "layers", "--out", str(tmp_path)]
     assert command.main(words) == 0
+    before = json.loads((tmp_path / "report.json").read_text())["seconds"]
     assert command.main(words) == 0
+    assert json.loads((tmp_path / "report.json").read_text())["seconds"] > before
     assert ran == ["4 layers", "3 layers", "2 layers"]
     stored = json.loads((tmp_path / "report.json").read_text())
     assert [each["reason"] for each in stored["entries"]] == ["no memory", None, None]
