@@ -49,7 +49,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare; 130 where it was interrupted."""
     given = parse(arguments)
-    report = PruningReport(**beginning(command(given), given.trial), rows=given.rows)
+    whole = beginning(command(given), given.trial)
+    report = PruningReport(**whole, rows=given.rows, cases=len(planned(given)))
     store, console = Store(report, given.out, page), Console("human")
     if store.resume():
         console.note(f"goes on with {len(store.report.entries)} stored results")
@@ -75,8 +76,14 @@ def compare(given: argparse.Namespace, work: Path, store: Store[PruningReport], 
 
 def wanted(given: argparse.Namespace, name: str) -> tuple[Case, ...]:
     """Return the cases of a set that were asked for."""
-    amounts = (given.criteria[:1], SHARES[:1], SPEEDUPS[:1]) if given.trial else (given.criteria, SHARES, SPEEDUPS)
-    return tuple(case for case in cases(*amounts) if given.only in f"{name}/{case.name}")
+    return tuple(case for case in planned(given) if given.only in f"{name}/{case.name}")
+
+
+def planned(given: argparse.Namespace) -> tuple[Case, ...]:
+    """Return all cases of a set."""
+    if given.trial:
+        return cases(given.criteria[:1], SHARES[:1], SPEEDUPS[:1])
+    return cases(given.criteria, SHARES, SPEEDUPS)
 
 
 def attempt(case: Case, name: str, folder: Path, given: argparse.Namespace) -> Entry:

@@ -36,7 +36,9 @@ def page(report: PruningReport) -> str:
         f"{METHOD} At most {report.rows:,} rows.",
     ]
     for name in dict.fromkeys(entry.set for entry in report.entries):
-        blocks += [f"## {name}", table(map(table_row, _of(report, name)), COLUMNS, COLUMNS[1:-1])]
+        ran = _of(report, name)
+        blocks += [f"## {name}", f"{len(ran)} of {report.cases} cases ran."]
+        blocks += [table(map(table_row, ran), COLUMNS, COLUMNS[1:-1])]
         blocks += [f"![score against speed](pruning-{name}.svg)"]
     blocks += ["## Goals", table(goals(report), GOALS), machine(report)]
     return "\n\n".join(blocks) + "\n"

@@ -45,6 +45,8 @@ class PruningReport(Report):
     about: Literal["pruning"] = "pruning"
     rows: int
     """Of each role, at most."""
+    cases: int = 0
+    """Of each set, if all of them run."""
     entries: tuple[Entry, ...] = ()
 
     def entry(self, key: str) -> Entry | None:

@@ -26,7 +26,7 @@ def entry(case, speed=2.0, score=0.89, **facts):
 
 
 def report(*entries):
-    return PruningReport(begun_at="now", made_by="compress", rows=8000, entries=entries)
+    return PruningReport(begun_at="now", made_by="compress", rows=8000, cases=53, entries=entries)
 
 
 def verdicts(*entries):
@@ -46,6 +46,7 @@ def test_the_page_has_shares_of_the_score_speeds_and_reasons():
     text = page(
         report(entry("taylor 0.5", recover_seconds=90), Entry(set="films", case="4 layers", reason="no memory"))
     )
+    assert "2 of 53 cases ran." in text
     assert "| taylor 0.5 | - | 98.9 % | 98.9 % | 2.00 | 2.00 | 2.00 | 2.00 | 60 s | 90 s | - |" in text
     assert "| 4 layers | - | - | - | - | - | - | - | - | - | no memory |" in text
 

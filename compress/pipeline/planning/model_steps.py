@@ -140,6 +140,7 @@ def _add_cut(
     latency = [step.name for step in plan.steps if step.kind == LATENCY_STEP]
     needs = list(dict.fromkeys(["data", teacher, source, *latency]))
     settings: dict[str, Any] = {"prune": hashed_pruning(prune), "parent": source, "seed": seed}
+    # These two name how such cuts are made: results of versions that made them differently are not reused.
     if plan.model(parent).section == "prune":
         settings["importance"] = "scaled to that of the cut before"
     if prune.speedup is not None:
