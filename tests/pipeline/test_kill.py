@@ -45,6 +45,7 @@ STEPS = (
     "publish",
 )
 PATIENCE = 600
+SLOWER = Path(__file__).with_name("slower_than_predicted.py")
 
 
 def command(recipe: Path, runs: Path) -> list[str]:
@@ -161,6 +162,52 @@ def test_a_killed_latency_table_is_measured_again_and_nothing_before_it(recipe_f
     (folder,) = (runs / ".steps").glob("latency-*")
     assert read_table(folder / TABLE_FILE).layers == 1
     assert not list((runs / ".steps" / ".partial").iterdir())
+
+
+@pytest.fixture
+def recipe_to_a_speedup(recipe_file: Path) -> Path:
+    """A student of two layers with its own vocabulary is cut to a goal that is measured, and loses pieces."""
+    text = recipe_file.read_text().replace("heads: 0.25, ffn: 0.5,", "to: {speedup: 1.01}, vocabulary: seen,")
+    recipe_file.write_text(text.replace("student: {layers: 1}", "student: {layers: 2, vocabulary: {min_count: 40}}"))
+    return recipe_file
+
+
+def test_a_cut_killed_while_it_times_an_attempt_ends_with_the_same_weights(
+    recipe_to_a_speedup: Path, tmp_path: Path
+) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+
+    def run(killed_attempt: int, runs: Path) -> subprocess.CompletedProcess[str]:
+        script = [sys.executable, str(SLOWER), str(killed_attempt)]
+        arguments = [*script, *command(recipe_to_a_speedup, runs)[3:], "--until=recover"]
+        return subprocess.run(
+            arguments, env=one_thread(), timeout=PATIENCE, capture_output=True, text=True, check=False
+        )
+
+    assert run(0, whole).stderr.count("times faster") >= 2
+    shutil.copytree(whole, killed, ignore=shutil.ignore_patterns("cut-*", "recover-*", "events.jsonl"))
+    assert run(2, killed).returncode == -signal.SIGKILL
+    assert run(0, killed).returncode == 0
+    assert started(killed) == Counter({"cut": 2, "recover": 1})
+    assert weights(killed) == weights(whole)
+    assert not list((killed / ".steps" / ".partial").iterdir())
+
+
+def test_two_processes_reach_a_speedup_and_trim_vocabularies_together(
+    recipe_to_a_speedup: Path, tmp_path: Path
+) -> None:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29714"]
+    compress = [str(SLOWER), "0", "run", str(recipe_to_a_speedup), "--runs", str(tmp_path), "--until=vocabulary"]
+    done = subprocess.run([*launcher, *compress], timeout=PATIENCE, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    before_training = ("data", "workload", "latency", "check-speedup")
+    models = ("finetune", "build-student", "student-vocabulary", "distill", "cut", "recover", "vocabulary")
+    assert started(tmp_path) == Counter([*before_training, *models])
+    (folder,) = (tmp_path / ".steps").glob("vocabulary-*")
+    info = read_info(folder)
+    assert info.shape is not None
+    assert info.vocabulary is not None
+    assert (sum(info.shape.heads), sum(info.shape.ffn)) < (8, 128)
 
 
 @pytest.mark.parametrize("step", ["finetune", "distill"])

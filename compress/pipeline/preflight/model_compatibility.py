@@ -19,7 +19,6 @@ from compress.losses import LOSSES, LayerLoss
 from compress.model_info import ShapeInfo, TaskInfo
 from compress.model_shapes import changes_shape, plan_student_shape, shape_of_config, student_shape
 from compress.model_sources import local_folder, refuse_exported, source_kind
-from compress.pipeline.planning.latency_goal import latency_target
 from compress.pipeline.preflight.checkpoint_sizes import check_layer_sizes
 from compress.pipeline.preflight.latency_problems import check_latency_table
 from compress.pipeline.torchrun_launch import Launch
@@ -60,7 +59,7 @@ def compatibility_errors(recipe: Recipe, cards: Sequence[Path] = (), task: TaskI
         *_checks_of_sizes(recipe, teacher, origin, cards),
         ("student", lambda: _check_student(recipe, teacher, origin, cards)),
         ("task", lambda: _check_lengths(recipe, teacher, origin)),
-        ("targets", lambda: _check_latency_length(recipe, teacher, origin)),
+        ("targets", lambda: _check_timed_lengths(recipe, teacher, origin)),
     ]
     for section, pruned in (("student", student), ("prune", recipe.prune)):
         if pruned and pruned.vocabulary:
@@ -171,18 +170,19 @@ def _check_lengths(recipe: Recipe, teacher: Config, origin: Config) -> None:
         check_length(recipe.task.max_length, max_positions(model, model.get("pad_token_id") or 0), str(source))
 
 
-def _check_latency_length(recipe: Recipe, teacher: Config, origin: Config) -> None:
-    """Refuse to prune to a speed-up at a target whose inputs are longer than the models can read."""
-    if recipe.prune is None or recipe.prune.speedup is None or recipe.prune.latency_table is not None:
-        return
+def _check_timed_lengths(recipe: Recipe, teacher: Config, origin: Config) -> None:
+    """Refuse targets and grids with inputs longer than the models, which are all timed there, can read."""
     known = [max_positions(model, model.get("pad_token_id") or 0) for model in (teacher, origin)]
     longest = min((positions for positions in known if positions is not None), default=None)
-    target = latency_target(recipe)
-    if longest is not None and target.length != "data" and target.length > longest:
-        raise UsageError(
-            f"{target.title} has inputs of {target.length} word pieces, and the models have {longest} positions.",
-            hint=f"length: {longest} or less",
-        )
+    grid = recipe.measure.grid.length if recipe.measure.grid else ()
+    for title, length in [(each.title, each.length) for each in recipe.targets] + [
+        ("measure.grid", each) for each in grid
+    ]:
+        if longest is not None and length != "data" and length > longest:
+            raise UsageError(
+                f"{title} has inputs of {length} word pieces, and the models have {longest} positions.",
+                hint=f"length: {longest} or less",
+            )
 
 
 def _check_vocabulary(rule: Vocabulary, recipe: Recipe, cards: Sequence[Path]) -> None:

@@ -202,8 +202,10 @@ def test_lengths_and_tokenizers_are_checked(errors_of, tmp_path):
     assert error.startswith(
         f"task: texts may be 600 tokens long, but the model {tmp_path / 'teacher'} has 514 positions"
     )
-    (error,) = errors_of("targets=[{device: cpu, length: 600}]", "prune={to: {speedup: 1.5}, variant: onnx-fp32}")
+    (error,) = errors_of("targets=[cpu, {device: cpu, length: 600}]")
     assert error.startswith("targets: cpu-l600 has inputs of 600 word pieces, and the models have 514 positions")
+    (error,) = errors_of("measure.grid={length: [data, 600]}")
+    assert error.startswith("targets: measure.grid has inputs of 600 word pieces, and the models have 514 positions")
     (error,) = errors_of("student.embedding=16")
     assert error.startswith("student: student.embedding: 16 sets an embedding width, but classification has")
     rows = [*RETRIEVAL, "prune=null", "distill={soft_label: 1.0}"]
