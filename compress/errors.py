@@ -115,9 +115,21 @@ class RecipeError(UsageError):
 
 
 def first_error(error: Any) -> str:
-    """Return the location and message of a pydantic error's first entry."""
+    """Return what a pydantic error's first entry is about, what is expected there and what was given."""
     first = error.errors()[0]
-    return f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg'].removeprefix('Value error, ')}"
+    path, given = ".".join(str(part) for part in first["loc"] if part != "[key]"), repr(first["input"])[:60]
+    reason = first["msg"].removeprefix("Input ").partition(", ")[0]
+    if first["type"] == "json_invalid":
+        return f"it is not JSON: {first['ctx']['error']}" if first["input"].strip() else "it is empty"
+    if first["type"] == "missing":
+        return f"{path} is missing"
+    if first["type"] == "too_short" and not first["input"]:
+        return f"{path} is empty"
+    if first["type"] == "value_error":
+        return f"{path or 'the file'}: {first['msg'].removeprefix('Value error, ')}"
+    if first["loc"][-1:] == ("[key]",):
+        return f"{path}: the key {reason}"
+    return f"{path or 'the file'} {reason}, got {given}"
 
 
 def pluralize(count: int, one: str) -> str:

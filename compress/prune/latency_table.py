@@ -25,8 +25,9 @@ LATENCY_VARIANTS: Mapping[str, str | None] = {"onnx-fp32": None} | {
 TOLERANCE = 0.1
 """How much a measured speed-up may differ from the goal."""
 
+Count = Annotated[int, Field(ge=1)]
 Milliseconds = Annotated[float, Field(ge=0.0, lt=1e9, allow_inf_nan=False)]
-Times = Annotated[Mapping[Annotated[int, Field(ge=1)], Milliseconds], Field(min_length=1)]
+Times = Annotated[Mapping[Count, Milliseconds], Field(min_length=1)]
 
 
 class LatencyTable(Info):
@@ -40,14 +41,14 @@ class LatencyTable(Info):
     """The variant that was timed: `onnx-int8`."""
     processor: str
     device: Literal["cpu"] = "cpu"
-    threads: int
-    batch: int
-    length: int
+    threads: Count
+    batch: Count
+    length: Count
     """Word pieces of every input."""
     family: str
-    hidden: int
-    head_size: int
-    layers: int
+    hidden: Count
+    head_size: Count
+    layers: Count
     session: Mapping[str, Any] = {}
     """Session options, the fastest ones on this machine."""
     fixed: Annotated[Milliseconds, Field(gt=0.0)]
@@ -63,7 +64,7 @@ class LatencyTable(Info):
     @model_validator(mode="after")
     def _check_smallest(self) -> LatencyTable:
         if self.smallest <= 0:
-            raise ValueError("layer: all layers but one take no less than `fixed`, the time of the whole model")
+            raise ValueError("`layer`, of all layers but one, is not less than `fixed`, the time of the whole model")
         return self
 
     @property
@@ -148,7 +149,10 @@ def read_table(path: Path) -> LatencyTable:
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}") from error
     except ValidationError as error:
-        raise ModelError(f"{path} cannot be read as a latency table: {first_error(error)}") from error
+        raise ModelError(
+            f"{path} cannot be read as a latency table: {first_error(error)}.",
+            hint="compress run RECIPE --until latency writes one, on the machine that it is for",
+        ) from error
 
 
 def _interpolated(times: Mapping[int, float], sizes: Sequence[int]) -> list[float]:

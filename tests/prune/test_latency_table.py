@@ -1,5 +1,7 @@
 """Latency tables: interpolation, and which models they describe."""
 
+import json
+
 import pytest
 
 from compress.errors import ModelError
@@ -66,24 +68,34 @@ def test_models_that_it_does_not_describe(changes, reason):
     assert reason in table().mismatch(shape(**changes))
 
 
+WHOLE = table().model_dump(mode="json")
+
+
 @pytest.mark.parametrize(
-    "content",
+    ("content", "reason"),
     [
-        "",
-        "[]",
-        "{}",
-        '{"schema_version": 2}',
-        table(fixed=1.0).model_dump_json().replace("6.0", "NaN"),
-        "\x00",
-        table().model_dump_json().replace('"fixed":1.0', '"fixed":0'),
-        table().model_dump_json().replace('"layer":null', '"layer":1.0'),
+        ("", "it is empty"),
+        ("\x00", "it is not JSON: "),
+        (json.dumps(WHOLE)[:60], "it is not JSON: "),
+        ("[]", "the file should be an object, got []"),
+        ("{}", "variant is missing"),
+        (json.dumps({"schema_version": 2}), "schema_version: written by a newer version"),
+        (WHOLE | {"ffn": {}}, "ffn is empty"),
+        (WHOLE | {"ffn": {"16": float("nan")}}, "ffn.16 should be a finite number, got nan"),
+        (WHOLE | {"ffn": {"wide": 1.0}}, "ffn.wide: the key should be a valid integer"),
+        (WHOLE | {"attention": {"1": -1.0}}, "attention.1 should be greater than or equal to 0, got -1.0"),
+        (WHOLE | {"threads": "two"}, "threads should be a valid integer, got 'two'"),
+        (WHOLE | {"layers": 0}, "layers should be greater than or equal to 1, got 0"),
+        (WHOLE | {"fixed": 0}, "fixed should be greater than 0, got 0"),
+        (WHOLE | {"layer": 1.0}, "the file: `layer`, of all layers but one, is not less than `fixed`"),
     ],
 )
-def test_broken_file_is_one_error(tmp_path, content):
+def test_broken_file_is_one_error(tmp_path, content, reason):
     path = tmp_path / "table.json"
-    path.write_text(content)
-    with pytest.raises(ModelError, match="as a latency table"):
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    with pytest.raises(ModelError) as raised:
         read_table(path)
+    assert raised.value.message.partition("as a latency table: ")[2].startswith(reason)
 
 
 def test_missing_file_is_one_error(tmp_path):

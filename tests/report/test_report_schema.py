@@ -33,7 +33,7 @@ def test_rows_are_found_by_key(make_report):
     ("content", "message"),
     [
         (None, "there is no report at"),
-        ("{", "cannot be read as a report: the file: Invalid JSON"),
+        ("{", "cannot be read as a report: it is not JSON"),
         ('{"schema_version": 4}', "schema_version: written by a newer version of compress"),
         ("[]", "cannot be read as a report: the file"),
     ],

@@ -102,7 +102,7 @@ def test_broken_compress_json_is_reported_without_library_terms(tmp_path: Path, 
     (tmp_path / "compress.json").write_text("{")
     assert main(["predict", str(tmp_path), "sun"]) == 1
     message = capsys.readouterr().err
-    assert "compress.json cannot be read: the file: Invalid JSON" in message
+    assert "compress.json cannot be read: it is not JSON" in message
     assert "pydantic" not in message
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from compress.errors import ModelError
 from compress.families import family_named
 from compress.model_info import ShapeInfo
 
-WEIGHTS_FILE = "model.safetensors"
+WEIGHTS_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
 LENGTH_BYTES = 8
 """A safetensors file begins with the length of its header, then the header in JSON."""
 
@@ -20,12 +20,12 @@ def check_layer_sizes(folder: Path | None, shape: ShapeInfo | None) -> None:
 
     That is how tools leave a pruned model whose config cannot describe it. Other formats are checked when they load.
     """
-    if folder is None or shape is None or not (folder / WEIGHTS_FILE).is_file():
+    if folder is None or shape is None:
         return
     family, size = family_named(shape.family), shape.head_size or shape.hidden // max(shape.heads)
     if not family.prunable or family.query is None:
         return
-    rows = _rows_of_weights(folder / WEIGHTS_FILE)
+    rows = {name: count for file in _weight_files(folder) for name, count in _rows_of_weights(file)}
     for layer, (heads, ffn) in enumerate(zip(shape.heads, shape.ffn, strict=True)):
         for part, path, wanted in (("queries", family.query, heads * size), ("FFN neurons", family.ffn_in, ffn)):
             ending = f"{family.layers}.{layer}.{path}.weight"
@@ -37,11 +37,22 @@ def check_layer_sizes(folder: Path | None, shape: ShapeInfo | None) -> None:
                 )
 
 
-def _rows_of_weights(path: Path) -> Mapping[str, int]:
-    """Return the first dimension of every tensor of a safetensors file; nothing of one that is damaged."""
+def _weight_files(folder: Path) -> list[Path]:
+    """Return the safetensors files of a checkpoint, of which there are several where they have an index."""
+    if (folder / WEIGHTS_FILE).is_file():
+        return [folder / WEIGHTS_FILE]
+    try:
+        names = json.loads((folder / INDEX_FILE).read_bytes())["weight_map"].values()
+        return [folder / name for name in sorted(set(names))]
+    except (OSError, ValueError, LookupError, AttributeError, TypeError):
+        return []
+
+
+def _rows_of_weights(path: Path) -> Iterator[tuple[str, int]]:
+    """Yield the name and the first dimension of every tensor of a safetensors file; nothing of one that is damaged."""
     try:
         with path.open("rb") as file:
             header = json.loads(file.read(int.from_bytes(file.read(LENGTH_BYTES), "little")))
-        return {name: entry["shape"][0] for name, entry in header.items() if entry.get("shape")}
+        yield from [(name, entry["shape"][0]) for name, entry in header.items() if entry.get("shape")]
     except (OSError, ValueError, AttributeError, TypeError, OverflowError, MemoryError):
-        return {}  # loading it says what is wrong
+        return  # loading it says what is wrong

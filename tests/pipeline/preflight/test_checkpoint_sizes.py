@@ -1,6 +1,8 @@
 """Checkpoints whose layers are smaller than their config.json states are refused before anything runs."""
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from compress.errors import ModelError
 from compress.model_shapes import shape_of_folder
@@ -14,7 +16,7 @@ from compress.pipeline.run import Options, prepare
 FAMILIES = ["bert", "roberta", "electra", "distilbert"]
 
 
-def pruned_elsewhere(folder, family, attribute):
+def pruned_elsewhere(folder, family, attribute, **saving):
     """Write a model whose second layer lost half of a part; its config.json still describes the whole one."""
     write_tiny_model(folder, family)
     model = load(folder)
@@ -22,7 +24,8 @@ def pruned_elsewhere(folder, family, attribute):
     module.weight.data = module.weight.data[: len(module.weight) // 2].clone()
     module.bias.data = module.bias.data[: len(module.bias) // 2].clone()
     (folder / "compress.json").unlink(missing_ok=True)
-    model.save_pretrained(folder)
+    (folder / "model.safetensors").unlink()
+    model.save_pretrained(folder, **saving)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -33,6 +36,26 @@ def test_a_layer_smaller_than_stated_is_refused(family, attribute, message, tmp_
     pruned_elsewhere(tmp_path, family, attribute)
     with pytest.raises(ModelError, match=message):
         check_layer_sizes(tmp_path, shape_of_folder(tmp_path))
+
+
+def test_weights_in_several_files_are_read(tmp_path):
+    pruned_elsewhere(tmp_path, "bert", "ffn_in", max_shard_size="20KB")
+    shape, index = shape_of_folder(tmp_path), tmp_path / "model.safetensors.index.json"
+    assert len(list(tmp_path.glob("model-*.safetensors"))) > 1
+    with pytest.raises(ModelError, match="layer 1 has 32 FFN neurons"):
+        check_layer_sizes(tmp_path, shape)
+    for content in ("", "[]", "{}", '{"weight_map": {"a": 1}}', '{"weight_map": {"a": "none"}}'):
+        index.write_text(content)
+        check_layer_sizes(tmp_path, shape)
+
+
+def test_pickled_weights_are_refused_when_they_load(tmp_path):
+    pruned_elsewhere(tmp_path, "bert", "query")
+    torch.save(load_file(tmp_path / "model.safetensors"), tmp_path / "pytorch_model.bin")
+    (tmp_path / "model.safetensors").unlink()
+    check_layer_sizes(tmp_path, shape_of_folder(tmp_path))
+    with pytest.raises(ModelError, match=r"lacks 2 weights of the encoder, .* size: .*layer\.1"):
+        load(tmp_path)
 
 
 @pytest.mark.parametrize("family", [*FAMILIES, "albert", "modernbert"])
