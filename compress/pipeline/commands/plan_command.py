@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from compress.console import Console, duration
 from compress.environment import describe
+from compress.errors import pluralize
 from compress.pipeline.execute import Executor
 from compress.pipeline.forecast.cost_estimates import PREDICTED_ROLES, Estimates
 from compress.pipeline.forecast.time_forecast import Forecast, TrainingSpeed, forecast, measured_memory
@@ -17,7 +18,6 @@ from compress.pipeline.graph import Plan, Step
 from compress.pipeline.run import Options, check_plan, forced_steps
 from compress.pipeline.step_store import StepStore
 from compress.pipeline.torchrun_launch import Launch
-from compress.recipe.field_types import Role
 from compress.recipe.load import dump_recipe
 from compress.recipe.training_schema import Training
 from compress.report import format_numbers as fmt
@@ -49,45 +49,58 @@ def show_plan(plan: Plan, options: Options, console: Console, *, calibrated: boo
         console.warn(f"target {title} will not be measured: {reason}")
     if console.format != "json":
         console.note(_total(rows))
-        counts = Estimates(plan, StepStore(options.root)).counts
-        due = [(row["seconds"] or 0.0, roles_used(plan.step(row["step"]))) for row in rows]
-        if counts and (limit := hour_limit(due, counts)):
-            total = f"{counts['train']:,}"
-            console.note(f"with about {limit:,} of {total} rows it would take an hour: task.data.limit={limit}")
+        if not calibrated and any(row["seconds"] is None and plan.step(row["step"]).trains for row in rows):
+            console.note("--calibrate estimates trainings too: it prepares the data and tries a few updates of each")
+        _print_hour_limit(rows, Estimates(plan, StepStore(options.root), options.cards), console)
+
+
+def _print_hour_limit(rows: list[dict[str, Any]], estimates: Estimates, console: Console) -> None:
+    if estimates.counts is None:
+        return
+    shares = [partial(share_of_rows, estimates.plan.step(row["step"]), estimates=estimates) for row in rows]
+    total = estimates.counts["train"]
+    if limit := hour_limit([(row["seconds"] or 0.0, share) for row, share in zip(rows, shares, strict=True)], total):
+        console.note(f"with about {limit:,} of {total:,} rows it would take an hour: --set task.data.limit={limit}")
 
 
 def _total(rows: list[dict[str, Any]]) -> str:
     """Return the time of all steps that are still to run, as far as it is known."""
     due = [row["seconds"] for row in rows if row["state"] != "done"]
     known = [seconds for seconds in due if seconds is not None]
-    unknown = len(due) - len(known)
-    steps = "step that has" if unknown == 1 else "steps that have"
-    rest = f", and {unknown} {steps} not run here before" if unknown else ""
-    return f"estimate: {duration(sum(known))}{rest}; all figures are estimates"
+    if not (unknown := len(due) - len(known)):
+        return f"estimate: {duration(sum(known))}; all figures are estimates"
+    steps = pluralize(unknown, "step") + (" whose time is" if unknown == 1 else " whose times are")
+    first = f"{duration(sum(known))}, and {steps}" if known else steps
+    return f"estimate: {first} not known; all figures are estimates"
 
 
-def roles_used(step: Step) -> Sequence[Role]:
-    """Return the roles whose rows a step's time is proportional to; none where it is not, as for a cut."""
-    return ("train",) if step.trains else PREDICTED_ROLES.get(step.kind, ())
+def share_of_rows(step: Step, limit: int, estimates: Estimates) -> float:
+    """Return the share of a step's time that is left with at most ``limit`` rows of each role.
+
+    Fewer rows are trained for more epochs; the time of steps such as a cut does not depend on the rows.
+    """
+    counts = estimates.counts or {}
+    model = estimates.plan.model_of(step.name) if step.trains else None
+    if model is not None:
+        now, then = estimates.trained_rows(model), estimates.trained_rows(model, limit)
+        return then / now if now and then else 1.0
+    roles = PREDICTED_ROLES.get(step.kind, ())
+    return sum(min(counts[role], limit) for role in roles) / sum(counts[role] for role in roles) if roles else 1.0
 
 
-def hour_limit(due: Sequence[tuple[float, Sequence[Role]]], counts: Mapping[Role, int]) -> int | None:
-    """Return the limit of rows that keeps a plan to an hour; None where it takes less, or no limit helps.
+def hour_limit(due: Sequence[tuple[float, Callable[[int], float]]], rows: int) -> int | None:
+    """Return the largest number of rows, with two digits, that keeps a plan to an hour; None if all or no number does.
 
     Args:
-        due: the expected time of each step, 0 where it is done or unknown, and the roles that it is proportional to.
-        counts: the rows of each role, all of which are limited.
+        due: the expected time of each step, 0 where it is done or unknown, and the share of it for a limit of rows.
+        rows: the rows of train.
     """
-
-    def seconds(limit: int) -> float:
-        limited = {role: min(count, limit) for role, count in counts.items()}
-        return sum(
-            time * sum(limited[role] for role in roles) / sum(counts[role] for role in roles) if roles else time
-            for time, roles in due
-        )
-
-    limit = bisect_right(range(1, counts["train"] + 1), HOUR, key=seconds)
-    return int(float(f"{limit:.1e}")) if 0 < limit < counts["train"] else None
+    if sum(seconds for seconds, _ in due) <= HOUR:
+        return None
+    digits = range(10, 100)
+    limits = (number * 10**power for power in reversed(range(len(str(rows)))) for number in reversed(digits))
+    fitting = (limit for limit in limits if limit < rows and sum(time * share(limit) for time, share in due) <= HOUR)
+    return next(fitting, None)
 
 
 def preview(plan: Plan, options: Options, trials: Mapping[str, TrainingSpeed] | None = None) -> list[dict[str, Any]]:

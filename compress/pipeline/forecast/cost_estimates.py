@@ -21,7 +21,14 @@ from compress.errors import CompressError, DataError, ModelError
 from compress.model_info import ShapeInfo
 from compress.model_shapes import pruned_shape, shape_of_folder, student_shape
 from compress.model_sources import local_folder
-from compress.pipeline.forecast.training_costs import disk, memory, probe_operations, teachers_run, training_operations
+from compress.pipeline.forecast.training_costs import (
+    disk,
+    memory,
+    probe_operations,
+    teachers_run,
+    trained_rows,
+    training_operations,
+)
 from compress.pipeline.graph import Plan, PlannedModel
 from compress.pipeline.step_store import StepRecord, StepStore
 from compress.recipe.field_types import Role
@@ -86,15 +93,22 @@ class Estimates:
             return None
         return resolve_auto(model.training, facts)[0]
 
+    def trained_rows(self, model: PlannedModel, limit: int | None = None) -> float | None:
+        """Return how many rows a training reads, with at most ``limit`` labelled ones; None while unknown."""
+        facts = self._facts(model, limit)
+        if model.training is None or facts is None:
+            return None
+        return trained_rows(resolve_auto(model.training, facts)[0], facts.rows)
+
     def describe_bounds(self, model: PlannedModel) -> str | None:
         """Return `estimated with the most of 3.2 to 10 epochs`; None for trainings of a known length."""
         settings = self.settings(model)
         bounds = settings and settings.epochs
         return f"estimated with the most of {bounds.text}" if isinstance(bounds, EpochBounds) else None
 
-    def _facts(self, model: PlannedModel) -> TrainingFacts | None:
+    def _facts(self, model: PlannedModel, limit: int | None = None) -> TrainingFacts | None:
         """Return what `auto` depends on, as in training: where rows are batched in windows, these are the rows."""
-        rows, sample = self.rows(model), self._sample
+        rows, sample = self.rows(model, limit), self._sample
         if rows is None or self._roles is None:
             return None
         return TrainingFacts(
@@ -104,11 +118,15 @@ class Estimates:
             has_select=self._roles.info.counts["select"] > 0,
         )
 
-    def rows(self, model: PlannedModel) -> int | None:
-        """Return the rows that a model is trained on, unlabelled and augmented ones included; None while unknown."""
+    def rows(self, model: PlannedModel, limit: int | None = None) -> int | None:
+        """Return the rows that a model is trained on, unlabelled and augmented ones included; None while unknown.
+
+        With a ``limit``, at most so many of them are labelled rows of train.
+        """
         if self._roles is None:
             return None
-        rows, settings = self._roles.info.counts["train"], model.training
+        labelled, settings = self._roles.info.counts["train"], model.training
+        rows = labelled if limit is None else min(labelled, limit)
         if isinstance(settings, Distill):
             rows *= 1 + (settings.augment.copies if settings.augment else 0)
             if any(step.name == UNLABELLED for step in self.plan.steps):

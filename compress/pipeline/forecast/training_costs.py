@@ -70,11 +70,17 @@ def training_operations(
     settings: Training, student: ShapeInfo, teachers: Sequence[ShapeInfo], train_rows: int, lengths: NDArray[np.int64]
 ) -> float:
     """Return the operations of one training (of each restart) on rows of these lengths; 0 where they are unknown."""
+    rows = trained_rows(settings, train_rows)
+    pieces, squares = float(lengths.mean()) * rows, float((lengths**2).mean()) * rows
+    return _operations(student, teachers, pieces, squares, _teacher_share(settings, rows, train_rows))
+
+
+def trained_rows(settings: Training, train_rows: int) -> float:
+    """Return how many rows a training (each restart) reads at most, those of all epochs together."""
     rows = _epochs(settings) * train_rows
     if settings.max_steps:
         rows = min(rows, settings.max_steps * number(settings.batch_size) * settings.accumulate)
-    pieces, squares = float(lengths.mean()) * rows, float((lengths**2).mean()) * rows
-    return _operations(student, teachers, pieces, squares, _teacher_share(settings, rows, train_rows))
+    return rows
 
 
 def probe_operations(

@@ -1,9 +1,10 @@
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from compress.data.splits.prepare_splits import load_prepared
-from compress.pipeline.commands.plan_command import hour_limit, preview, roles_used
+from compress.pipeline.commands.plan_command import hour_limit, preview, share_of_rows
 from compress.pipeline.forecast.cost_estimates import Estimates, TrainingEstimate
 from compress.pipeline.forecast.time_forecast import forecast, measured_memory
 from compress.pipeline.run import Options, prepare
@@ -97,19 +98,42 @@ def test_memory_is_the_measured_peak_of_the_most_similar_steps(tmp_path: Path, r
 
 
 def test_rows_that_take_an_hour() -> None:
-    counts = {"train": 100_000, "select": 2_000, "test": 10_000}
-    due = [(100.0, ()), (9000.0, ("train",)), (5000.0, ("train",)), (100.0, ())]
-    assert hour_limit(due, counts) == 24_000  # 3,400 of 14,000 seconds
-    assert hour_limit([*due, (3600.0, ())], counts) is None
-    assert hour_limit([(3600.0, ("train",))], counts) is None
-    scored = [(7200.0, ("train",)), (3600.0, ("select", "test"))]
-    assert hour_limit(scored, counts) == 8_100  # 583 seconds of training, 3,030 of scoring 10,100 rows
-    assert hour_limit([(4000.0, ("test",))], counts) == 9_000
+    def share(*counts: int) -> Callable[[int], float]:
+        return lambda limit: sum(min(count, limit) for count in counts) / sum(counts)
+
+    train, scored, always = share(100_000), share(2_000, 10_000), lambda limit: 1.0
+    due = [(100.0, always), (9000.0, train), (5000.0, train), (100.0, always)]
+    assert hour_limit(due, 100_000) == 24_000  # 3,400 of 14,000 seconds
+    assert hour_limit([*due, (3600.0, always)], 100_000) is None
+    assert hour_limit([(3600.0, train)], 100_000) is None
+    # 583 seconds of training, 3,030 of scoring 10,100 rows
+    assert hour_limit([(7200.0, train), (3600.0, scored)], 100_000) == 8_000
+    assert hour_limit([(4000.0, share(10_000))], 100_000) == 9_000
+    more_epochs = [(7200.0, lambda limit: limit / 100_000 * (2 if limit < 30_000 else 1))]
+    assert hour_limit(more_epochs, 100_000) == 50_000
+    assert hour_limit([(18_000.0, more_epochs[0][1])], 100_000) == 10_000
 
 
-def test_trainings_and_scoring_follow_the_rows(tmp_path: Path, recipe_file: Path) -> None:
-    plan = prepare(recipe_file, [], Options(runs=tmp_path))
-    used = {step.kind: roles_used(step) for step in plan.steps}
-    assert used["finetune"] == used["distill"] == used["recover"] == ("train",)
-    assert used["score"] == ("select", "test")
-    assert used["cut"] == used["measure"] == ()
+def test_trainings_and_scoring_follow_the_rows(tmp_path: Path, finished_run: Path) -> None:
+    options = Options(runs=finished_run.parent / "runs")
+    plan = prepare(finished_run.parent / "tiny.yaml", [], options)
+    estimates = Estimates(plan, StepStore(options.root))
+    counts = estimates.counts
+    assert counts is not None
+    share = {step.kind: share_of_rows(step, 4, estimates) for step in plan.steps}
+    assert share["finetune"] == share["distill"] == pytest.approx(4 / counts["train"])
+    assert share["score"] == pytest.approx(8 / (counts["select"] + counts["test"]))
+    assert share["export"] == share["measure"] == 1.0
+
+
+def test_fewer_rows_are_trained_for_more_epochs(finished_run: Path) -> None:
+    options = Options(runs=finished_run.parent / "runs")
+    plan = prepare(finished_run.parent / "tiny.yaml", ["finetune={}"], options)
+    estimates = Estimates(plan, StepStore(options.root))
+    finetune = next(model for model in plan.models if model.step == "finetune")
+    assert estimates.rows(finetune, 4) == 4
+    assert estimates.trained_rows(finetune, 4) == 40
+    counts = {"train": 50_000, "select": 2, "test": 2}
+    estimates._roles.info = estimates._roles.info.model_copy(update={"counts": counts})
+    assert estimates.trained_rows(finetune) == 4 * 50_000
+    assert estimates.trained_rows(finetune, 20_000) == 6 * 20_000
