@@ -111,7 +111,7 @@ def _init(command: Command) -> None:
     sub.add_argument("--label", metavar="COLUMN", help="the column of labels")
     sub.add_argument("--kind", help="the kind of task (compress ls kinds)")
     sub.add_argument("--teacher", default="minilm-l6", help="a card, a folder or a hub id")
-    sub.add_argument("--student", default="half-depth", help="a card, a folder or a hub id")
+    sub.add_argument("--student", help="a card, a folder or a hub id; without it the teacher is pruned")
 
 
 def _ls(command: Command) -> None:

@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from compress import command_handlers
 from compress.cli import main
@@ -73,6 +74,30 @@ class TestInit:
         monkeypatch.chdir(tmp_path)
         assert main(["init", "my.yaml"]) == 0
         assert main(["plan", "my.yaml", "--format", "quiet"]) == 0
+
+    def test_prunes_the_teacher(self, tmp_path: Path) -> None:
+        path = tmp_path / "my.yaml"
+        assert main(["init", str(path)]) == 0
+        content = yaml.safe_load(path.read_text())
+        assert content["prune"] == {"to": {"speedup": 3}}
+        assert not {"student", "distill"} & set(content)
+
+    def test_distils_and_prunes_the_student_that_is_asked_for(self, tmp_path: Path) -> None:
+        path = tmp_path / "my.yaml"
+        assert main(["init", str(path), "--student", "third-depth"]) == 0
+        content = yaml.safe_load(path.read_text())
+        assert content["student"] == "third-depth"
+        assert set(content["distill"]) == {"soft_label", "hidden_state", "attention"}
+        assert set(content["prune"]) == {"heads", "ffn"}
+
+    @pytest.mark.parametrize("teacher", ["albert-base", "mobilebert", "modernbert-base"])
+    def test_teachers_that_cannot_be_pruned_are_distilled(self, teacher: str, tmp_path: Path) -> None:
+        path = tmp_path / "my.yaml"
+        assert main(["init", str(path), "--teacher", teacher]) == 0
+        content = yaml.safe_load(path.read_text())
+        assert content["student"] == "half-depth"
+        assert "prune" not in content
+        assert main(["plan", str(path), "--format", "quiet"]) == 0  # where only the card is here
 
     def test_takes_your_own_rows(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)

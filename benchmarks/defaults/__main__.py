@@ -101,11 +101,9 @@ def show(report: DefaultsReport, console: Console) -> None:
 
 
 def command(given: argparse.Namespace) -> str:
-    """Return the options as they could be typed."""
+    """Return the options that decide the results, as they could be typed; sets and contestants can be run in parts."""
     words = ["python -m benchmarks.defaults", *(["--trial"] if given.trial else [])]
-    words += [f"--sets {','.join(given.sets)}"] if given.sets != tuple(SETS) else []
     words += [f"--grid {given.grid}"] if given.grid != ("trial" if given.trial else "full") else []
-    words += [f"--only {','.join(given.only)}"] if given.only != tuple(CONTESTANTS) else []
     return " ".join([*words, f"--rows {given.rows} --seeds {given.seeds}"])
 
 

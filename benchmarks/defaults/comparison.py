@@ -17,7 +17,7 @@ class Entry(ResultModel):
     seed: int
     contestant: str
     scores: Mapping[str, float] = {}
-    """On test: `bag of words`, `probe`, `teacher`, `student`, `winner`, or the contestant's own name."""
+    """On test: `bag of words`, `probe`, `teacher`, `pruned`, `winner`, or the contestant's own name."""
     seconds: float | None = None
     """Of the whole run, or of all trainings."""
     training: float | None = None

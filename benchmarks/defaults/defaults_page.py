@@ -8,12 +8,12 @@ from statistics import fmean
 from benchmarks.defaults.comparison import DefaultsReport, Entry
 from benchmarks.markdown_page import machine, origin, table
 
-SCORES = ("bag of words", "probe", "teacher", "student", "winner", "trainer", "grid", "setfit")
+SCORES = ("bag of words", "probe", "teacher", "pruned", "winner", "trainer", "grid", "setfit")
 COLUMNS = ("set", "seeds", *SCORES)
 RATIOS = ("teacher / best", "whole run / best")
 TIMES = ("set", "whole run", "teacher's training", "best of the grid", "best settings", *RATIOS, "trainer", "setfit")
-GOALS = ("set", "teacher - grid", "not worse than the grid", "above baselines", "student", "winner", "time", "goals")
-WITHIN, STUDENT, WINNER, LONGER = 0.005, 0.99, 0.985, 3.0
+GOALS = ("set", "teacher - grid", "not worse than the grid", "above baselines", "pruned", "winner", "time", "goals")
+WITHIN, PRUNED, WINNER, LONGER = 0.005, 0.99, 0.985, 3.0
 SIGNIFICANT = 0.05
 METHOD = (
     "The default recipe is what `compress init` writes. The others train on the same rows: the Trainer of transformers"
@@ -21,7 +21,7 @@ METHOD = (
 )
 GOAL_TEXT = (
     "The default recipe's teacher is within 0.5 points of the grid's best or not significantly worse (paired, every"
-    " seed), and not below its baselines; the student keeps 99 % and the winner 98.5 % of the teacher; the teacher's"
+    " seed), and not below its baselines; the pruned model keeps 99 % and the winner 98.5 % of the teacher; the teacher's"
     " training takes at most three times as long as one training at the grid's best settings."
 )
 
@@ -57,11 +57,11 @@ def goals(report: DefaultsReport) -> Iterator[dict[str, str]]:
         is_met = [
             all(each.value >= -WITHIN or each.p_value > SIGNIFICANT for each in versus),
             all(each["teacher"] >= max(each.get("probe", 0.0), each.get("bag of words", 0.0)) for each in ours),
-            _share(ours, "student") >= STUDENT,
+            _share(ours, "pruned") >= PRUNED,
             _share(ours, "winner") >= WINNER,
             0 < ratio <= LONGER,
         ]
-        cells = [_word(is_met[0]), _word(is_met[1]), f"{_share(ours, 'student'):.3f}", f"{_share(ours, 'winner'):.3f}"]
+        cells = [_word(is_met[0]), _word(is_met[1]), f"{_share(ours, 'pruned'):.3f}", f"{_share(ours, 'winner'):.3f}"]
         cells += [f"{ratio:.1f}", "met" if all(is_met) else "missed"]
         yield dict(zip(GOALS, (name, f"{100 * gained:+.1f}", *cells), strict=True))
 

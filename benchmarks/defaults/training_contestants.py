@@ -153,13 +153,13 @@ def _compress(case: Case, *words: str) -> None:
 
 
 def _scores(report: Report) -> Iterator[tuple[str, float]]:
-    """Yield the scores on test of the baselines, the dense models and the winner."""
+    """Yield the scores on test of the baselines, the teacher, the pruned model and the winner."""
     for name, quality in (("bag of words", report.floor), ("probe", report.probe)):
         if quality is not None:
             yield name, quality.primary.value
     verdict = report.verdicts[0]
     tests = {row.key: result.test for row, result in report.results(verdict.target) if result.test}
-    for name, key in (("teacher", report.teacher), ("student", "student/torch-fp32"), ("winner", verdict.winner)):
+    for name, key in (("teacher", report.teacher), ("pruned", "pruned/torch-fp32"), ("winner", verdict.winner)):
         if key in tests:
             yield name, tests[key].primary.value
 

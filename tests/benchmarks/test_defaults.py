@@ -45,7 +45,7 @@ def versus(value, p_value=0.5):
 
 @pytest.fixture
 def report():
-    ours = {"bag of words": 0.8, "probe": 0.85, "teacher": 0.9, "student": 0.899, "winner": 0.88}
+    ours = {"bag of words": 0.8, "probe": 0.85, "teacher": 0.9, "pruned": 0.899, "winner": 0.88}
     entries = [
         Entry(set="films", seed=0, contestant="ours", scores=ours, seconds=600, training=60),
         Entry(
@@ -71,7 +71,7 @@ def test_a_table_has_one_row_a_set(report):
 def test_goals_compare_the_teacher_with_the_best_of_the_grid(report):
     (row,) = goals(report)
     assert (row["teacher - grid"], row["not worse than the grid"], row["goals"]) == ("-1.0", "yes", "missed")
-    assert (row["student"], row["winner"]) == ("0.999", "0.978")  # the winner keeps too little
+    assert (row["pruned"], row["winner"]) == ("0.999", "0.978")  # the winner keeps too little
     assert row["time"] == "2.0"
     worse = report.entries[1].model_copy(update={"versus": versus(-0.01, p_value=0.01)})
     (row,) = goals(report.model_copy(update={"entries": (report.entries[0], worse)}))

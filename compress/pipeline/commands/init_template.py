@@ -11,8 +11,10 @@ import yaml
 from compress.cards import available
 from compress.data.loading.row_sources import check_columns
 from compress.errors import UsageError, nearest
+from compress.families import family_named
 from compress.model_sources import source_kind
 from compress.pipeline.preflight.allowed_names import NAMES
+from compress.pipeline.preflight.model_compatibility import config_of
 from compress.recipe.load import parse_recipe
 from compress.storage.atomic_write import atomic_write
 from compress.tasks import KINDS
@@ -23,14 +25,23 @@ TEMPLATE = """\
 # compress run {path}      run them; run it again to resume
 {task}
 teacher: {teacher}          # a card (compress ls teachers), a folder, or a hub id owner/name@revision
-student: {student}         # a card (compress ls students), a folder, or a shape: {{layers: 3}}
-distill: {{soft_label: 1.0, hidden_state: 1.0, attention: 1.0}}
-prune: {{heads: 0.25, ffn: 0.5}}   # shares removed; or to: {{speedup: 2}}, or {{parameters: 0.3}}, the share left
+{compression}
 quantize: int8
 gate: {{max_drop: 0.01}}    # what the winner may lose against the teacher: one point
 targets: [cpu]            # or {{device: cpu, threads: 4, batch: 8}}, or cuda
 publish: zoo/
 """
+
+PRUNED_TEACHER = """\
+prune: {to: {speedup: 3}}   # of the teacher, measured on this machine; or shares removed: {heads: 0.5, ffn: 0.5}
+# student: half-depth       # fewer layers, distilled from the teacher and then pruned (compress ls students)"""
+"""Keeps more of the score than a student of the same speed (docs/pruning.md)."""
+
+STUDENT = """\
+student: {student}         # a card (compress ls students), a folder, or a shape: {{layers: 3}}
+distill: {{{losses}}}"""
+
+PRUNED_STUDENT = "prune: {heads: 0.25, ffn: 0.5}   # shares removed; or to: {speedup: 2}, measured on this machine"
 
 DATA_SETTINGS = {
     "range": "  range: [0.0, 1.0]       # the labels of two texts that have nothing in common, and that mean the same"
@@ -47,7 +58,7 @@ def write_starter(
     label: str | None,
     kind: str | None,
     teacher: str,
-    student: str,
+    student: str | None,
     cards: Sequence[Path] = (),
 ) -> Path:
     """Write a valid recipe whose files have its columns; existing files are not overwritten."""
@@ -63,13 +74,27 @@ def write_starter(
     if train is None and task is None and own:
         raise UsageError("--train FILE is missing: a kind and its columns need a file of your own rows.")
     source_kind(teacher, "teachers", cards)
-    if student not in available("students", cards):
+    if student is not None and student not in available("students", cards):
         source_kind(student, "students", cards)
-    content = TEMPLATE.format(path=path, task=_task(task, train, own), teacher=teacher, student=student)
+    model_type = config_of(teacher, None, cards).get("model_type")
+    compression = _compression(student, family_named(model_type).prunable if model_type else True)
+    content = TEMPLATE.format(path=path, task=_task(task, train, own), teacher=teacher, compression=compression)
     recipe = parse_recipe(content, str(path), (), NAMES)
     check_columns(recipe.task)
     atomic_write(path, content)
     return path
+
+
+def _compression(student: str | None, prunable: bool) -> str:
+    """Return the sections that make the model small.
+
+    The teacher is pruned; where a student is given, or the teacher's family cannot be pruned, a student is distilled.
+    """
+    if student is None and prunable:
+        return PRUNED_TEACHER
+    losses = "soft_label: 1.0, hidden_state: 1.0" + (", attention: 1.0" if prunable else "")
+    lines = STUDENT.format(student=student or "half-depth", losses=losses)
+    return f"{lines}\n{PRUNED_STUDENT}" if prunable else lines
 
 
 def _task(task: str | None, train: str | None, own: Mapping[str, Any]) -> str:

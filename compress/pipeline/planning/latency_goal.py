@@ -56,7 +56,10 @@ def latency_target(recipe: Recipe) -> Target:
     if named is not None and named not in targets:
         raise UsageError(f"no target is called '{named}'{nearest(named, targets)}")
     target = targets[named] if named else recipe.targets[0]
-    elsewhere = "; name another target, or give latencies measured elsewhere (prune.latency_table)"
+    elsewhere = (
+        "; name another target (prune.target), give latencies measured elsewhere (prune.latency_table),"
+        " or shares to remove: prune: {heads: 0.5, ffn: 0.5}"
+    )
     if target.device != "cpu":
         raise UsageError(f"latencies are measured on the CPU, not on {target.device}{elsewhere}")
     if target.threads > usable_cores():
