@@ -21,8 +21,8 @@ METHOD = (
 )
 GOAL_TEXT = (
     "The default recipe's teacher is within 0.5 points of the grid's best or not significantly worse (paired, every"
-    " seed), and not below its baselines; the pruned model keeps 99 % and the winner 98.5 % of the teacher; the teacher's"
-    " training takes at most three times as long as one training at the grid's best settings."
+    " seed), and not below its baselines; the pruned model keeps 99 % and the winner 98.5 % of the teacher; the"
+    " teacher's training takes at most three times as long as one training at the grid's best settings."
 )
 
 
