@@ -165,6 +165,14 @@ class PruningInfo(Info):
     """By which importance was computed, a name of `prune.criteria.CRITERIA`."""
     layers: tuple[PrunedLayer, ...]
     """Of the model before the first cut."""
+    dropped_before: tuple[int, ...] | None = None
+    """Of these, the layers that earlier cuts had dropped before the last one; None where they had dropped none."""
+
+    @property
+    def left(self) -> list[bool]:
+        """For each layer of the model before the last cut, whether that left it."""
+        before = [layer for number, layer in enumerate(self.layers) if number not in (self.dropped_before or ())]
+        return [not layer.is_dropped for layer in before]
 
 
 class VocabularyInfo(Info):

@@ -27,7 +27,8 @@ def since_first_cut(earlier: PruningInfo, later: PruningInfo) -> PruningInfo:
     """
     remaining = iter(later.layers)
     layers = [before if before.is_dropped else _chained_layer(before, next(remaining)) for before in earlier.layers]
-    return later.model_copy(update={"layers": tuple(layers)})
+    dropped = tuple(number for number, layer in enumerate(earlier.layers) if layer.is_dropped)
+    return later.model_copy(update={"layers": tuple(layers), "dropped_before": dropped or None})
 
 
 def _chained_layer(before: PrunedLayer, after: PrunedLayer) -> PrunedLayer:

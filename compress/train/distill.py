@@ -222,7 +222,6 @@ def _kept_of(student: Student) -> dict[str, Any]:
 
 def _count_layers_left(settings: Distill, pruning: PruningInfo | None) -> Distill:
     """Return settings in which `freeze` counts the layers that pruning left of those it named."""
-    if pruning is None or not isinstance(settings.freeze, int) or not any(each.is_dropped for each in pruning.layers):
+    if pruning is None or not isinstance(settings.freeze, int) or all(pruning.left):
         return settings
-    left = sum(not layer.is_dropped for layer in pruning.layers[: settings.freeze])
-    return settings.model_copy(update={"freeze": left})
+    return settings.model_copy(update={"freeze": sum(pruning.left[: settings.freeze])})

@@ -44,6 +44,9 @@ def test_a_layer_dropped_by_the_first_cut_stays_dropped():
     second = record([0], [5.0], [0], [6.0])
     layers = since_first_cut(first, second).layers
     assert layers[0] == dropped
+    assert since_first_cut(first, second).dropped_before == (0,)
+    assert since_first_cut(first, second).left == [True]
+    assert first.left == [False, True]
     assert (layers[1].heads, layers[1].heads_importance) == ((1,), (2.0,))
 
 

@@ -72,11 +72,10 @@ class LayerMapBuilder:
         return pairs
 
     def _given_pairs(self, student: int, teacher: int) -> Pairs:
-        setting, layers = self.settings.layer_map, self.pruning.layers if self.pruning else ()
-        kept = [number for number, layer in enumerate(layers) if not layer.is_dropped]
-        if len(kept) == len(layers):
+        setting, left = self.settings.layer_map, self.pruning.left if self.pruning else []
+        if all(left):
             return layer_map(setting, student, teacher)
-        return remaining_pairs(layer_map(setting, len(layers), teacher), kept)
+        return remaining_pairs(layer_map(setting, len(left), teacher), np.flatnonzero(left).tolist())
 
 
 def layer_similarity(

@@ -82,6 +82,14 @@ def test_layers_that_pruning_left_follow_the_teacher_as_before(setting, dropped,
     assert recovering(student, 0) == pairs
 
 
+@pytest.mark.parametrize(("dropped", "pairs"), [((3,), ((0, 0), (1, 1))), ((3, 1), ((0, 0),))])
+def test_a_layer_map_counts_the_layers_before_the_last_cut(dropped, pairs, tiny_model, material):
+    teacher, student = tiny_model("bert"), tiny_model("bert", num_hidden_layers=4 - len(dropped))
+    recovering = maps(teacher, material, layer_map=((0, 0), (1, 1)))
+    recovering.pruning = without_layers(*dropped, depth=4).model_copy(update={"dropped_before": (3,)})
+    assert recovering(student, 0) == pairs
+
+
 def test_a_layer_map_of_dropped_layers_alone_is_refused(tiny_model, material):
     recovering = maps(tiny_model("bert"), material, layer_map=((1, 1),))
     recovering.pruning = without_layers(1)
