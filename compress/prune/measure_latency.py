@@ -97,7 +97,7 @@ def measure_latency(
 
 def _export_random_model(shape: ShapeInfo, sizes: Sizes, head_size: int, length: int, layers: int) -> onnx.ModelProto:
     """Return the graph of an encoder of this hidden size with these sizes in every layer."""
-    family = family_named(shape.family)
+    family, embedding = family_named(shape.family), shape.embedding_size
     config = AutoConfig.for_model(
         family.name,
         vocab_size=VOCABULARY,
@@ -105,9 +105,10 @@ def _export_random_model(shape: ShapeInfo, sizes: Sizes, head_size: int, length:
         num_hidden_layers=layers,
         num_attention_heads=shape.hidden // head_size,
         max_position_embeddings=length + SPARE_POSITIONS,
-        **({"embedding_size": shape.embedding_size} if family.own_embedding_size and shape.embedding_size else {}),
+        **({"embedding_size": embedding} if family.own_embedding_size and embedding else {}),
     )
-    config = reshape_config(config, shape.hidden, [sizes] * layers, head_size)
+    factors = None if family.own_embedding_size else embedding
+    config = reshape_config(config, shape.hidden, [sizes] * layers, head_size, factors)
     with torch.random.fork_rng(devices=[]):
         model = from_config(HEADS["encoder"].model_class(type(config)), config)
         for parameter in model.parameters():  # equal tensors (biases of zero) would be stored once

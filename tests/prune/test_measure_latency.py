@@ -32,6 +32,21 @@ def test_the_table_of_positions_may_be_as_long_as_heads_are_many(monkeypatch):
     assert measure_latency(shape(heads=(4,), ffn=(64,)), "onnx-fp32", ONE_THREAD, 1, 10).length == 10
 
 
+def test_the_product_of_factorised_word_vectors_is_timed_too(monkeypatch):
+    opened = []
+
+    def note(proto, *_):
+        opened.append(proto)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "open_variant", note)
+    for family, size in (("bert", 8), ("bert", None), ("electra", 16)):
+        with pytest.raises(KeyboardInterrupt):
+            measure_latency(shape(family=family, embedding_size=size), "onnx-fp32", ONE_THREAD, 1, 12)
+    widths = [{tensor.dims[-1] for tensor in each.graph.initializer if tensor.dims[:1] == [1000]} for each in opened]
+    assert widths == [{8}, {32}, {16}]
+
+
 def test_parts_add_up_to_the_largest_and_the_smallest_model():
     times = {(4, 64): 10.0, (1, 64): 6.0, (4, 16): 5.0, (4, 32): 7.0, (1, 16): 2.0}
     parts = _parts(times, 1.5, layers=2)

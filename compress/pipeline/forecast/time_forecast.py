@@ -51,15 +51,22 @@ def forecast(step: Step, records: Sequence[StepRecord], expected: TrainingEstima
     """Forecast ``step`` from ``records`` of earlier runs on this machine.
 
     Trainings are forecast from their ``expected`` operations, at the speed of earlier trainings of the same kind or
-    else of any kind; other steps take as long as the most similar one.
+    else of any kind; other steps take as long as the most similar one. Measuring takes as long as its budget.
     """
-    same_kind = [record for record in records if record.kind == step.kind]
+    budget = _budget(step.settings)
+    same_kind = [each for each in records if each.kind == step.kind and _budget(each.settings) == budget]
     if expected is not None and expected.operations and (by_operations := _by_operations(step, records, expected)):
         return by_operations
     if not same_kind:
-        return Forecast(None, "no earlier run here")
+        return Forecast(budget, "measure.budget" if budget else "no earlier run here")
     similar = _most_similar(step, same_kind)
     return Forecast(statistics.median(record.seconds for record in similar), _runs(similar))
+
+
+def _budget(settings: Mapping[str, Any]) -> float | None:
+    """Return the seconds that a step may measure; None where the recipe gives no limit, and for other steps."""
+    measure = settings.get("measure")
+    return measure.get("budget") if isinstance(measure, Mapping) else None
 
 
 def _by_operations(step: Step, records: Sequence[StepRecord], expected: TrainingEstimate) -> Forecast | None:

@@ -34,6 +34,17 @@ def test_most_similar_settings_are_used(tmp_path: Path, recipe_file: Path) -> No
     assert forecast(step, records).seconds == 5.0
 
 
+def test_measuring_takes_as_long_as_its_budget(tmp_path: Path, recipe_file: Path) -> None:
+    def forecast_with(budget: str) -> tuple[float | None, str]:
+        plan = prepare(recipe_file, [f"measure.budget={budget}"], Options(runs=tmp_path))
+        made = forecast(plan.step("measure"), [record("measure", 33.0, measure={"budget": 30.0})])
+        return made.seconds, made.basis
+
+    assert forecast_with("30s") == (33.0, "1 earlier run here")
+    assert forecast_with("5m") == (300.0, "measure.budget")
+    assert forecast_with("null") == (None, "no earlier run here")
+
+
 def test_other_kinds_of_steps_are_not_used(tmp_path: Path, recipe_file: Path) -> None:
     plan = prepare(recipe_file, [], Options(runs=tmp_path))
     made = forecast(plan.step("finetune"), [record("report", 10.0)])
