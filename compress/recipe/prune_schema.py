@@ -55,7 +55,7 @@ class Prune(Frozen):
     batches: Natural = Field(64, le=10**6)
     """Batches of train over which importance is summed."""
     round_to: Width = 16
-    """FFN widths are multiples of this, which matrix kernels run fastest with."""
+    """FFN widths are multiples of this."""
     even: Flag = False
     """Remove the same share from every layer."""
     rescale: Flag | None = None
