@@ -175,6 +175,21 @@ def encode_rows(rows: Iterable[Row], task: TaskInfo, tokens: TextTokenizer) -> E
     return encoded
 
 
+def encode_sample(
+    rows: Sequence[Row], chosen: NDArray[np.int64], task: TaskInfo, tokens: TextTokenizer
+) -> tuple[EncodedRows, NDArray[np.int64]]:
+    """Return an encoding that holds the ``chosen`` rows, and which of its examples are theirs.
+
+    It is that of all rows where an earlier step of the run has cached it; else only these rows are encoded.
+    """
+    entry = cache_entry(rows, task, tokens) if isinstance(rows, StoredRows) else None
+    if entry is not None and (stored := read_entry(entry)) is not None:
+        encoded = EncodedRows(*stored, kind_of(task), tokens.pad_id)
+        return encoded, encoded.examples_of(chosen)
+    encoded = encode_rows([rows[int(index)] for index in chosen], task, tokens)
+    return encoded, np.arange(len(encoded))
+
+
 def _cached(entry: Path, rows: Iterable[Row], task: TaskInfo, tokens: TextTokenizer) -> EncodedRows:
     stored = read_entry(entry)
     if stored is None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from compress.data import encode
-from compress.data.encode import encode_rows
+from compress.data.encode import encode_rows, encode_sample
 from compress.data.encoded_cache import ENCODED_FOLDER, cache_entry, limit_size, read_entry
 from compress.data.splits.row_store import RowWriter, StoredRows
 from compress.data.tokenizer import TextTokenizer
@@ -71,6 +71,19 @@ def test_a_second_step_encodes_nothing(kind, fields, stored, calls, word_folder,
             np.testing.assert_array_equal(result[name], array)
             assert result[name].dtype == array.dtype
     assert len(entries(tmp_path)) == 1
+
+
+def test_a_sample_is_taken_from_what_an_earlier_step_encoded(stored, calls, word_folder, tmp_path):
+    tokens, rows, chosen = TextTokenizer.load(word_folder), stored(), np.array([3, 0, 4])
+    alone, examples = encode_sample(rows, chosen, TASK, tokens)
+    assert (calls, examples.tolist(), entries(tmp_path)) == ([TEXTS[index] for index in chosen], [0, 1, 2], [])
+    encode_rows(rows, TASK, tokens)
+    del calls[:]
+    encoded, examples = encode_sample(rows, chosen, TASK, tokens)
+    assert (calls, examples.tolist()) == ([], chosen.tolist())
+    cached, expected = encoded.batch(examples), alone.batch([0, 1, 2])
+    for name in expected.keys() - {"index"}:
+        np.testing.assert_array_equal(cached[name], expected[name])
 
 
 def test_what_changes_the_encoding_has_an_entry_of_its_own(stored, word_folder):
@@ -137,7 +150,7 @@ def test_least_recently_used_entries_go_and_open_ones_stay_readable(stored, word
 SCRIPT = """
 import sys
 from pathlib import Path
-from compress.data.encode import encode_rows
+from compress.data.encode import encode_rows, encode_sample
 from compress.data.splits.row_store import StoredRows
 from compress.data.tokenizer import TextTokenizer
 from compress.model_info import TaskInfo

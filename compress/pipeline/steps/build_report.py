@@ -9,7 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from compress.data.encode import encode_rows
+import numpy as np
+
+from compress.data.encode import encode_sample
 from compress.data.loading.data_digest import find_files
 from compress.data.splits.prepare_splits import PreparedData, load_prepared
 from compress.data.splits.unlabelled_texts import UNLABELLED, unlabelled_info
@@ -190,13 +192,13 @@ class ReportBuilder:
         )
 
     def _truncated_of_train(self) -> dict[str, float]:
-        """The share of rows, at even steps through train, that are truncated under the teacher's tokenizer."""
+        """The share of train's rows that the teacher's tokenizer truncates; of a sample if no step encoded all."""
         folder, rows = self.context.inputs.get(self.plan.teacher.step), self.roles.rows("train")
         if folder is None:
             return {}
-        step = -(-len(rows) // TRUNCATION_ROWS)
-        sample = rows if step == 1 else [rows[index] for index in range(0, len(rows), step)]  # all were encoded before
-        return {"train": encode_rows(sample, self.roles.info.task_info, TextTokenizer.load(folder)).truncated}
+        chosen = np.arange(0, len(rows), -(-len(rows) // TRUNCATION_ROWS))
+        encoded, _ = encode_sample(rows, chosen, self.roles.info.task_info, TextTokenizer.load(folder))
+        return {"train": encoded.truncated}
 
     def _target(self, target: Target) -> TargetFacts:
         reason = self.plan.missing_targets.get(target.title)

@@ -13,8 +13,14 @@ from compress.variants import Variant
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from compress.data.encode import EncodedRows
     from compress.data.splits.prepare_splits import PreparedData
+
+    Sample = tuple[EncodedRows, NDArray[np.int64]]
+    """Encoded rows, and the drawn examples among them."""
 
 SAMPLE_ROWS = 128
 """Rows of train on which outputs are compared."""
@@ -41,7 +47,7 @@ def build(context: StepContext, parent: str, variant: Variant, *, batches: Seque
 
     prepared, source = load_prepared(context.inputs["data"]), context.inputs[parent]
     sizes = batches or [PARITY_BATCH]
-    encoded = sample_train(prepared, source, max(SAMPLE_ROWS, *sizes), seed)
+    sample = sample_train(prepared, source, max(SAMPLE_ROWS, *sizes), seed)
     variant.make(
         BuildContext(
             variant=variant.info,
@@ -49,8 +55,8 @@ def build(context: StepContext, parent: str, variant: Variant, *, batches: Seque
             work=context.work,
             seed=seed,
             console=context.console,
-            parity={size: in_batches(encoded, size) for size in sizes},
-            calibration=lambda: in_batches(encoded, PARITY_BATCH),
+            parity={size: in_batches(sample, size) for size in sizes},
+            calibration=lambda: in_batches(sample, PARITY_BATCH),
             select_rows=lambda: prepared.rows("select"),
         )
     )
@@ -64,29 +70,30 @@ def tune(context: StepContext, parent: str, variant: Variant, *, threads: int, s
     source = context.inputs[parent]
     share_folder(source, context.work)
     (context.work / RECORD_FILE).unlink()
-    rows = sample_train(load_prepared(context.inputs["data"]), source, SAMPLE_ROWS, seed)
-    resolve_name(variant.tuner)(source, context.work, in_batches(rows, PARITY_BATCH), threads=threads)
+    sample = sample_train(load_prepared(context.inputs["data"]), source, SAMPLE_ROWS, seed)
+    resolve_name(variant.tuner)(source, context.work, in_batches(sample, PARITY_BATCH), threads=threads)
 
 
-def sample_train(prepared: PreparedData, tokenizer: Path, count: int, seed: int) -> EncodedRows:
+def sample_train(prepared: PreparedData, tokenizer: Path, count: int, seed: int) -> Sample:
     """Encode ``count`` rows of train with the tokenizer of a model folder, drawn in the proportions of the classes."""
     import numpy as np
 
-    from compress.data.encode import encode_rows
+    from compress.data.encode import encode_sample
     from compress.data.splits.stratified_sample import stratified_sample
     from compress.data.tokenizer import TextTokenizer
 
     train, task = prepared.rows("train"), prepared.info.task_info
-    random = np.random.default_rng(seed)
-    candidates = [train[int(index)] for index in random.permutation(len(train))[: max(CANDIDATE_ROWS, count)]]
-    labels = [row.get("label") for row in candidates]
+    candidates = np.random.default_rng(seed).permutation(len(train))[: max(CANDIDATE_ROWS, count)]
+    labels = [train[int(index)].get("label") for index in candidates]
     classes = [label if task.labels and isinstance(label, (int, str)) else None for label in labels]
-    chosen = [candidates[int(index)] for index in stratified_sample(classes, count, seed)]
-    return encode_rows(chosen, task, TextTokenizer.load(tokenizer))
+    chosen = candidates[stratified_sample(classes, count, seed)]
+    return encode_sample(train, chosen, task, TextTokenizer.load(tokenizer))
 
 
-def in_batches(encoded: EncodedRows, size: int) -> list[Any]:
-    """Return padded batches of ``size`` rows of similar length."""
+def in_batches(sample: Sample, size: int) -> list[Any]:
+    """Return padded batches of ``size`` examples of similar length."""
     from compress.data.encode import batches_by_length
 
-    return [encoded.batch(indices) for indices in batches_by_length(encoded.lengths, size)]
+    encoded, examples = sample
+    batches = batches_by_length(encoded.lengths[examples], size)
+    return [encoded.batch(examples[indices]) for indices in batches]

@@ -13,7 +13,8 @@ def drawn(monkeypatch, tiny_task):
     """Draws rows of a training set that is sorted by class; returns their labels."""
     rows = [{"text": str(index), "label": int(index >= 900)} for index in range(1000)]
     prepared = SimpleNamespace(rows=lambda role: rows, info=SimpleNamespace(task_info=tiny_task))
-    monkeypatch.setattr("compress.data.encode.encode_rows", lambda chosen, task, tokens: chosen)
+    encode = "compress.data.encode.encode_sample"
+    monkeypatch.setattr(encode, lambda rows, chosen, task, tokens: [rows[index] for index in chosen])
     monkeypatch.setattr("compress.data.tokenizer.TextTokenizer.load", lambda folder: None)
     return lambda seed: build_variant.sample_train(prepared, None, 100, seed)
 
