@@ -25,7 +25,6 @@ from compress.data.encoded_cache import (
 )
 from compress.data.ragged_array import FieldWriter, RaggedArray
 from compress.data.splits.concatenated_rows import Origin, train_origin
-from compress.data.splits.row_store import StoredRows
 from compress.data.tokenizer import TextTokenizer
 from compress.errors import DataError, UsageError
 from compress.model_info import TaskInfo
@@ -158,10 +157,10 @@ class GroupedRows:
 def encode_rows(rows: Iterable[Row], task: TaskInfo, tokens: TextTokenizer) -> EncodedRows:
     """Encode ``rows`` once.
 
-    Rows of a run's data step are encoded into a cache beside it, or read from there if a step encoded them so before;
+    Rows of a run's steps are encoded into a cache beside them, or read from there if a step encoded them so before;
     others into a temporary folder that is removed with the result.
     """
-    entry = cache_entry(rows, task, tokens) if isinstance(rows, StoredRows) else None
+    entry = cache_entry(rows, task, tokens)
     if entry is not None:
         with suppress(OSError, UsageError):  # no room, or a folder that cannot be written to
             return _cached(entry, rows, task, tokens)
@@ -182,7 +181,7 @@ def encode_sample(
 
     It is that of all rows where an earlier step of the run has cached it; else only these rows are encoded.
     """
-    entry = cache_entry(rows, task, tokens) if isinstance(rows, StoredRows) else None
+    entry = cache_entry(rows, task, tokens)
     if entry is not None and (stored := read_entry(entry)) is not None:
         encoded = EncodedRows(*stored, kind_of(task), tokens.pad_id)
         return encoded, encoded.examples_of(chosen)

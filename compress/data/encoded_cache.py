@@ -11,7 +11,7 @@ import hashlib
 import json
 import shutil
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -22,9 +22,11 @@ from numpy.typing import NDArray
 
 from compress import __version__
 from compress.data.ragged_array import RaggedArray
+from compress.data.splits.concatenated_rows import ConcatenatedRows
 from compress.data.splits.row_store import StoredRows
 from compress.data.tokenizer import TextTokenizer
 from compress.model_info import TaskInfo
+from compress.tasks.base import Row
 
 ENCODED_FOLDER = ".encoded"
 """Beside the folders of steps; removed by `compress clean`."""
@@ -46,9 +48,9 @@ class Encoded(NamedTuple):
     """Rows that were truncated."""
 
 
-def cache_entry(rows: StoredRows, task: TaskInfo, tokens: TextTokenizer) -> Path | None:
-    """Return the folder of these rows' encoding; None for rows that are not those of a run's step."""
-    if rows.steps is None:
+def cache_entry(rows: Iterable[Row], task: TaskInfo, tokens: TextTokenizer) -> Path | None:
+    """Return the folder of these rows' encoding; None for rows that are not those of a run's steps."""
+    if not isinstance(rows, StoredRows | ConcatenatedRows) or rows.steps is None:
         return None
     settings = task.model_dump(mode="json", exclude=NOT_ENCODED)
     versions = [SCHEMA_VERSION, __version__, tokenizers.__version__]

@@ -10,6 +10,7 @@ import pytest
 from compress.data import encode
 from compress.data.encode import encode_rows, encode_sample
 from compress.data.encoded_cache import ENCODED_FOLDER, cache_entry, limit_size, read_entry
+from compress.data.splits.concatenated_rows import ConcatenatedRows
 from compress.data.splits.row_store import RowWriter, StoredRows
 from compress.data.tokenizer import TextTokenizer
 from compress.model_info import TaskInfo
@@ -70,6 +71,19 @@ def test_a_second_step_encodes_nothing(kind, fields, stored, calls, word_folder,
         for name, array in expected.items():
             np.testing.assert_array_equal(result[name], array)
             assert result[name].dtype == array.dtype
+    assert len(entries(tmp_path)) == 1
+
+
+def test_texts_without_labels_are_encoded_once_with_train(stored, calls, word_folder, tmp_path):
+    texts = stored("unlabelled-1", [{"text": "c d", "text_pair": None}])
+    rows, tokens = ConcatenatedRows(stored(), [texts], TASK), TextTokenizer.load(word_folder)
+    first = encode_rows(rows, TASK, tokens)
+    assert calls == [*TEXTS, "c d"]
+    del calls[:]
+    again = encode_rows(ConcatenatedRows(stored(), [stored("unlabelled-1", [*texts])], TASK), TASK, tokens)
+    assert (calls, again.digest(), len(entries(tmp_path))) == ([], first.digest(), 1)
+    encode_rows(ConcatenatedRows(stored(), [[*texts]], TASK), TASK, tokens)
+    assert len(calls) == 6  # rows in memory, as augmented ones
     assert len(entries(tmp_path)) == 1
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from compress.batch_arrays import LABELLED, SOFT_LABELS
+from compress.data.splits.row_store import StoredRows
 from compress.model_info import TaskInfo
 from compress.tasks import kind_of
 from compress.tasks.base import LazyRows, Row
@@ -40,6 +43,17 @@ class ConcatenatedRows(LazyRows):
 
     def __len__(self) -> int:
         return sum(map(len, self._parts))
+
+    @property
+    def steps(self) -> Path | None:
+        """The folder of a run's steps where all parts are results of one; None elsewhere."""
+        folders = {part.steps if isinstance(part, StoredRows) else None for part in self._parts}
+        return folders.pop() if len(folders) == 1 else None
+
+    def digest(self) -> str:
+        """Return a digest of all rows, which have to be results of a run's steps."""
+        parts = (part.digest() for part in self._parts if isinstance(part, StoredRows))
+        return hashlib.sha256(" ".join(["concatenated", *parts]).encode()).hexdigest()
 
     def origin(self, index: int) -> Origin:
         """Return the origin of a row."""
