@@ -220,3 +220,11 @@ def require_prunable(family: Family) -> None:
             f"{family.name} cannot be pruned: its layers are shared, stacked or fused. Prunable families: {able}.",
             hint="leave `prune` out of the recipe, or distil into a student of another family",
         )
+
+
+def check_freeze(family: Family, layers: int, count: int) -> None:
+    """Refuse to freeze the ``count`` lowest of ``layers`` layers where there are fewer, or they share their weights."""
+    if count and family.shared_layers:
+        raise ModelError(f"freeze: {count} is not possible: the layers of {family.name} share their weights.")
+    if count > layers:
+        raise ModelError(f"freeze: {count} exceeds the model's number of layers ({layers}).")

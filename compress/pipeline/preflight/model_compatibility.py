@@ -14,7 +14,7 @@ from typing import Any
 from compress.cards import find_teacher
 from compress.data.tokenizer import TOKENIZER_FILE, check_length, read_tokenizer
 from compress.errors import ModelError, UsageError
-from compress.families import family_named, max_positions, require_prunable
+from compress.families import check_freeze, family_named, max_positions, require_prunable
 from compress.losses import LOSSES, LayerLoss
 from compress.model_info import ShapeInfo, TaskInfo
 from compress.model_shapes import changes_shape, plan_student_shape, shape_of_config, student_shape
@@ -27,7 +27,7 @@ from compress.prune.vocabulary.tokenizer_subset import check_file, check_rule
 from compress.recipe.loss_schema import Relation
 from compress.recipe.prune_schema import Prune
 from compress.recipe.schema import Recipe, Teacher
-from compress.recipe.training_schema import Distill, Student, Vocabulary
+from compress.recipe.training_schema import Distill, Student, Training, Vocabulary
 from compress.train.distillation.layer_pairs import LayerPairs, check_local_batch_size, layer_map, uses_layer_map
 from compress.train.distillation.phases import loss_phases
 from compress.train.distillation.sanity_warnings import settings_warnings, settings_warnings_start
@@ -66,9 +66,12 @@ def compatibility_errors(recipe: Recipe, cards: Sequence[Path] = (), task: TaskI
             checks.append((section, partial(_check_vocabulary, pruned.vocabulary, recipe, cards)))
     if recipe.prune and recipe.prune.removes_units and origin:
         checks.append(("prune", partial(_check_pruning, recipe.prune, origin, student)))
+    if recipe.finetune:
+        checks.append(("finetune", partial(_check_freeze, recipe.finetune, teacher)))
     for path, settings in recipe.distillations():
         section = ".".join(map(str, path))
         checks += [
+            (section, partial(_check_freeze, settings, origin, student)),
             (section, partial(_check_layers, settings, *widths, pruned=section != "distill")),
             (section, partial(check_local_batch_size, settings, Launch.from_environment().world)),
             (section, partial(_check_masked_model, settings)),
@@ -137,6 +140,12 @@ def _check_pruning(prune: Prune, origin: Config, student: Student | None) -> Non
     require_prunable(family_named(origin["model_type"]))
     if shape := _shape_made_of(origin, student):
         check_latency_table(prune, shape) if prune.speedup is not None else resolve_ratios(shape, prune)
+
+
+def _check_freeze(settings: Training, origin: Config, student: Student | None = None) -> None:
+    """Refuse to freeze layers that a model with this config, or a student made from it, does not have."""
+    if isinstance(settings.freeze, int) and (shape := _shape_made_of(origin, student)):
+        check_freeze(family_named(shape.family), len(shape.heads), settings.freeze)
 
 
 def _checks_of_sizes(

@@ -18,7 +18,7 @@ from compress.pipeline.graph import Plan, Step
 from compress.pipeline.preflight.model_availability import absent_models
 from compress.pipeline.step_store import StepStore
 from compress.recipe.training_schema import Distill
-from compress.tasks import task_info
+from compress.tasks import primary_metric, task_info
 from compress.variants import VARIANTS
 
 TRAINING = {"torch": "train", "transformers": "train", "accelerate": "train"}
@@ -84,8 +84,10 @@ def check(plan: Plan, store: StepStore, forced: set[str], cards: Sequence[Path] 
 
 
 def _general_warnings(plan: Plan) -> Iterator[str]:
-    """Sections that no step reads, and more threads than there are cores."""
-    distill = plan.recipe.distill
+    """Sections that no step reads, a gate that lets everything pass, and more threads than there are cores."""
+    distill, allowed, metric = plan.recipe.distill, plan.recipe.gate.max_drop, primary_metric(plan.recipe.task)
+    if allowed > 1 and metric.larger_is_better:
+        yield f"gate.max_drop: {allowed:g} lets every model pass: {metric.name} is at most 1, and 0.01 is one point"
     if distill and distill != Distill() and not plan.recipe.student:
         yield "distill has no effect: the recipe has no student to distil"
     if plan.recipe.task.data.has_unlabelled and all(step.kind != UNLABELLED for step in plan.steps):

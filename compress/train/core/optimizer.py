@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from compress.errors import ModelError
+from compress.families import check_freeze
 from compress.models.encoder_parts import base_of, family_of, layers_of
 from compress.recipe.training_schema import Training, number
 from compress.train.core.shares import Replica, ShareThreads, trained_parameters
@@ -210,10 +211,7 @@ def frozen(model: PreTrainedModel, freeze: int | str | None) -> Iterator[None]:
 
 
 def _frozen_parameters(model: PreTrainedModel, count: int) -> list[nn.Parameter]:
-    layers, family = layers_of(model), family_of(model)
-    if count and family.shared_layers:
-        raise ModelError(f"freeze: {count} is not possible: the layers of {family.name} share their weights.")
-    if count > len(layers):
-        raise ModelError(f"freeze: {count} exceeds the model's number of layers ({len(layers)}).")
+    layers = layers_of(model)
+    check_freeze(family_of(model), len(layers), count)
     modules = [base_of(model).get_submodule("embeddings"), *layers[:count]]
     return [parameter for module in modules for parameter in module.parameters()]

@@ -301,6 +301,13 @@ def test_labels_of_further_teachers_are_compared_once_known(errors_of, tiny_mode
     assert error.startswith(f"distill: teachers: {other} does not fit films: its labels are low, high; expected bad")
 
 
+@pytest.mark.parametrize(("section", "layers"), [("finetune", 2), ("distill", 1), ("prune.recover", 1)])
+def test_more_frozen_layers_than_there_are(section, layers, errors_of):
+    assert errors_of(f"{section}.freeze={layers}") == []
+    message = f"{section}: freeze: {layers + 1} exceeds the model's number of layers ({layers})."
+    assert errors_of(f"{section}.freeze={layers + 1}") == [message]
+
+
 def test_other_vocabulary_of_the_same_size(errors_of, tmp_path):
     other = tmp_path / "other"
     shutil.copytree(tmp_path / "teacher", other)
@@ -327,6 +334,8 @@ def test_other_vocabulary_of_the_same_size(errors_of, tmp_path):
             ["student.layers=2", "distill={hidden_state: 1, layer_map: [[0, 1], [1, 0]]}"],
             "distill: layer_map: [0, 1] and [1, 0] cross",
         ),
+        (["gate.max_drop=5"], "gate.max_drop: 5 lets every model pass: accuracy is at most 1, and 0.01 is one point"),
+        (["gate.max_drop=1"], None),
         (["student=null"], "distill has no effect: the recipe has no student to distil"),
         ([], None),
     ],
