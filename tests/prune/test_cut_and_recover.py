@@ -27,6 +27,7 @@ from compress.storage.file_digests import digests
 from compress.train.core.checkpoints import training_identity
 from compress.train.core.training_data import fast_tokenizer
 from compress.train.distill import distill
+from tests.prune.test_latency_table import table
 
 GOOD, BAD = ("good", "great", "fine"), ("bad", "dull", "not")
 CLOSING = ("film", "plot", "it was so", "the bit of plot")
@@ -111,6 +112,24 @@ def test_second_cut_records_what_it_kept_of_the_uncut_model(data, tiny_folder, t
     for old, new, layer in zip(layers_of(before), layers_of(after), info.pruning.layers, strict=True):
         assert torch.equal(part(new, path).weight, part(old, path).weight[:, list(layer.ffn)])
         assert len(layer.heads) + len(layer.removed_heads_importance) == 4
+
+
+def test_recovery_counts_the_layers_before_its_own_cut(data, tiny_model, tiny_folder, tmp_path):
+    student, given = tiny_folder(tiny_model("bert", num_hidden_layers=4)), tmp_path / "phone.json"
+    folders = [student, tmp_path / "first", tmp_path / "second"]
+    times = {"attention": {1: 0.0, 4: 0.1}, "ffn": {16: 0.0, 64: 0.1}, "layer": 0.9}
+    goal = {"heads": 0.0, "ffn": 0.0, "to": {"speedup": 1.35}, "latency_table": str(given)}
+    for before, after, layers in zip(folders, folders[1:], (4, 3), strict=False):
+        given.write_text(table(layers=layers, fixed=0.9 * layers - 0.6, **times).model_dump_json())
+        cut(before, student, data, settings(**goal), 0, after)
+    first, second = (read_info(folder).pruning for folder in folders[1:])
+    assert (sum(first.left), len(first.left), first.dropped_before) == (3, 4, None)
+    assert (sum(second.left), len(second.left), len(second.layers)) == (2, 3, 4)
+    pairs = [[0, 0], [1, 1], [2, 3]]
+    following = settings(recover=RECOVER | {"hidden_state": 1.0, "layer_map": pairs}).recover
+    recover(folders[2], student, data, following, 0, tmp_path / "recovered")
+    followed = [theirs for (_, theirs), left in zip(pairs, second.left, strict=True) if left]
+    assert read_info(tmp_path / "recovered").layer_map.pairs == tuple(enumerate(followed))
 
 
 @pytest.mark.parametrize("criterion", CRITERIA)
@@ -220,6 +239,7 @@ import torch
 torch.set_num_threads(1)
 from compress.recipe.training_schema import Distill, Student
 from compress.train.distill import distill
+from tests.prune.test_latency_table import table
 pruned, teacher, data, work, settings = sys.argv[1:]
 settings = Distill.model_validate_json(settings)
 distill(Path(teacher), Student(source=pruned), Path(data), settings, 0, Path(work), step="recover")
