@@ -73,6 +73,8 @@ class Executor:
             return
         absent = [need for need in step.needs if need not in self.outcome.records]
         if absent and not step.tolerant:
+            if step.trains:  # the other processes go on without it too
+                self.launch.announce(self.store.steps, step.name, "cached")
             why = "was skipped" if self.outcome.status[absent[0]] == "skipped" else "failed"
             self._go_on_without(step, f"needs {absent[0]}, which {why}", "skipped")
             return

@@ -122,6 +122,16 @@ def test_a_failed_optional_step_skips_what_needs_it(tmp_path: Path) -> None:
     assert outcome.failures == {"bad": "no such luck (try again)", "after": "needs bad, which failed"}
 
 
+def test_other_processes_go_on_without_a_training_that_is_skipped(tmp_path: Path) -> None:
+    def together(rank: int) -> Outcome:
+        plan = make_plan(bad={"run": fail, "optional": True}, after={"needs": ["bad"], "trains": True})
+        launch = Launch(rank, 2, "one")
+        return Executor(plan, StepStore(tmp_path), Console("quiet"), tmp_path / "events.jsonl", launch).run(set())
+
+    assert together(0).status == {"bad": "failed", "after": "skipped"}
+    assert together(1).status == {}
+
+
 def test_a_failed_required_step_ends_the_run(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="no such luck"):
         run(make_plan(bad={"run": fail}, after={"needs": ["bad"]}), tmp_path)
