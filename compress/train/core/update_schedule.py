@@ -37,14 +37,16 @@ class UpdateSchedule:
         self.least = min(self.total, math.ceil(least * self.per_epoch))
         self.tail: int | None = None
         """The first update of the falling rate at the end, once `end_soon` has set it."""
-        self.rows = round(len(lengths) * self.total / self.per_epoch)
-        """Examples of all updates; an estimate where the last epoch is not complete."""
         self.warmup = math.ceil(settings.warmup * self.least)
         self._stages = loss_phases(settings) if isinstance(settings, Distill) else ()
         self.phases = len(self._stages) or 1
         self._settings = settings
         # At the end of one epoch, the next is needed too.
         self._epoch = lru_cache(maxsize=2)(partial(bucketed_batches, lengths, size, seed))
+        epochs, position = divmod(self.total, self.per_epoch)
+        part = self._epoch(epochs)[: position * settings.accumulate] if position else []
+        self.rows = epochs * len(lengths) + sum(map(len, part))
+        """Examples of all updates, before `end_soon` makes them fewer."""
 
     def batches(self, update: int) -> list[NDArray[np.int64]]:
         """Return the examples of each batch of an update."""
