@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compress.data.splits.unlabelled_texts import UNLABELLED
-from compress.errors import group_by_reason
+from compress.errors import group_by_reason, pluralize
 from compress.measure.quality.quality_result import Quality
 from compress.prune.latency_table import TOLERANCE
 from compress.report import format_numbers as fmt
@@ -13,10 +13,16 @@ from compress.report.report_schema import Report
 from compress.report.retention import SIGNIFICANCE, is_clearly_better, quality_on_test, teacher_beats_baseline
 from compress.report.speedup_breakdown import speedup_of_cut, speedup_stages
 from compress.report.tables.machine_facts import describe_length_limit, truncated_of_test
+from compress.select.gate import format_points
 from compress.tasks.label_problems import label_problems
 
 TRUNCATED_SHARE = 0.05
 """Share of truncated rows from which a warning is given."""
+
+MORE_ROWS = "data.select gives more rows, data.select_share holds more of train back."
+
+RULE_OF_THREE = 3.0
+"""An event that was not seen in n rows has a probability of at most 3 / n (95 %; Hanley and Lippman-Hand, 1983)."""
 
 DISTIL_HINT = "more layers, or texts without labels (task.data.unlabelled), bring a student closer to its teacher"
 
@@ -26,6 +32,7 @@ def report_warnings(report: Report) -> tuple[str, ...]:
     return (
         *_teacher_versus_baseline(report),
         *_undecided(report),
+        *_few_select_rows(report),
         *_teacher_versus_probe(report),
         *_winner_versus_baseline(report),
         *(text for target in report.targets if target.present for text in _stages_without_gain(report, target.title)),
@@ -81,7 +88,24 @@ def _undecided(report: Report) -> Iterator[str]:
             what = f"the gate is undecided: {verdict.why}"
         else:
             continue
-        yield f"On {verdict.target} {what}. data.select gives more rows, data.select_share holds more of train back."
+        yield f"On {verdict.target} {what}. {MORE_ROWS}"
+
+
+def _few_select_rows(report: Report) -> Iterator[str]:
+    """Winners that passed on so few rows that these could not have shown a loss of what is allowed."""
+    for verdict in report.verdicts:
+        row = report.row(verdict.winner)
+        result = row.targets.get(verdict.target) if row else None
+        if not (result and result.select and result.gate and result.gate.outcome == "passed"):
+            continue
+        rows, allowed = result.select.rows, result.gate.allowed
+        if result.select.larger_is_better and 0 < allowed * rows < RULE_OF_THREE:
+            possible = format_points(round(RULE_OF_THREE / rows, 3))
+            yield (
+                f"On {verdict.target} the winner passed the gate on {pluralize(rows, 'select row')}, too few to show a loss"
+                f" of {format_points(allowed)}: {possible} can go unseen (95 %). At least {RULE_OF_THREE / allowed:,.0f}"
+                f" rows can show it: {MORE_ROWS}"
+            )
 
 
 def _scores(quality: Quality, baseline: Quality) -> str:

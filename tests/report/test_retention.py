@@ -88,3 +88,25 @@ def test_the_baseline_has_its_own_name(make_report, quality_of):
     )
     missing = apply_gates(make_report(floor=None, floor_name="BM25", floor_reason="it ran out of memory"))
     assert missing.remarks == ("There is no BM25 to compare with: it ran out of memory.",)
+
+
+def test_a_winner_that_passed_on_too_few_rows_to_tell(make_report):
+    def remarks(rows):
+        def on_few_rows(result):
+            select = result.select and result.select.model_copy(update={"rows": rows})
+            return result.model_copy(update={"select": select})
+
+        report = make_report()
+        ledger = [
+            row.model_copy(update={"targets": {title: on_few_rows(each) for title, each in row.targets.items()}})
+            for row in report.rows
+        ]
+        report = apply_gates(report.model_copy(update={"rows": ledger}))
+        return [text for text in report.remarks if "too few" in text]
+
+    assert remarks(300) == []
+    assert remarks(54) == [
+        "On cpu the winner passed the gate on 54 select rows, too few to show a loss of 1 point: 5.6 points can go"
+        " unseen (95 %). At least 300 rows can show it: data.select gives more rows, data.select_share holds more of"
+        " train back."
+    ]
