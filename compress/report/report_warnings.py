@@ -102,9 +102,9 @@ def _few_select_rows(report: Report) -> Iterator[str]:
         if result.select.larger_is_better and 0 < allowed * rows < RULE_OF_THREE:
             possible = format_points(round(RULE_OF_THREE / rows, 3))
             yield (
-                f"On {verdict.target} the winner passed the gate on {pluralize(rows, 'select row')}, too few to show a loss"
-                f" of {format_points(allowed)}: {possible} can go unseen (95 %). At least {RULE_OF_THREE / allowed:,.0f}"
-                f" rows can show it: {MORE_ROWS}"
+                f"On {verdict.target} the winner passed the gate on {pluralize(rows, 'select row')}, too few to show a"
+                f" loss of {format_points(allowed)}: {possible} can go unseen (95 %). At least"
+                f" {RULE_OF_THREE / allowed:,.0f} rows can show it: {MORE_ROWS}"
             )
 
 
