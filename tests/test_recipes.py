@@ -15,7 +15,8 @@ from compress.pipeline.run import Options, prepare
 def test_a_shipped_recipe_plans(name: str, tmp_path: Path) -> None:
     plan = prepare(name, (), Options(runs=tmp_path))
     assert plan.recipe.name == name
-    assert [model.step for model in plan.models[:3]] == ["finetune", "distill", "cut"]
+    student = ["distill"] if plan.recipe.student else []
+    assert [model.step for model in plan.models] == ["finetune", *student, "cut", "recover"]
 
 
 @pytest.mark.parametrize("name", sorted(available("recipes")))
