@@ -163,7 +163,7 @@ def _execute(plan: Plan, options: Options, console: Console, launch: Launch) -> 
     for warning in findings.warnings:
         console.warn(warning)
     with store.hold(f"run-{plan.recipe.name}", console):
-        _open_folder(folder, plan)
+        _open_folder(folder, plan, store)
         outcome = executor.run(forced, options.until)
         report = _finish(folder, plan, store, outcome)
     if options.until and report is None:
@@ -187,7 +187,7 @@ def forced_steps(plan: Plan, options: Options) -> set[str]:
     return set()
 
 
-def _open_folder(folder: Path, plan: Plan) -> None:
+def _open_folder(folder: Path, plan: Plan, store: StepStore) -> None:
     """Write lock.json and recipe.yaml before the run starts, so that `clean` keeps its steps from the first moment.
 
     The recipe and the steps of an earlier report remain with it until the new one replaces it.
@@ -195,7 +195,7 @@ def _open_folder(folder: Path, plan: Plan) -> None:
     has_report = (folder / REPORT_FILE).is_file()
     _write_lock(folder, plan, keep=named_steps(folder / LOCK_FILE) if has_report else ())
     if not has_report:
-        atomic_write(folder / "recipe.yaml", dump_recipe(plan.recipe))
+        _write_recipe(folder, plan, store)
 
 
 def _write_lock(folder: Path, plan: Plan, keep: Collection[str] = ()) -> None:
@@ -213,19 +213,22 @@ def _write_lock(folder: Path, plan: Plan, keep: Collection[str] = ()) -> None:
 def _finish(folder: Path, plan: Plan, store: StepStore, outcome: Outcome) -> Report | None:
     """Copy the report and the winners into the run's folder, when the run came that far."""
     if "report" not in outcome.records:
+        if not (folder / REPORT_FILE).is_file():
+            _write_recipe(folder, plan, store)
         return None
     reported, packaged = (store.folder(name, plan.step(name).fingerprint) for name in ("report", "package"))
     for file in sorted(reported.iterdir()):
         if file.name.startswith("report.") or file.name == DISAGREEMENTS_FILE:
             atomic_write(folder / file.name, file.read_text(encoding="utf-8"))
     copy_winners(packaged, folder)
-    atomic_write(folder / "recipe.yaml", _chosen_comment(plan, store) + dump_recipe(plan.recipe))
+    _write_recipe(folder, plan, store)
     _write_lock(folder, plan)
     return read_report(reported)
 
 
-def _chosen_comment(plan: Plan, store: StepStore) -> str:
-    """Return the values of settings left to `auto` as comments of the recipe; empty where there are none."""
+def _write_recipe(folder: Path, plan: Plan, store: StepStore) -> None:
+    """Write the recipe, after comments with the values that trainings gave to settings left to `auto`."""
     folders = {model.name: store.folder(model.step, plan.step(model.step).fingerprint) for model in plan.models}
     lines = [f"#   {name}: {describe_chosen(chosen)}\n" for name, chosen in chosen_settings(plan, folders).items()]
-    return "".join(["# Settings left to auto were:\n", *lines]) if lines else ""
+    comment = "".join(["# Settings left to auto were:\n", *lines]) if lines else ""
+    atomic_write(folder / "recipe.yaml", comment + dump_recipe(plan.recipe))

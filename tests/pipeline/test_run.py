@@ -50,6 +50,14 @@ def test_values_of_auto_settings_are_in_the_report_and_beside_the_recipe(finishe
     assert text in (finished_run / "report.md").read_text(encoding="utf-8")
 
 
+def test_values_of_auto_settings_are_beside_the_recipe_before_there_is_a_report(recipe_file: Path) -> None:
+    runs = recipe_file.parent / "runs"
+    arguments = ["run", str(recipe_file), "--runs", str(runs), "--format", "quiet", "--until", "finetune"]
+    assert main([*arguments, "--set", "finetune.batch_size=auto"]) == 0
+    written = (runs / "tiny" / "recipe.yaml").read_text(encoding="utf-8")
+    assert written.startswith("# Settings left to auto were:\n#   teacher: batch_size 16 (")
+
+
 def test_every_row_was_scored_and_timed(finished_run: Path) -> None:
     report = read_report(finished_run)
     assert [row.key for row in report.rows] == [
