@@ -16,7 +16,7 @@ from compress.errors import CompressError
 from compress.prune.criteria import CRITERIA
 from compress.storage.atomic_write import atomic_write
 
-SHARES = (0.7, 0.5, 0.3)
+SHARES = (0.5, 0.3)
 SPEEDUPS = (1.5, 2.0, 2.5, 3.0, 4.0)
 ROWS, TRIAL_ROWS = 8000, 200
 MEASURE, TRIAL_MEASURE = {"budget": "90s", "memory": []}, {"rounds": 3, "processes": 1, "memory": []}
