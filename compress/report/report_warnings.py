@@ -148,7 +148,8 @@ def _missed_speedups(report: Report) -> Iterator[str]:
 def _missing_results(report: Report) -> Iterator[str]:
     for row in report.rows:
         if row.status != "ok":
-            yield f"{row.key} {'failed' if row.status == 'failed' else 'was not measured'}: {row.reason}."
+            what = "failed" if row.status == "failed" else "was not measured"
+            yield f"{row.key} {what}: {(row.reason or 'no reason is recorded').removesuffix('.')}."
     for target in report.targets:
         results, verdict = report.results(target.title) if target.present else [], report.verdict(target.title)
         untimed = ((row.key, str(result.latency.reason)) for row, result in results if not result.latency.timed)

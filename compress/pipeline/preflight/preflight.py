@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from compress.data.splits.prepare_splits import load_prepared
+from compress.data.splits.prepare_splits import DataInfo, load_prepared
 from compress.data.splits.unlabelled_texts import UNLABELLED
 from compress.environment import describe, usable_cores
 from compress.errors import UsageError, format_bytes
@@ -17,6 +17,7 @@ from compress.model_sources import local_folder
 from compress.pipeline.graph import Plan, Step
 from compress.pipeline.preflight.model_availability import absent_models
 from compress.pipeline.step_store import StepStore
+from compress.prune.prune_ratios import check_sample
 from compress.recipe.training_schema import Distill
 from compress.tasks import primary_metric, task_info
 from compress.variants import VARIANTS
@@ -69,7 +70,8 @@ def check(plan: Plan, store: StepStore, forced: set[str], cards: Sequence[Path] 
     libraries = list(_missing_libraries(plan, waiting))
     sections = {model.section for model in models}
     missing = [*libraries, *_unwritable_folders(plan, store), *absent_models(plan.recipe, sections, cards)]
-    errors: list[str] = []
+    data = _prepared_data(plan, store)
+    errors = list(_too_few_rows(data, waiting))
     warnings: list[str] = []
     if due:
         warnings += _general_warnings(plan)
@@ -77,7 +79,7 @@ def check(plan: Plan, store: StepStore, forced: set[str], cards: Sequence[Path] 
     if models and not libraries:
         from compress.pipeline.preflight.model_compatibility import compatibility_errors, compatibility_warnings
 
-        errors += compatibility_errors(plan.recipe, cards, _task_of(plan, store))
+        errors += compatibility_errors(plan.recipe, cards, _task_of(plan, data))
         if not errors and any(model.parent for model in models):
             warnings += compatibility_warnings(plan.recipe, cards)
     return Findings(errors, missing, warnings)
@@ -98,13 +100,26 @@ def _general_warnings(plan: Plan) -> Iterator[str]:
             yield f"target {target.title}: {target.threads} threads on {cores} usable CPU cores; times will be slower"
 
 
-def _task_of(plan: Plan, store: StepStore) -> TaskInfo | None:
-    """Return the task with its labels, where the recipe gives them or the data are prepared already."""
+def _prepared_data(plan: Plan, store: StepStore) -> DataInfo | None:
+    """Return what the data are known to be, where they are prepared already."""
     step = plan.step("data")
-    if store.record(step.name, step.fingerprint):
-        return load_prepared(store.folder(step.name, step.fingerprint)).info.task_info
+    known = store.record(step.name, step.fingerprint)
+    return load_prepared(store.folder(step.name, step.fingerprint)).info if known else None
+
+
+def _task_of(plan: Plan, data: DataInfo | None) -> TaskInfo | None:
+    """Return the task with its labels, where the recipe gives them or the data are prepared already."""
     labels = plan.recipe.task.labels
-    return None if labels is None else task_info(plan.recipe.task, labels)
+    return data.task_info if data else None if labels is None else task_info(plan.recipe.task, labels)
+
+
+def _too_few_rows(data: DataInfo | None, waiting: Sequence[Step]) -> Iterator[str]:
+    """Yield why a cut cannot be made of rows that are prepared already; the data step refuses others."""
+    if data and any(step.kind == "cut" for step in waiting):
+        try:
+            check_sample(data.counts["train"])
+        except UsageError as error:
+            yield error.message
 
 
 def _missing_libraries(plan: Plan, waiting: Sequence[Step]) -> Iterator[str]:
