@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compress.console import Console
-from compress.errors import UsageError, nearest
+from compress.errors import UsageError, nearest, pluralize
 
 if TYPE_CHECKING:
     from compress.pipeline.run import Options
@@ -79,7 +79,7 @@ def clean(options: argparse.Namespace, console: Console) -> None:
     verb = "would free" if options.dry_run else "freed"
     if console.format != "human" or rows:
         console.table(rows, ["folder", "bytes", "why"])
-    console.note(f"{verb} {freed / 2**20:.1f} MiB in {len(rows)} folders")
+    console.note(f"{verb} {freed / 2**20:.1f} MiB in {pluralize(len(rows), 'folder')}")
 
 
 def report(options: argparse.Namespace, console: Console) -> None:

@@ -169,6 +169,12 @@ def test_one_class_only(write, task_of, tmp_path, labels):
         prepare_splits(task, 0, tmp_path)
 
 
+def test_one_class_under_a_limit(write, task_of, tmp_path):
+    with pytest.raises(DataError, match="all labels are the same") as refused:
+        prepare_splits(task_of(train=write("t.tsv", table(10)), test=write("e.tsv", table(3)), limit=1), 0, tmp_path)
+    assert refused.value.hint == "only 1 row of it was taken (task.data.limit, --smoke); others may have other labels"
+
+
 def test_one_score_only(write, task_of, tmp_path):
     path = write("t.tsv", table(10, "3"))
     with pytest.raises(DataError, match="all labels are the same"):
