@@ -22,6 +22,7 @@ class CompressError(Exception):
     exit_code = 1
 
     def __init__(self, message: str, hint: str | None = None) -> None:
+        message = message.removesuffix(".") if message.endswith("?.") else message  # after `nearest`
         super().__init__(message)
         self.message = message
         self.hint = hint

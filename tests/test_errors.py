@@ -3,7 +3,7 @@ import errno
 import pytest
 from safetensors import SafetensorError
 
-from compress.errors import format_bytes, unexpected
+from compress.errors import CompressError, format_bytes, nearest, unexpected
 
 
 @pytest.mark.parametrize(
@@ -31,3 +31,9 @@ def test_bytes_are_reported_in_the_unit_that_they_fill():
         "1.0 MiB",
         "20.0 GiB",
     ]
+
+
+def test_a_message_that_ends_in_a_question_has_no_full_stop():
+    names = [f"name{number}" for number in range(30)]
+    assert CompressError(f"no column 'nam7'{nearest('nam7', names)}.").message.endswith("did you mean name7?")
+    assert CompressError("no column 'x'.").message == "no column 'x'."

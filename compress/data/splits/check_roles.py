@@ -32,9 +32,8 @@ def check_roles(statistics: RowStatistics, shares: Collection[Role], task: Task,
             hint = f"name a file of labelled rows in task.data.{role}" if role in shares else None
             raise DataError(f"{describe_source(task.data, role)} has no rows left: {why}", hint=hint)
     if not statistics.is_varied("train"):
-        limit = task.data.limit
-        rows = limit and f"{pluralize(limit, 'row')} of it {'was' if limit == 1 else 'were'} taken"
-        hint = rows and f"only {rows} (task.data.limit, --smoke); others may have other labels"
+        taken = task.data.limit and pluralize(task.data.limit, "row")
+        hint = f"task.data.limit, or --smoke, takes {taken} of it: others may have other labels" if taken else None
         train = describe_source(task.data, "train")
         raise DataError(f"{train}: all labels are the same; at least two are needed.", hint=hint)
     in_train = statistics.per_class("train")

@@ -172,7 +172,7 @@ def test_one_class_only(write, task_of, tmp_path, labels):
 def test_one_class_under_a_limit(write, task_of, tmp_path):
     with pytest.raises(DataError, match="all labels are the same") as refused:
         prepare_splits(task_of(train=write("t.tsv", table(10)), test=write("e.tsv", table(3)), limit=1), 0, tmp_path)
-    assert refused.value.hint == "only 1 row of it was taken (task.data.limit, --smoke); others may have other labels"
+    assert refused.value.hint == "task.data.limit, or --smoke, takes 1 row of it: others may have other labels"
 
 
 def test_one_score_only(write, task_of, tmp_path):
