@@ -111,8 +111,8 @@ def train_best(
 def _note_auto(settings: Training, chosen: Mapping[str, ChosenSetting], context: TrainContext) -> None:
     """Log the values of settings that were `auto`, and the bounds of epochs."""
     parts = [describe_chosen(chosen)] if chosen else []
-    if isinstance(settings.epochs, EpochBounds):
-        parts.append(f"{settings.epochs.text} until select stops improving")
+    if isinstance(bounds := settings.epochs, EpochBounds):
+        parts.append(bounds.text + (" until select stops improving" if bounds.least < bounds.most else ""))
     if parts:
         context.console.note(f"{context.step}: {', '.join(parts)}")
 
