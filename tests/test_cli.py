@@ -79,7 +79,7 @@ class TestInit:
         path = tmp_path / "my.yaml"
         assert main(["init", str(path)]) == 0
         content = yaml.safe_load(path.read_text())
-        assert content["prune"] == {"to": {"speedup": 3}}
+        assert content["prune"] == {"to": {"speedup": 2}}
         assert not {"student", "distill"} & set(content)
 
     def test_distils_and_prunes_the_student_that_is_asked_for(self, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ publish: zoo/
 """
 
 PRUNED_TEACHER = """\
-prune: {to: {speedup: 3}}   # of the teacher, measured on this machine; or shares removed: {heads: 0.5, ffn: 0.5}
+prune: {to: {speedup: 2}}   # of the teacher, measured on this machine; or shares removed: {heads: 0.5, ffn: 0.5}
 # student: half-depth       # fewer layers, distilled from the teacher and then pruned (compress ls students)"""
 """Keeps more of the score than a student of the same speed (docs/pruning.md)."""
 
