@@ -118,6 +118,7 @@ def test_a_case_is_run_as_a_recipe(tmp_path, monkeypatch, tiny_folder):
     monkeypatch.setenv("COMPRESS_DATA", str(tmp_path))
     monkeypatch.setitem(SETS, "films", RealSet({"train": "train.csv", "test": "test.csv"}, task))
     monkeypatch.setattr(pruning_cases, "TEACHER", str(tiny_folder("bert")))
+    monkeypatch.setitem(pruning_cases.TARGETS, "128-pieces", 32)  # within the tiny model's positions
     case = next(case for case in cases(("taylor",), (0.7,), ()) if "without" in case.name)
     result = run_case(case, "films", tmp_path / "work", 80, command.TRIAL_MEASURE)
     assert set(result.scores) == set(pruning_cases.VARIANTS)
