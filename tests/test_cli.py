@@ -96,6 +96,7 @@ class TestInit:
         assert main(["init", str(path), "--teacher", teacher]) == 0
         content = yaml.safe_load(path.read_text())
         assert content["student"] == "half-depth"
+        assert ("attention" in content["distill"]) == (teacher != "modernbert-base")  # its queries are fused
         assert "prune" not in content
         assert main(["plan", str(path), "--format", "quiet"]) == 0  # where only the card is here
 

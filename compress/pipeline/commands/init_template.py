@@ -11,7 +11,7 @@ import yaml
 from compress.cards import available
 from compress.data.loading.row_sources import check_columns
 from compress.errors import UsageError, nearest
-from compress.families import family_named
+from compress.families import Family, family_named
 from compress.model_sources import source_kind
 from compress.pipeline.preflight.allowed_names import NAMES
 from compress.pipeline.preflight.model_compatibility import config_of
@@ -77,7 +77,7 @@ def write_starter(
     if student is not None and student not in available("students", cards):
         source_kind(student, "students", cards)
     model_type = config_of(teacher, None, cards).get("model_type")
-    compression = _compression(student, family_named(model_type).prunable if model_type else True)
+    compression = _compression(student, family_named(model_type) if model_type else None)
     content = TEMPLATE.format(path=path, task=_task(task, train, own), teacher=teacher, compression=compression)
     recipe = parse_recipe(content, str(path), (), NAMES)
     check_columns(recipe.task)
@@ -85,15 +85,16 @@ def write_starter(
     return path
 
 
-def _compression(student: str | None, prunable: bool) -> str:
-    """Return the sections that make the model small.
+def _compression(student: str | None, family: Family | None) -> str:
+    """Return the sections that make a teacher of this family small; None: not known before it is downloaded.
 
-    The teacher is pruned; where a student is given, or the teacher's family cannot be pruned, a student is distilled.
+    The teacher is pruned; where a student is given, or the family cannot be pruned, a student is distilled.
     """
+    prunable = family is None or family.prunable
     if student is None and prunable:
         return PRUNED_TEACHER
-    losses = "soft_label: 1.0, hidden_state: 1.0" + (", attention: 1.0" if prunable else "")
-    lines = STUDENT.format(student=student or "half-depth", losses=losses)
+    losses = ["soft_label", "hidden_state"] + (["attention"] if family is None or family.query else [])
+    lines = STUDENT.format(student=student or "half-depth", losses=", ".join(f"{loss}: 1.0" for loss in losses))
     return f"{lines}\n{PRUNED_STUDENT}" if prunable else lines
 
 
