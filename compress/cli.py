@@ -165,7 +165,7 @@ def _export(command: Command) -> None:
     sub.add_argument("model", help="a model folder, or a hub id")
     sub.add_argument("to", type=Path, help="the folder to write")
     sub.add_argument("--as", default="onnx", dest="form", metavar="FORMAT", help=" or ".join(EXPORTS))
-    sub.add_argument("--quantize", metavar="METHOD", help="int8")
+    sub.add_argument("--quantize", metavar="METHOD", help="int8, or one of the methods in docs/quantizing.md")
 
 
 def _publish(command: Command) -> None:

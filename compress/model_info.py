@@ -98,6 +98,9 @@ class VariantInfo(Info):
     """CPU instruction sets without which it cannot run, as `compress doctor` names them."""
     libraries: Mapping[str, str] = {}
     """Libraries that can open it, and the lowest version of each; any one of them is enough."""
+    portable: bool | None = None
+    """Whether every CPU computes it right: no two neighbouring INT8 products can exceed the 16 bits in which x86
+    processors without VNNI add them. None where that is not known."""
     batch_sensitive: bool | None = None
     """Whether a row's outputs depend on the other rows of its batch; None in folders that do not state it."""
 

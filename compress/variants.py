@@ -34,7 +34,7 @@ def _variants() -> Iterator[Variant]:
             version=each.version,
             build_modules=each.build_modules,
         )
-        yield from (methods[name] for methods in QUANTIZERS.values() if name in methods)
+        yield from (variant for variant in QUANTIZERS.values() if variant.format == name)
         if name == "onnx":
             # TensorRT's libraries are on few machines, and its engines take minutes: built on request only.
             yield Variant(
@@ -67,9 +67,8 @@ def variants_for(
         _check_name("export format", name, EXPORTS)
     for name in methods:
         _check_name("quantizer", name, QUANTIZERS)
-        if not set(QUANTIZERS[name]) & set(exports):
-            readable = ", ".join(QUANTIZERS[name])
-            raise UsageError(f"quantize: {name} works on an exported model; add one of these to export: {readable}.")
+        if (needed := QUANTIZERS[name].format) not in exports:
+            raise UsageError(f"quantize: {name} makes {needed} files; add {needed} to export.")
     requested = {name: VARIANTS[name] for name in also}
     for variant in requested.values():
         if present and present.isdisjoint(variant.devices):

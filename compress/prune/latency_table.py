@@ -16,9 +16,8 @@ from compress.storage.schema_version import up_to
 
 TABLE_FILE = "latency_table.json"
 
-_QUANTIZED = [variant for formats in QUANTIZERS.values() for variant in formats.values()]
 LATENCY_VARIANTS: Mapping[str, str | None] = {"onnx-fp32": None} | {
-    variant.name: variant.graph_builder for variant in _QUANTIZED if variant.graph_builder
+    variant.name: variant.graph_builder for variant in QUANTIZERS.values() if variant.graph_builder
 }
 """The variants in which latency is measured, with the `module:function` that makes the graph from the exported one."""
 

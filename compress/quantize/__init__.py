@@ -5,8 +5,9 @@ Adding a method is one file with a builder, one record in `QUANTIZERS`, a test a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from compress.console import Console
 from compress.errors import UsageError, nearest
@@ -15,49 +16,94 @@ from compress.export.variant_record import Variant
 from compress.formats import FORMATS
 from compress.model_info import read_info
 
-QUANTIZERS: Mapping[str, Mapping[str, Variant]] = {
-    "int8": {
-        "onnx": Variant(
-            name="onnx-int8",
-            format="onnx",
-            precision="int8",
-            method="dynamic",
-            runtime="onnxruntime",
-            libraries=FORMATS["onnx"].minimum,
-            batch_sensitive=True,
-            devices=("cpu",),
-            needs="onnx-fp32",
-            builder="compress.quantize.int8_dynamic:quantize_int8_dynamic",
-            graph_builder="compress.quantize.int8_dynamic:quantize_int8_dynamic_model",
-            quantizer="int8",
-            # On CUDA every product would travel to the CPU and back.
-            absent={"cuda": "ONNX Runtime has no kernels for dynamic INT8 on CUDA"},
-            build_modules={"onnx": "train"},
-        )
+
+def _for_onnx_runtime(method: str, name: str, builder: str, **further: Any) -> Variant:
+    """The record of a method that makes one ONNX graph from another."""
+    record: dict[str, Any] = {
+        "name": name,
+        "format": "onnx",
+        "precision": "int8",
+        "method": method,
+        "runtime": "onnxruntime",
+        "libraries": FORMATS["onnx"].minimum,
+        "devices": ("cpu",),
+        "needs": "onnx-fp32",
+        "builder": f"compress.quantize.{builder}",
+        "quantizer": method,
+        "build_modules": {"onnx": "train"},
     }
+    return Variant(**record | further)
+
+
+# On CUDA every product would travel to the CPU and back.
+_NOT_ON_CUDA = {"cuda": "ONNX Runtime has no kernels for dynamic INT8 on CUDA"}
+
+QUANTIZERS: Mapping[str, Variant] = {
+    str(variant.quantizer): variant
+    for variant in (
+        _for_onnx_runtime(
+            "dynamic",
+            "onnx-int8",
+            "dynamic:quantize_int8_dynamic",
+            version=2,
+            batch_sensitive=True,
+            graph_builder="compress.quantize.dynamic:quantize_int8_dynamic_model",
+            absent=_NOT_ON_CUDA,
+        ),
+        _for_onnx_runtime(
+            "unsigned", "onnx-int8-unsigned", "unsigned:quantize_unsigned", batch_sensitive=True, absent=_NOT_ON_CUDA
+        ),
+        _for_onnx_runtime(
+            "embeddings-4bit",
+            "onnx-int8-embeddings-4bit",
+            "embeddings_4bit:quantize_embeddings_4bit",
+            batch_sensitive=True,
+            absent=_NOT_ON_CUDA,
+        ),
+        *(
+            _for_onnx_runtime(
+                f"static-{ranges}", f"onnx-int8-{ranges}", "static:quantize_int8_static", batch_sensitive=False
+            )
+            for ranges in ("minmax", "entropy", "percentile")
+        ),
+    )
 }
-"""By the name in a recipe's `quantize` and by the export format that is quantized: the variant it makes."""
+"""By the name in a recipe's `quantize.methods`: the variant it makes."""
+
+AUTOMATIC = "int8"
+CHOICES: Mapping[str, Sequence[str]] = {AUTOMATIC: ("dynamic",)}
+"""Names that stand for several methods, the first of which is for every model and the others for the final one."""
+
+
+def chosen_methods(names: Sequence[str], formats: Collection[str]) -> tuple[str, ...]:
+    """Return the methods that a recipe's `quantize.methods` names, without repetition.
+
+    What `int8` stands for is chosen among the methods for formats that the recipe exports; methods named one by one
+    are all returned.
+    """
+    methods: list[str] = []
+    for name in names:
+        methods += [each for each in CHOICES[name] if QUANTIZERS[each].format in formats] if name in CHOICES else [name]
+    return tuple(dict.fromkeys(methods))
 
 
 def quantize_folder(
-    exported: str | Path, folder: str | Path, *, method: str = "int8", console: Console | None = None
+    exported: str | Path, folder: str | Path, *, method: str = "dynamic", console: Console | None = None
 ) -> Path:
     """Quantize an exported folder into another one: ``quantize_folder("model-onnx", "model-int8")``.
 
     Args:
         exported: a folder written by an export.
         folder: where to write; created if it does not exist.
-        method: a key of `QUANTIZERS`.
+        method: a key of `QUANTIZERS` that needs no sample rows.
         console: receives progress and warnings.
     """
     if method not in QUANTIZERS:
         raise UsageError(f"no quantizer is called '{method}'{nearest(method, QUANTIZERS)}")
-    variant = read_info(Path(exported)).variant
-    if variant is None or variant.format not in QUANTIZERS[method]:
-        readable = ", ".join(QUANTIZERS[method])
-        raise UsageError(f"{method} quantizes an exported model ({readable}), and {exported} holds none.")
+    quantized, variant = QUANTIZERS[method], read_info(Path(exported)).variant
+    if variant is None or variant.name != quantized.needs:
+        raise UsageError(f"{method} quantizes an exported model ({quantized.needs}), and {exported} holds none.")
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    quantized = QUANTIZERS[method][variant.format]
     quantized.make(BuildContext(quantized.info, Path(exported), target, console=console or Console("quiet")))
     return target

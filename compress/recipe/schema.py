@@ -197,9 +197,11 @@ class Teacher(ShortForm):
 class Quantize(ShortForm):
     """INT8 variants, and the quality they may lose against their own unquantized model."""
 
-    short_key = "method"
+    short_key = "methods"
     """`quantize: int8`"""
-    method: Annotated[str, name_in("quantizers")] = "int8"
+    methods: Annotated[tuple[Annotated[str, name_in("quantizers")], ...], as_list] = Field(("int8",), min_length=1)
+    """How models are quantized: every model by the first method, the final one by all of them. `int8` stands for those
+    that are worth trying."""
     max_drop: Weight = 0.005
 
 

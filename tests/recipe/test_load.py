@@ -196,7 +196,7 @@ def test_corpus_is_a_path(monkeypatch):
         ("prune={vocabulary: seen}", lambda recipe: recipe.prune.vocabulary == "seen"),
         ("prune.vocabulary.keep=8000", lambda recipe: recipe.prune.vocabulary.keep == 8000),
         ("student={layers: 3, vocabulary: {min_count: 2}}", lambda recipe: recipe.student.vocabulary.min_count == 2),
-        ("quantize=int8", lambda recipe: recipe.quantize.method == "int8"),
+        ("quantize=int8", lambda recipe: recipe.quantize.methods == ("int8",)),
         (
             "teacher.revision=abc",
             lambda recipe: recipe.teacher == Teacher(source="minilm-l6", revision="abc"),

@@ -15,12 +15,10 @@ from compress.pipeline.fingerprint import hashed_student
 from compress.pipeline.graph import Plan
 from compress.pipeline.steps import latency_step
 from compress.pipeline.steps.latency_step import LATENCY_STEP
-from compress.quantize import QUANTIZERS
+from compress.quantize import QUANTIZERS, chosen_methods
 from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Recipe
 from compress.variants import VARIANTS, variants_for
-
-FORMAT = "onnx"
 
 
 def add_latency(plan: Plan, cards: Sequence[Path]) -> None:
@@ -70,10 +68,10 @@ def latency_target(recipe: Recipe) -> Target:
 
 def latency_variant(recipe: Recipe) -> str:
     """Return the variant in which the goal is measured; raise `UsageError` where the recipe does not build it."""
-    methods = [recipe.quantize.method] if recipe.quantize else []
+    methods = chosen_methods(recipe.quantize.methods, recipe.export) if recipe.quantize else ()
     devices = list(dict.fromkeys(target.device for target in recipe.targets))
     built = [variant.name for variant in variants_for(recipe.export, methods, devices, also=recipe.variants)]
-    quantized = [QUANTIZERS[method][FORMAT].name for method in methods if FORMAT in QUANTIZERS[method]]
+    quantized = [QUANTIZERS[method].name for method in methods if QUANTIZERS[method].graph_builder]
     given = recipe.prune.variant if recipe.prune else None
     named = given or (quantized or ["onnx-fp32"])[0]
     if named not in built:

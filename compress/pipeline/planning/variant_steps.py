@@ -10,6 +10,7 @@ from compress.environment import describe, versions
 from compress.formats import RUNTIMES
 from compress.pipeline.graph import ModelVariant, Plan, PlannedModel
 from compress.pipeline.steps import build_variant, scoring_steps
+from compress.quantize import chosen_methods
 from compress.recipe.measure_schema import Target
 from compress.variants import Variant, variants_for
 
@@ -22,8 +23,10 @@ def add_variants(plan: Plan, model: PlannedModel) -> None:
     recipe = plan.recipe
     devices = list(dict.fromkeys(target.device for target in recipe.targets))
     built: dict[str, str] = {}
-    quantizers = [recipe.quantize.method] if recipe.quantize else []
-    for variant in variants_for(recipe.export, quantizers, devices, also=recipe.variants):
+    methods = chosen_methods(recipe.quantize.methods, recipe.export) if recipe.quantize else ()
+    if model is not plan.evaluated[-1]:
+        methods = methods[:1]
+    for variant in variants_for(recipe.export, methods, devices, also=recipe.variants):
         step = built[variant.name] = _add_build(plan, model, variant, built)
         targets = [target for target in plan.present_targets if target.device in variant.devices]
         scores = {target.title: _add_scoring(plan, "score", model, variant, step, target) for target in targets}

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from compress.measure.quality.robustness import PERTURBATIONS
 from compress.prune.criteria import CRITERIA
 from compress.prune.latency_table import LATENCY_VARIANTS
+from compress.quantize import CHOICES
 from compress.tasks import KINDS
 from compress.tasks.presets import KIND_DEFAULTS, NAMED_TASKS
 from compress.variants import EXPORTS, QUANTIZERS, VARIANTS
@@ -18,7 +19,7 @@ NAMES: Mapping[str, Collection[str]] = {
     "task kinds": KINDS,
     "pruning criteria": CRITERIA,
     "latency variants": LATENCY_VARIANTS,
-    "quantizers": QUANTIZERS,
+    "quantizers": (*CHOICES, *QUANTIZERS),
     "formats": EXPORTS,
     "variants": VARIANTS,
     "perturbations": PERTURBATIONS,

@@ -7,12 +7,14 @@ import numpy as np
 import onnx
 import pytest
 
-import compress.quantize.int8_dynamic as int8
+import compress.quantize.dynamic as dynamic
+import compress.quantize.quantize_export as quantize_export
 from compress.console import Console
 from compress.errors import ModelError, UsageError
 from compress.model_info import read_info
 from compress.quantize import quantize_folder
-from compress.quantize.int8_dynamic import quantize_int8_dynamic_model, shares_weights
+from compress.quantize.dynamic import quantize_int8_dynamic_model
+from compress.quantize.integer_products import can_any_saturate, product_names
 from compress.runtime import onnx_runtime
 from compress.runtime.text_model import TextModel
 from compress.storage.file_digests import digests
@@ -73,7 +75,8 @@ def test_the_graph_given_is_left_as_it_was(exported):
     assert proto.SerializeToString() == before
 
 
-def test_nothing_is_said_by_the_quantizer(exported, tmp_path, caplog, capfd):
+def test_nothing_is_said_by_the_quantizer(exported, tmp_path, monkeypatch, caplog, capfd):
+    monkeypatch.setattr(quantize_export, "SUSPICIOUS", 0.0)  # random weights have narrow decisions
     build("onnx-int8", exported, tmp_path)
     assert caplog.text == ""
     assert "".join(capfd.readouterr()) == ""
@@ -92,18 +95,16 @@ def test_every_family_quantizes(family, tiny_folder, tiny_model, tmp_path):
     assert len(TextModel.open(tmp_path / "int8").predict(["a good film"])) == 1
 
 
-def test_shared_weights_get_seven_bits_and_need_no_guard(tiny_folder, tiny_model, tmp_path, monkeypatch):
-    """ONNX Runtime's guard fails on weights that several products share; without it 8 bits could overflow."""
+@pytest.mark.parametrize("family", ["bert", "albert"])
+def test_it_is_right_on_every_processor(family, tiny_folder, tmp_path, monkeypatch):
+    """ALBERT's products share weights, with which ONNX Runtime's guard against saturation fails: it is not needed."""
     (tmp_path / "fp32").mkdir()
     (tmp_path / "int8").mkdir()
-    build("onnx-fp32", tiny_folder("albert"), tmp_path / "fp32")
-    assert shares_weights(onnx.load(tmp_path / "fp32" / "model.onnx"))
+    build("onnx-fp32", tiny_folder(family), tmp_path / "fp32")
     info = build("onnx-int8", tmp_path / "fp32", tmp_path / "int8")
+    assert info.variant.portable
     assert info.variant.session["guard_overflow"] is False
-    graph = onnx.load(tmp_path / "int8" / "model.onnx").graph
-    weights = {node.input[1] for node in graph.node if node.op_type == "MatMulInteger"}
-    arrays = [onnx.numpy_helper.to_array(table) for table in graph.initializer if table.name in weights]
-    assert max(int(np.abs(array.astype(int)).max()) for array in arrays) <= 64
+    assert not can_any_saturate(onnx.load(tmp_path / "int8" / "model.onnx"))
     here = TextModel.open(tmp_path / "int8").predict(["a good film"])
     monkeypatch.setattr(onnx_runtime, "describe_cpu", OldProcessor)
     assert TextModel.open(tmp_path / "int8").predict(["a good film"]) == here
@@ -115,12 +116,12 @@ class OldProcessor:
     has_vnni = False
 
 
-def test_the_guard_changes_no_answer(exported, quantized, monkeypatch):
-    assert not shares_weights(onnx.load(exported / "model.onnx"))
-    texts = ["a good film", "the plot is very bad"]
-    here = TextModel.open(quantized).predict(texts)
-    monkeypatch.setattr(onnx_runtime, "describe_cpu", OldProcessor)
-    assert TextModel.open(quantized).predict(texts) == here
+def test_products_can_stay_in_fp32(exported):
+    proto = onnx.load(exported / "model.onnx")
+    kept, *others = product_names(proto)
+    nodes = {node.name: node.op_type for node in quantize_int8_dynamic_model(proto, [kept]).graph.node}
+    assert nodes[kept] == "MatMul"
+    assert nodes.keys().isdisjoint(others)
 
 
 def test_only_an_fp32_export_is_quantized(tiny_folder, quantized, tmp_path):
@@ -135,7 +136,9 @@ def test_only_an_fp32_export_is_quantized(tiny_folder, quantized, tmp_path):
 )
 def test_a_broken_model_is_refused(exported, tmp_path, monkeypatch, difference, message):
     real = quantize_int8_dynamic_model
-    monkeypatch.setattr(int8, "quantize_int8_dynamic_model", lambda proto: add_to_logits(real(proto), difference))
+    monkeypatch.setattr(
+        dynamic, "quantize_int8_dynamic_model", lambda proto, fp32: add_to_logits(real(proto, fp32), difference)
+    )
     sample = decided(exported)
     with pytest.raises(ModelError, match=message):
         build("onnx-int8", exported, tmp_path, parity={0: sample})
@@ -154,17 +157,17 @@ def decided(folder):
 
 
 def test_many_changed_decisions_are_a_warning(exported, tmp_path, monkeypatch):
-    monkeypatch.setattr(int8, "SUSPICIOUS", 1.1)
+    monkeypatch.setattr(quantize_export, "SUSPICIOUS", 1.1)
     output = io.StringIO()
     build("onnx-int8", exported, tmp_path, console=Console("human", err=output))
-    assert re.search(r"warning: the INT8 model made from .* repeats only", output.getvalue())
+    assert re.search(r"warning: onnx-int8, made from .*, repeats only", output.getvalue())
 
 
 def test_folders_by_name(exported, tmp_path):
     folder = quantize_folder(exported, tmp_path / "int8")
     assert read_info(folder).variant.name == "onnx-int8"
-    with pytest.raises(UsageError, match="did you mean int8"):
-        quantize_folder(exported, tmp_path / "other", method="int")
+    with pytest.raises(UsageError, match="did you mean dynamic"):
+        quantize_folder(exported, tmp_path / "other", method="dynamc")
 
 
 def test_a_model_folder_is_no_export(tiny_folder, tmp_path):

@@ -1,0 +1,80 @@
+"""Quantizes the graph of an exported folder, notes whether any CPU computes it right, and compares the outputs."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from pathlib import Path
+
+import onnx
+from onnxruntime.quantization.quant_utils import add_pre_process_metadata
+
+from compress.errors import ModelError
+from compress.export.build_context import BuildContext
+from compress.export.write_variant import write_variant
+from compress.model_info import FolderInfo, read_info
+from compress.quantize.integer_products import can_any_saturate, saturates, transpose_weights
+from compress.runtime import open_predictor
+from compress.runtime.onnx_runtime import ONNX_FILE, existing_onnx
+
+Quantize = Callable[[onnx.ModelProto, Collection[str]], onnx.ModelProto]
+"""From an fp32 graph and the names of the products that stay in fp32 to the INT8 graph; the first is left unchanged."""
+
+LEAST_AGREEMENT = 0.5
+"""Below this share of equal decisions the model is broken, not rounded."""
+SUSPICIOUS = 0.97
+"""Below this share a warning is shown; what it costs the task is decided by the gate."""
+
+
+def quantize_export(context: BuildContext, quantize: Quantize) -> FolderInfo:
+    """Quantize the graph of an exported folder with ``quantize`` and compare its outputs with its source's.
+
+    Raises:
+        ModelError: the source is no fp32 ONNX folder, or the result is broken (not a number, most decisions changed).
+    """
+    source = context.source
+    base, original = read_info(source), onnx.load(existing_onnx(source))
+    if base.variant is None or base.variant.precision != "fp32":
+        raise ModelError(f"{source} holds no fp32 ONNX export, which INT8 is made from.", hint="compress export first")
+    proto = quantize(original, context.settings.get("fp32_products", ()))
+    onnx.save(proto, context.work / ONNX_FILE)
+    portable = not can_any_saturate(proto)
+    guard = not portable and saturates(proto, context.calibration())
+    settings = {"portable": portable, "session": {"guard_overflow": guard}}
+    context = replace(context, variant=context.variant.model_copy(update=settings))
+    inputs = tuple(given.name for given in proto.graph.input)
+    info, parity = write_variant(context, base, open_predictor(source), inputs=inputs)
+    if parity.agreement is not None and parity.agreement < SUSPICIOUS:
+        name = context.variant.name
+        message = f"{name}, made from {source}, repeats only {parity.agreement:.0%} of the decisions."
+        if parity.agreement < LEAST_AGREEMENT:
+            raise ModelError(message)
+        context.console.warn(message)
+    return info
+
+
+def prepare(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy of an exported graph that ONNX Runtime's quantizers can read."""
+    prepared = copy_of(proto)
+    del prepared.graph.value_info[:]  # the exporter's shapes make the quantizers' own inference fail
+    add_pre_process_metadata(prepared)  # else they log advice to run it
+    transpose_weights(prepared.graph)
+    return prepared
+
+
+def call_quantizer(proto: onnx.ModelProto, quantize: Callable[[onnx.ModelProto, Path], None]) -> onnx.ModelProto:
+    """Return the graph that a quantizer of ONNX Runtime writes for ``proto``, which is left unchanged."""
+    with tempfile.TemporaryDirectory(prefix="compress-int8-") as folder:
+        quantize(copy_of(proto), Path(folder) / ONNX_FILE)
+        quantized = onnx.load(Path(folder) / ONNX_FILE)
+    del quantized.graph.value_info[:]
+    del quantized.metadata_props[:]
+    return quantized
+
+
+def copy_of(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy of a graph."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    return copy
