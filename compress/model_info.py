@@ -98,6 +98,9 @@ class VariantInfo(Info):
     """CPU instruction sets without which it cannot run, as `compress doctor` names them."""
     libraries: Mapping[str, str] = {}
     """Libraries that can open it, and the lowest version of each; any one of them is enough."""
+    operators: tuple[str, ...] = ()
+    """Operators of an ONNX graph, those beyond the standard with their domain, after the version of the standard:
+    `opset 20`. Empty for other formats."""
     portable: bool | None = None
     """Whether every CPU computes it right: no two neighbouring INT8 products can exceed the 16 bits in which x86
     processors without VNNI add them. None where that is not known."""

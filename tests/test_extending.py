@@ -38,7 +38,7 @@ def try_criterion(extended):
 
 
 def try_quantizer(extended):
-    report = extended.run("--set", "quantize.method=products")
+    report = extended.run("--set", "quantize.methods=[products]")
     assert "pruned/onnx-int8-products" in [row["model"] + "/" + row["variant"]["name"] for row in report["rows"]]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+from pathlib import Path
 
 import compress
 from compress.errors import ModelError
@@ -11,8 +12,11 @@ from compress.export.build_context import BuildContext
 from compress.export.parity import Parity, compare_all, generated_batches
 from compress.model_info import FolderInfo, write_info
 from compress.runtime import open_predictor
-from compress.runtime.model_formats import COMPANIONS
+from compress.runtime.model_formats import COMPANIONS, find_graph
 from compress.runtime.predictor import ONE_THREAD, Placement, Predictor
+
+STANDARD = ("", "ai.onnx")
+"""Names of the domain of ONNX's own operators."""
 
 
 def write_variant(
@@ -37,7 +41,7 @@ def write_variant(
     Raises:
         ModelError: the outputs differ by more, or are not numbers.
     """
-    variant = context.variant
+    variant = context.variant.model_copy(update={"operators": operators(context.work)})
     changes = {"step": variant.name, "made_by": f"compress {compress.__version__}", "variant": variant, "parents": ()}
     info = base.model_copy(update={**changes, "inputs": inputs or base.inputs})
     for name in COMPANIONS:
@@ -57,3 +61,16 @@ def write_variant(
     info = info.model_copy(update={"variant": variant.model_copy(update={"parity": parity.record()})})
     write_info(context.work, info)
     return info, parity
+
+
+def operators(folder: Path) -> tuple[str, ...]:
+    """Return the version of the ONNX standard and the operators that the graph in ``folder`` uses; none without one."""
+    graph = find_graph(folder, "onnx")
+    if graph is None:
+        return ()
+    import onnx
+
+    model = onnx.load(graph, load_external_data=False)
+    version = next(opset.version for opset in model.opset_import if opset.domain in STANDARD)
+    names = {node.op_type if node.domain in STANDARD else f"{node.domain}.{node.op_type}" for node in model.graph.node}
+    return (f"opset {version}", *sorted(names))

@@ -41,6 +41,7 @@ def test_the_folder_describes_itself_and_predicts_by_itself(exported, quantized)
         getattr(read_info(exported), k) for k in ("task", "shape", "inputs")
     )
     assert (info.variant.name, info.variant.precision, info.variant.method) == ("onnx-int8", "int8", "dynamic")
+    assert {"opset 20", "MatMulInteger", "Gather"} < set(info.variant.operators)
     assert 0 < info.variant.parity["max_abs_difference"] < 1
     assert info.variant.parity["alone_or_in_batch"] > 0
     assert set(digests(quantized)) == set(digests(exported))

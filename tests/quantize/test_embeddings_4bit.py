@@ -4,6 +4,7 @@ import numpy as np
 import onnx
 import pytest
 
+from compress.model_info import read_info
 from compress.quantize import embeddings_4bit
 from compress.quantize.embeddings_4bit import BLOCK, four_bits
 from compress.runtime.text_model import TextModel
@@ -34,5 +35,6 @@ def test_the_largest_table_has_four_bits(tiny_folder, tmp_path, monkeypatch):
         for name, graph in graphs.items()
     }
     assert packed["none"] == []
+    assert "com.microsoft.GatherBlockQuantized" in read_info(tmp_path / "words").variant.operators
     assert "bert.embeddings.word_embeddings.weight" in packed["words"]
     assert len(TextModel.open(tmp_path / "words").predict(["a good film", "bad"])) == 2

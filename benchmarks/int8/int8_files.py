@@ -1,0 +1,128 @@
+"""Makes the models by a recipe, and of each every file that can be compared."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from benchmarks.defaults.real_sets import SETS
+from benchmarks.distill_throughput.environments import BASE, Environment, NotInstalled
+from benchmarks.int8.int8_results import TORCH
+from compress.cards import find_teacher
+from compress.console import Console
+from compress.data.splits.prepare_splits import PreparedData, load_prepared
+from compress.errors import CompressError
+from compress.export import BuildContext
+from compress.measure.timing.worker_process import error_line
+from compress.pipeline.steps.build_variant import in_batches, sample_train
+from compress.storage.atomic_write import atomic_write
+from compress.variants import VARIANTS, Variant
+
+CARD, TEACHER = "minilm-l6", "minilm-l6-cls"
+"""The shipped card, and a copy of it whose head reads [CLS]: a plain model, which the other tools can load."""
+RECIPE: dict[str, Any] = {
+    "teacher": TEACHER,
+    "student": {"layers": 0.5},
+    "prune": {"heads": 0.66, "ffn": 0.75},
+}
+"""The chain that the README measures; the benchmark quantizes its three models itself."""
+STEPS = {"teacher": "finetune", "student": "distill", "pruned": "recover"}
+"""The step that makes each model."""
+SAMPLE_ROWS = 128
+TOOLS = ("onnxruntime==1.31.1", "onnx==1.23.2", "onnxscript==0.7.2", "transformers==4.57.6")
+ENVIRONMENTS = {
+    "optimum": Environment("optimum", (*BASE, *TOOLS, "optimum-onnx==0.1.0")),
+    "olive": Environment("olive", (*BASE, *TOOLS, "olive-ai==0.13.0")),
+}
+"""Both still need transformers before 5."""
+
+
+@dataclass(frozen=True)
+class Models:
+    """The folders that the recipe's steps wrote."""
+
+    folders: dict[str, Path]
+    data: PreparedData
+
+
+def make_models(work: Path, rows: int) -> Models:
+    """Train the three models in ``work``, or take those that are there."""
+    work.mkdir(parents=True, exist_ok=True)
+    task = SETS["sst2"].section(work)
+    task["data"] = {**task["data"], "limit": rows}
+    card = find_teacher(CARD).model_copy(update={"name": TEACHER, "pooling": "cls"})
+    written = yaml.safe_dump(card.model_dump(mode="json", exclude_none=True), sort_keys=False)
+    atomic_write(work / "cards" / "teachers" / f"{TEACHER}.yaml", written)
+    atomic_write(work / "models.yaml", yaml.safe_dump({"task": task, **RECIPE}, sort_keys=False))
+    command = [sys.executable, "-m", "compress", "run", "models.yaml", "--cards", "cards", "--until", STEPS["pruned"]]
+    done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
+    found = {name: sorted((work / "runs" / ".steps").glob(f"{name}-*")) for name in ("data", *STEPS.values())}
+    if not all(found.values()):
+        raise CompressError(error_line(done.stderr))
+    folders = {model: found[step][-1] for model, step in STEPS.items()}
+    return Models(folders, load_prepared(found["data"][-1]))
+
+
+def our_files(models: Models, model: str, work: Path, console: Console) -> Iterator[tuple[str, Callable[[], Path]]]:
+    """Yield the name of each file of ours and what builds it; sources come first."""
+    source = models.folders[model]
+    sample = sample_train(models.data, source, SAMPLE_ROWS, 0)
+
+    def build(variant: Variant) -> Path:
+        folder = work / model / variant.name
+        if not (folder / "compress.json").is_file():
+            folder.mkdir(parents=True, exist_ok=True)
+            parent = work / model / variant.needs if variant.needs else source
+            context = BuildContext(
+                variant.info, parent, folder, console=console, calibration=lambda: in_batches(sample, 8)
+            )
+            variant.make(context)
+        return folder
+
+    yield TORCH, lambda: source
+    for variant in VARIANTS.values():
+        present = all(importlib.util.find_spec(name) for name in (*variant.build_modules, *variant.run_modules))
+        if variant.builder and "cpu" in variant.devices and present:
+            yield variant.name, lambda variant=variant: build(variant)  # type: ignore[misc]
+
+
+def their_files(models: Models, model: str, work: Path) -> Iterator[tuple[str, Callable[[], Path]]]:
+    """Yield the name of each file of other tools and what builds it, in an environment of its own."""
+    for tool, settings in (
+        ("optimum", "avx512_vnni"),
+        ("optimum", "avx512_vnni-per-channel"),
+        ("optimum", "O2-avx512_vnni-per-channel"),
+        ("olive", "dynamic"),
+        ("olive", "transformer-fusion-dynamic"),
+    ):
+        folder = work / model / f"{tool}-{settings}"
+        job = {"model": str(models.folders[model].resolve()), "settings": settings, "output": str(folder.resolve())}
+        yield f"{tool} {settings}", lambda tool=tool, job=job: run_tool(tool, job)  # type: ignore[misc]
+
+
+def run_tool(tool: str, job: dict[str, str]) -> Path:
+    """Run another tool on a model folder; returns the ONNX file that it made."""
+    environment, output = ENVIRONMENTS[tool], Path(job["output"])
+    made = output / "model.onnx"
+    if made.is_file():
+        return made
+    try:
+        environment.install()
+    except NotInstalled as error:
+        raise CompressError(str(error)) from error
+    output.mkdir(parents=True, exist_ok=True)
+    (output / "job.json").write_text(json.dumps(job), encoding="utf-8")
+    script = Path(__file__).with_name(f"{tool}_job.py")
+    command = [str(environment.python), str(script), str(output / "job.json")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode or not made.is_file():
+        raise CompressError(error_line(done.stderr))
+    return made
