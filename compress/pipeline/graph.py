@@ -17,6 +17,8 @@ from compress.variants import Variant
 
 VOCABULARY = "vocabulary"
 """The step and the section of models with fewer word pieces."""
+QAT = "qat"
+"""The step and the model of quantization-aware training."""
 
 Run = Callable[[StepContext], Mapping[str, Any] | None]
 """Does a step in its working folder; returns as plain JSON values the throughput of a training, or what another step
@@ -54,13 +56,16 @@ class PlannedModel:
     parent: str | None
     """The model it is made from; None for the teacher, with which every run begins."""
     section: str
-    """The recipe's section with its settings: `finetune`, `distill`, `prune`; `vocabulary` for `prune.vocabulary`."""
+    """The recipe's section with its settings: `finetune`, `distill`, `prune`, `quantize`; `vocabulary` for
+    `prune.vocabulary`."""
     training: Training | None = None
     """How it is trained; None where it is taken or cut without training."""
     shape: Student | Prune | None = None
     """How its architecture follows from its parent's; None where it is the same."""
     evaluated: bool = True
     """Whether its variants are built and it has rows in the ledger: not one that only serves to make the next."""
+    teacher: str | None = None
+    """The model whose outputs it learns, where that is not the recipe's teacher."""
 
 
 @dataclass(frozen=True)

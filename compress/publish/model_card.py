@@ -97,8 +97,8 @@ def _source(report: Report) -> str:
 
 
 def _tags(entry: Entry) -> list[str]:
-    """`distilled` and `pruned` where the main variant is, and the precision of every variant."""
-    words = {"distill": "distilled", "prune": "pruned"}
+    """`distilled`, `pruned` … where the main variant is, and the precision of every variant."""
+    words = {"distill": "distilled", "prune": "pruned", "quantize": "quantization-aware-training"}
     sections = dict.fromkeys(model.section for model in entry.report.lineage(entry.main.row.model))
     done = [words[section] for section in sections if section in words]
     return [*done, *dict.fromkeys(variant.row.variant.precision for variant in entry.variants)]

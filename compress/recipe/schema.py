@@ -36,7 +36,7 @@ from compress.recipe.field_types import (
 from compress.recipe.limits import MAX_LENGTH
 from compress.recipe.measure_schema import Measure, Target
 from compress.recipe.prune_schema import Prune
-from compress.recipe.training_schema import Distill, Finetune, Student, Training
+from compress.recipe.training_schema import Distill, Finetune, QuantizationAware, Student, Training
 from compress.recipe.yaml_lines import KeyPath
 from compress.storage.file_names import FileName
 
@@ -203,6 +203,8 @@ class Quantize(ShortForm):
     """How models are quantized: every model by the first method, the final one by all of them. `int8` stands for those
     that are worth trying."""
     max_drop: Weight = 0.005
+    training: Annotated[QuantizationAware | Literal[False], switched] = False
+    """Train the last model once more while it computes as in INT8; the model before it is its teacher."""
 
 
 class Gate(Frozen):
@@ -267,6 +269,8 @@ class Recipe(Frozen):
         }
         if self.prune and self.prune.recover:
             changes["prune"] = self.prune.model_copy(update={"recover": change(self.prune.recover)})
+        if self.quantize and self.quantize.training:
+            changes["quantize"] = self.quantize.model_copy(update={"training": change(self.quantize.training)})
         return self.model_copy(update=changes)
 
     def distillations(self) -> Iterator[tuple[KeyPath, Distill]]:
@@ -275,3 +279,5 @@ class Recipe(Frozen):
             yield ("distill",), self.distill
         if self.prune and self.prune.removes_units and self.prune.recover:
             yield ("prune", "recover"), self.prune.recover
+        if self.quantize and self.quantize.training:
+            yield ("quantize", "training"), self.quantize.training

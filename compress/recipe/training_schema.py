@@ -277,3 +277,20 @@ class Recover(Distill):
     """The distillation that follows pruning."""
 
     losses: Losses = RECOVER_LOSSES
+
+
+class QuantizationAware(Distill):
+    """Training in which the model computes as in INT8 and learns from its own unquantized weights."""
+
+    losses: Losses = RECOVER_LOSSES
+
+    @model_validator(mode="after")
+    def _check_own_teacher(self) -> QuantizationAware:
+        others = [
+            key for key, given in (("teachers", self.teachers), ("layer_map", self.layer_map != "uniform")) if given
+        ]
+        if others:
+            raise ValueError(
+                f"{', '.join(others)}: the model learns from itself, unquantized, layer by layer; leave it out"
+            )
+        return self

@@ -49,7 +49,7 @@ class ReportModel(ResultModel):
     parent: str | None = None
     """The model it was made from; None for the first."""
     section: str
-    """The recipe's section with its settings: `finetune`, `distill`, `prune`."""
+    """The recipe's section with its settings: `finetune`, `distill`, `prune`, `quantize`."""
 
 
 class LedgerRow(ResultModel):
@@ -58,7 +58,7 @@ class LedgerRow(ResultModel):
     model: str
     """The name of the model: `teacher`, `student`, `pruned`."""
     step: str
-    """The step that made the model: `finetune`, `distill`, `prune`."""
+    """The step that made the model: `finetune`, `distill`, `prune`, `quantize`."""
     variant: VariantInfo
     status: Status = "ok"
     reason: str | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -27,7 +28,13 @@ from compress.train.class_weights import class_weights
 from compress.train.core import training_data
 from compress.train.core.auto_settings import resolve_auto
 from compress.train.core.distributed import current_processes
-from compress.train.core.seed_restarts import TrainContext, context_in_memory, reset_weights_builder, train_best
+from compress.train.core.seed_restarts import (
+    TrainContext,
+    Within,
+    context_in_memory,
+    reset_weights_builder,
+    train_best,
+)
 from compress.train.core.train_state import TrainResult
 from compress.train.core.update_schedule import UpdateSchedule
 from compress.train.distillation.activation_importance import count_pieces, importance_for_student
@@ -77,14 +84,16 @@ def distill(
     console: Console | None = None,
     track: str | None = None,
     unlabelled_rows: Sequence[Row] = (),
+    within: Within = nullcontext,
 ) -> TrainedModel:
     """Write the model folder of a student, distilled from a teacher's folder on the rows of ``data``, to ``work``.
 
     With ``Student(source=FOLDER)`` the model of a folder is trained further, which is how a pruned model recovers.
     With `False` for the settings the student is not trained. Rows of
-    ``unlabelled_rows``, as `Kind.from_input` returns them, are trained on the teacher's outputs.
+    ``unlabelled_rows``, as `Kind.from_input` returns them, are trained on the teacher's outputs. ``within`` makes the
+    context in which the student is trained and evaluated.
     """
-    context = TrainContext(step, seed, work, console or Console("quiet"), track)
+    context = TrainContext(step, seed, work, console or Console("quiet"), track, within)
     roles, tokenizer = load_prepared(data), load_tokenizer(teacher)
     rows = DistillData(roles.rows("train"), roles.rows("select"), roles.documents("select"), unlabelled_rows)
     task = roles.info.task_info
@@ -139,6 +148,7 @@ def distill_from_model(
     unlabelled_rows: Sequence[Row] = (),
     pruning: PruningInfo | None = None,
     student_tokenizer: PreTrainedTokenizerBase | None = None,
+    within: Within = nullcontext,
 ) -> PreTrainedModel:
     """Distil ``teacher`` into ``student``, both with a head for ``task``, and return it with its best weights.
 
@@ -146,7 +156,8 @@ def distill_from_model(
     ``build_student`` creates a student of any shape. With a ``work`` folder a killed training resumes from there.
     ``unlabelled_rows``, as `Kind.from_input` returns them, are trained on the teacher's outputs. ``pruning``: of a
     student that recovers from it, by which the layer map leaves out layers that were dropped. A student whose
-    vocabulary is a part of the teacher's has a ``student_tokenizer``; ``tokenizer`` is the teacher's.
+    vocabulary is a part of the teacher's has a ``student_tokenizer``; ``tokenizer`` is the teacher's. ``within`` makes
+    the context in which the student is trained and evaluated.
     """
     settings = settings or Distill()
     (first, weight), *others = [(teacher, 1.0)] if isinstance(teacher, PreTrainedModel) else teacher
@@ -163,7 +174,7 @@ def distill_from_model(
         tokens = training_data.fast_tokenizer(student.config, own)
     rows = DistillData(train_rows, select_rows, unlabelled=unlabelled_rows)
     build = reset_weights_builder(student, settings)
-    with context_in_memory("distill", seed, work, console, track) as context:
+    with context_in_memory("distill", seed, work, console, track, within) as context:
         options: dict[str, Any] = {"pruning": pruning, "teacher_ids": teacher_ids}
         return _distill(build, teachers, rows, settings, task, tokens, context, **options)[0]
 

@@ -1,4 +1,4 @@
-"""A student with fewer word pieces than its teacher, through the whole pipeline."""
+"""A student with fewer word pieces than its teacher, trained for INT8 at the end, through the whole pipeline."""
 
 import json
 from pathlib import Path
@@ -18,10 +18,11 @@ def test_pipeline_runs_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(tiny, "SPECIAL", (*tiny.SPECIAL, "zebra", "rhino"))  # pieces that no text has
     recipe, runs = write_tiny_recipe(tmp_path), tmp_path / "runs"
     command = ["run", str(recipe), "--runs", str(runs), "--format", "quiet"]
-    assert main([*command, "--set", "student.vocabulary=seen", "--set", "prune.vocabulary=seen"]) == 0
+    changes = ("student.vocabulary=seen", "prune.vocabulary=seen", "quantize.training={epochs: 1}")
+    assert main([*command, *(f"--set={change}" for change in changes)]) == 0
     report = read_report(runs / "tiny")
     assert {row.status for row in report.rows} == {"ok"}
-    assert [row.model for row in report.rows[::3]] == ["teacher", "student", "pruned", "trimmed"]
+    assert [row.model for row in report.rows[::3]] == ["teacher", "student", "pruned", "trimmed", "qat"]
     assert {model: (kept.pieces_before, kept.pieces) for model, kept in report.vocabularies.items()} == {
         "student": (143, 141),
         "trimmed": (141, 141),
@@ -29,6 +30,7 @@ def test_pipeline_runs_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert report.vocabularies["student"].changed["train"] == 0.0
     assert {*report.pruned} == {"pruned"}
     assert report.makings["student"].start.endswith("; a vocabulary of its own")
+    assert report.makings["qat"].start == "the trimmed model, trained while it computes as in INT8"
     (recovered,) = (runs / ".steps").glob("recover-*")
     assert read_info(recovered).vocabulary == report.vocabularies["student"]
     assert len(json.loads((recovered / "tokenizer.json").read_bytes())["model"]["vocab"]) == 141

@@ -354,6 +354,11 @@ def test_all_problems_at_once_in_order_with_lines():
             "prune: {heads: 0.5, recover: {epochs: x}}",
             "prune.recover.epochs: expected a number, a section of keys or auto, got 'x'",
         ),
+        (
+            "quantize: {training: {teachers: [other], layer_map: last}}",
+            "quantize.training: teachers, layer_map: the model learns from itself, unquantized, layer by layer",
+        ),
+        ("quantize: {training: {epochs: x}}", "quantize.training.epochs: expected a number, a section of keys or auto"),
         ("distill: {losses: x}", "distill.losses: expected a section of keys, got 'x'"),
         ("distill: {losses: 3}", "distill.losses: expected a section of keys, got 3"),
         ("student: {layers: 1e308}", "student.layers: expected a number of layers up to 1000 or a share below 1"),

@@ -18,6 +18,7 @@ KILLS = {
     "distill": ["best:1", "update:7", "tensors:2", "named:2", "saved:1"],
     "recover": ["best:1", "update:5"],
     "own": ["best:1", "update:7", "tensors:2"],
+    "qat": ["best:1", "update:7"],
 }
 
 

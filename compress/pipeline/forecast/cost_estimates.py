@@ -77,7 +77,8 @@ class Estimates:
         if model.training is None or facts is None or shape is None or sample is None:
             return None
         settings, rows, lengths = resolve_auto(model.training, facts)[0], facts.rows, sample.lengths
-        teachers = teachers_run(settings, self.shape(self.plan.teacher))
+        teacher = self.plan.model(model.teacher) if model.teacher else self.plan.teacher
+        teachers = teachers_run(settings, self.shape(teacher))
         head, mean, squares = kind_of(self.plan.recipe.task).head, float(lengths.mean()), float((lengths**2).mean())
         training = settings.restarts * training_operations(settings, shape, teachers, rows, lengths)
         operations = training + probe_operations(settings, shape, head, rows, mean, squares)

@@ -10,13 +10,13 @@ from typing import Any, Literal
 from compress.data.splits.unlabelled_texts import UNLABELLED
 from compress.model_sources import folder_identity, identity
 from compress.pipeline.fingerprint import hashed_pruning, hashed_student, hashed_training
-from compress.pipeline.graph import VOCABULARY, Plan, PlannedModel
+from compress.pipeline.graph import QAT, VOCABULARY, Plan, PlannedModel
 from compress.pipeline.planning.latency_goal import add_latency
 from compress.pipeline.steps import training_steps
 from compress.pipeline.steps.latency_step import LATENCY_STEP
 from compress.recipe.prune_schema import Prune
 from compress.recipe.schema import Recipe
-from compress.recipe.training_schema import Distill, Student, Vocabulary
+from compress.recipe.training_schema import Distill, QuantizationAware, Student, Vocabulary
 from compress.storage.file_digests import file_digest
 
 ModelPlanner = Callable[[Plan, Sequence[Path]], None]
@@ -35,6 +35,9 @@ def default_models(recipe: Recipe) -> list[ModelPlanner]:
         last = "pruned"
     if recipe.prune and recipe.prune.vocabulary:
         planners.append(partial(add_trimmed, rule=recipe.prune.vocabulary, parent=last))
+        last = "trimmed"
+    if recipe.quantize and recipe.quantize.training:
+        planners.append(partial(add_quantization_aware, settings=recipe.quantize.training, parent=last))
     return planners
 
 
@@ -185,6 +188,17 @@ def _add_vocabulary(plan: Plan, rule: Vocabulary, longest: int | None, source: s
     settings = {"vocabulary": hashed, "longest": longest, "parent": source}
     run = partial(training_steps.vocabulary, parent=source, rule=rule, longest=longest)
     return plan.add(step, VOCABULARY, settings, ["data", source, *_unlabelled(plan)], run, optional=True)
+
+
+def add_quantization_aware(
+    plan: Plan, cards: Sequence[Path], *, settings: QuantizationAware, parent: str, name: str = QAT, step: str = QAT
+) -> None:
+    """``parent``, trained while it computes as in INT8 to repeat its own outputs in full precision."""
+    source, seed = plan.model(parent).step, plan.recipe.seed
+    hashed = {"training": _hashed_distillation(settings), "parent": source, "seed": seed}
+    run = partial(training_steps.quantization_aware, parent=source, settings=settings, seed=seed)
+    plan.add(step, QAT, hashed, ["data", source, *_unlabelled(plan)], run, trains=True, optional=True)
+    plan.models.append(PlannedModel(name, step, parent, "quantize", settings, teacher=parent))
 
 
 def _unlabelled(plan: Plan) -> list[str]:

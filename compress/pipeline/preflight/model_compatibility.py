@@ -27,7 +27,7 @@ from compress.prune.vocabulary.tokenizer_subset import check_file, check_rule
 from compress.recipe.loss_schema import Relation
 from compress.recipe.prune_schema import Prune
 from compress.recipe.schema import Recipe, Teacher
-from compress.recipe.training_schema import Distill, Student, Training, Vocabulary
+from compress.recipe.training_schema import Distill, QuantizationAware, Student, Training, Vocabulary
 from compress.train.distillation.layer_pairs import LayerPairs, check_local_batch_size, layer_map, uses_layer_map
 from compress.train.distillation.phases import loss_phases
 from compress.train.distillation.sanity_warnings import settings_warnings, settings_warnings_start
@@ -70,9 +70,11 @@ def compatibility_errors(recipe: Recipe, cards: Sequence[Path] = (), task: TaskI
         checks.append(("finetune", partial(_check_freeze, recipe.finetune, teacher)))
     for path, settings in recipe.distillations():
         section = ".".join(map(str, path))
+        own, others = widths
+        followed = own if isinstance(settings, QuantizationAware) else others
         checks += [
             (section, partial(_check_freeze, settings, origin, student)),
-            (section, partial(_check_layers, settings, *widths, pruned=section != "distill")),
+            (section, partial(_check_layers, settings, own, followed, pruned=section != "distill")),
             (section, partial(check_local_batch_size, settings, Launch.from_environment().world)),
             (section, partial(_check_masked_model, settings)),
             (section, partial(_check_loaded_teachers, settings, recipe, teacher, task, cards)),

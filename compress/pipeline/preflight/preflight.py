@@ -34,6 +34,7 @@ LIBRARIES_OF_STEPS = {
     "cut": {**TRAINING, "torch_pruning": "train"},
     "recover": TRAINING,
     "vocabulary": TRAINING,
+    "qat": TRAINING,
     "report": {"jinja2": "report"},
 }
 """Libraries that each kind of step imports, and the extra that contains them; variants state their own."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from compress.errors import Problem
 from compress.losses import LOSSES, TASK_LOSSES, LayerLoss
+from compress.quantize import chosen_methods
 from compress.recipe.loss_schema import SoftLabel
 from compress.recipe.schema import Recipe
 from compress.recipe.training_schema import Distill
@@ -15,6 +16,9 @@ from compress.tasks import KINDS
 NUMERIC_KINDS = ("regression", "similarity", "retrieval")
 """Kinds whose outputs are numbers or embeddings, for which soft labels have one form and no temperature."""
 
+IMITATED = "dynamic"
+"""The quantizer whose arithmetic quantization-aware training imitates."""
+
 MAPPED_LOSSES = [name for name, loss in LOSSES.items() if isinstance(loss, LayerLoss) and loss.at == "mapped"]
 """Losses that use the layer map."""
 
@@ -22,6 +26,7 @@ MAPPED_LOSSES = [name for name, loss in LOSSES.items() if isinstance(loss, Layer
 def unused_settings(recipe: Recipe) -> Iterator[Problem]:
     """Yield every setting of a training that has no effect; defaults are never reported."""
     kind, defaults = recipe.task.kind, Distill()
+    yield from _training_for_another_method(recipe)
     trainings = [(("finetune",), recipe.finetune)] if recipe.finetune else []
     for path, training in (*trainings, *recipe.distillations()):
         if training.class_weights and not TASK_LOSSES[KINDS[kind].problem].weighted:
@@ -42,6 +47,14 @@ def unused_settings(recipe: Recipe) -> Iterator[Problem]:
         if settings.layer_map != defaults.layer_map and not settings.loss_names() & set(MAPPED_LOSSES):
             reason = f"has no effect without a loss that compares mapped layers: {' or '.join(MAPPED_LOSSES)}"
             yield Problem((*path, "layer_map"), reason)
+
+
+def _training_for_another_method(recipe: Recipe) -> Iterator[Problem]:
+    """Yield quantization-aware training where the method that it imitates is not used."""
+    methods = chosen_methods(recipe.quantize.methods, recipe.export) if recipe.quantize else ()
+    if recipe.quantize and recipe.quantize.training and IMITATED not in methods:
+        reason = f"imitates the method {IMITATED}, and methods are {', '.join(methods)}; add {IMITATED} to them"
+        yield Problem(("quantize", "training"), reason)
 
 
 def _soft_labels(path: KeyPath, settings: Distill) -> Iterator[tuple[KeyPath, SoftLabel]]:

@@ -23,7 +23,7 @@ from compress.measure.quality.quality_result import Disagreement
 from compress.measure.resources.footprint import Footprint, footprint
 from compress.measure.roofline.roofline import find_limits, shares_of_limits
 from compress.model_info import FolderInfo, VocabularyInfo, find_info, read_info
-from compress.pipeline.graph import VOCABULARY, ModelVariant, Plan, PlannedModel
+from compress.pipeline.graph import QAT, VOCABULARY, ModelVariant, Plan, PlannedModel
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.measure_step import Measured
 from compress.pipeline.steps.provenance import chosen_settings, provenance
@@ -123,7 +123,7 @@ class ReportBuilder:
             pruned={
                 model: pruned_structure(info.pruning).model_copy(update=self._speedup(model))
                 for model, info in infos.items()
-                if info.pruning and info.step != VOCABULARY  # which is shown with the model that it was cut from
+                if info.pruning and info.step not in (VOCABULARY, QAT)  # shown with the model that it was cut from
             },
             vocabularies=self._vocabularies(infos),
             models=tuple(self._model(model) for model in self.plan.evaluated),

@@ -44,6 +44,8 @@ def _start(plan: Plan, model: PlannedModel, parent: PlannedModel, folders: Mappi
         return _student_start(model.shape, parent.name, folders.get(parent.name)) + own
     if model.section == VOCABULARY:
         return f"the {parent.name} model with fewer word pieces"
+    if model.section == "quantize":
+        return f"the {parent.name} model, trained while it computes as in INT8"
     # A model that is only trained begins as its parent, which has no row of its own.
     if parent.evaluated or parent.parent is None:
         return f"the {parent.name}, pruned"

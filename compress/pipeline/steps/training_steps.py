@@ -15,7 +15,7 @@ from compress.pipeline.steps.scoring_steps import ANSWERS_FILE
 from compress.prune.latency_table import TABLE_FILE, read_table
 from compress.recipe.prune_schema import Prune
 from compress.recipe.schema import Recipe
-from compress.recipe.training_schema import Distill, Student, Training, Vocabulary
+from compress.recipe.training_schema import Distill, QuantizationAware, Student, Training, Vocabulary
 from compress.tasks import kind_of
 
 if TYPE_CHECKING:
@@ -90,6 +90,17 @@ def vocabulary(context: StepContext, parent: str, rule: Vocabulary, longest: int
     texts = context.inputs.get(UNLABELLED)
     options: dict[str, Any] = {"unlabelled_rows": unlabelled_rows(texts) if texts else (), "console": context.console}
     prune_vocabulary(context.inputs[parent], context.inputs["data"], rule, longest, context.work, **options)
+
+
+def quantization_aware(context: StepContext, parent: str, settings: QuantizationAware, seed: int) -> Rates:
+    """Train the parent model while it computes as in INT8."""
+    from compress.quantize.quantization_aware import quantization_aware as train
+
+    data, texts = context.inputs["data"], context.inputs.get(UNLABELLED)
+    options: dict[str, Any] = {"console": context.console, "track": context.track}
+    options["unlabelled_rows"] = unlabelled_rows(texts) if texts else ()
+    trained = train(context.inputs[parent], data, settings, seed, context.work, **options)
+    return _rates(context, trained, settings, parent)
 
 
 def _rates(

@@ -43,7 +43,8 @@ def _facts(report: Report, model: ReportModel | None, provenance: Provenance) ->
 def training_settings(recipe: Section, section: str) -> Section | None:
     """Return the distillation settings of a recipe's section, in the long form; None if it trains nothing."""
     settings = recipe.get(section) or None
-    return (settings or {}).get("recover") or None if section == "prune" else settings
+    key = {"prune": "recover", "quantize": "training"}.get(section)
+    return (settings or {}).get(key) or None if key else settings
 
 
 def describe_losses(settings: Section) -> str:

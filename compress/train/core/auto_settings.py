@@ -11,13 +11,21 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 from compress.model_info import ChosenSetting
-from compress.recipe.training_schema import AUTO, Distill, EpochBounds, Recover, Training, number
+from compress.recipe.training_schema import (
+    AUTO,
+    Distill,
+    EpochBounds,
+    QuantizationAware,
+    Recover,
+    Training,
+    number,
+)
 
 RULES_VERSION = 5
 """Of the rules; raised with every change, so that trainings with other values are made anew."""
 
 AnyTraining = TypeVar("AnyTraining", bound=Training)
-Purpose = Literal["finetune", "distill", "recover"]
+Purpose = Literal["finetune", "distill", "recover", "quantization-aware"]
 Steps = tuple[tuple[float, float], ...]
 """(largest argument, value) in ascending order."""
 ANY = math.inf
@@ -54,10 +62,18 @@ DISTILL = Rules(
     patience=1,
 )
 DISTILL_TAGS = replace(DISTILL, rates=((255, 5e-4), (384, 4e-4), (512, 2e-4), (768, 1e-4), (ANY, 4e-5)))
+QUANTIZATION_AWARE = Rules(
+    rates=((255, 1e-4), (384, 5e-5), (512, 3e-5), (768, 2e-5), (ANY, 1e-5)),
+    batches=((999, 16), (ANY, 32)),
+    least_updates=100,
+    most_epochs=((9_999, 6), (29_999, 4), (ANY, 2)),
+    patience=1,
+)
 RULES: Mapping[str, Rules] = {
     "finetune": FINETUNE,
     "distill": DISTILL,
     "recover": DISTILL,
+    "quantization-aware": QUANTIZATION_AWARE,
     "finetune regression": replace(FINETUNE, rates=((384, 2e-4), (512, 1e-4), (768, 5e-5), (ANY, 2e-5))),
     "finetune token_classification": replace(FINETUNE, rates=((384, 4e-4), (512, 2e-4), (768, 1e-4), (ANY, 5e-5))),
     # Embeddings of a sentence encoder start without a new head, and the answers of a batch are each other's negatives.
@@ -67,6 +83,7 @@ RULES: Mapping[str, Rules] = {
     "recover token_classification": DISTILL_TAGS,
     "distill retrieval": replace(DISTILL, batches=((ANY, 64),)),
     "recover retrieval": replace(DISTILL, batches=((ANY, 64),)),
+    "quantization-aware retrieval": replace(QUANTIZATION_AWARE, batches=((ANY, 64),)),
 }
 """By purpose, or by purpose and problem (`Kind.problem`), which comes first."""
 
@@ -125,9 +142,13 @@ def uses_rules(settings: Training) -> bool:
 
 def rules_for(settings: Training, problem: str) -> Rules:
     """Return the rules of a training's section for tasks of this problem."""
-    purpose: Purpose = "finetune"
-    if isinstance(settings, Distill):
-        purpose = "recover" if isinstance(settings, Recover) else "distill"
+    sections: dict[type[Training], Purpose] = {
+        Recover: "recover",
+        QuantizationAware: "quantization-aware",
+        Distill: "distill",
+        Training: "finetune",
+    }
+    purpose = next(purpose for section, purpose in sections.items() if isinstance(settings, section))
     return RULES.get(f"{purpose} {problem}", RULES[purpose])
 
 

@@ -10,7 +10,7 @@ import math
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +31,10 @@ FOLDER = "training"
 """Subfolder of a work folder for checkpoints and other files that trainings need to resume."""
 
 
+Within = Callable[[PreTrainedModel], AbstractContextManager[object]]
+"""Makes a context in which a model computes otherwise than usual, with the same weights."""
+
+
 @dataclass(frozen=True)
 class TrainContext:
     """Seed, work folder and console of the trainings of one step."""
@@ -41,6 +45,8 @@ class TrainContext:
     console: Console
     track: str | None
     """The experiment tracker."""
+    within: Within = nullcontext
+    """The context in which a model is trained and evaluated."""
 
     def warn(self, warnings: Iterable[str]) -> None:
         """Print warnings."""
@@ -50,12 +56,12 @@ class TrainContext:
 
 @contextmanager
 def context_in_memory(
-    step: str, seed: int, work: Path | None, console: Console | None, track: str | None
+    step: str, seed: int, work: Path | None, console: Console | None, track: str | None, within: Within = nullcontext
 ) -> Iterator[TrainContext]:
     """Return the context of a training whose result stays in memory; its work files are deleted after the block."""
     with tempfile.TemporaryDirectory() as folder:
         work = work or Path(folder)
-        yield TrainContext(step, seed, work, console or Console("quiet"), track)
+        yield TrainContext(step, seed, work, console or Console("quiet"), track, within)
         delete_work_files(work)
 
 
@@ -81,21 +87,22 @@ def train_best(
         resolved, chosen = resolve_auto(settings, data.facts(shape_of(model).hidden))
         if number == 0:
             _note_auto(resolved, chosen, context)
-        result = train(
-            model,
-            objective(model, seed),
-            data.train,
-            resolved,
-            seed=seed,
-            work=context.work / FOLDER / f"{number}",
-            evaluate=data.evaluate,
-            larger_is_better=data.larger_is_better,
-            console=console,
-            track=context.track,
-            label=context.step if count == 1 else f"{context.step} {number + 1}/{count}",
-            start_competes=start_competes,
-            noise=data.noise,
-        )
+        with context.within(model):
+            result = train(
+                model,
+                objective(model, seed),
+                data.train,
+                resolved,
+                seed=seed,
+                work=context.work / FOLDER / f"{number}",
+                evaluate=data.evaluate,
+                larger_is_better=data.larger_is_better,
+                console=console,
+                track=context.track,
+                label=context.step if count == 1 else f"{context.step} {number + 1}/{count}",
+                start_competes=start_competes,
+                noise=data.noise,
+            )
         console.note(f"{context.step}: {result.summary}")
         return model, result.model_copy(update={"chosen": chosen | _chosen_epochs(settings, resolved, result)})
 

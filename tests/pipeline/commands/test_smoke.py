@@ -13,6 +13,7 @@ def small(tmp_path):
     def made(student, distill=None, teacher="bert-base"):
         task = {"name": "films", "kind": "classification", "data": {"train": "a.csv", "test": "b.csv"}}
         raw = {"name": "films", "task": task, "teacher": teacher, "student": student, "distill": distill or {}}
+        raw["quantize"] = {"training": True}
         return smoke_recipe(Recipe.model_validate(raw), tmp_path, ())
 
     return made
@@ -66,3 +67,7 @@ def test_every_process_gets_two_texts(small, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "8")
     monkeypatch.setenv("RANK", "0")
     assert small({"layers": 3}).distill.batch_size == 16
+
+
+def test_training_for_int8_is_short_too(small):
+    assert small({"layers": 3}).quantize.training.max_steps == 2

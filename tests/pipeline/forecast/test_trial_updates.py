@@ -18,7 +18,8 @@ def calibrated(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("calibrated")
     options = Options(runs=folder / "runs")
-    plan = prepare(write_tiny_recipe(folder), ["distill.max_steps=7", PHASES], options)
+    overrides = ["distill.max_steps=7", PHASES, "quantize.training=true"]
+    plan = prepare(write_tiny_recipe(folder), overrides, options)
     return plan, options, calibrate(plan, options, Console("quiet"))
 
 
@@ -51,6 +52,9 @@ def test_estimates_follow_the_plan(calibrated):
     assert estimates.rows(student) == 152
     assert estimates.shape(student).layers == 1
     assert estimates.training(student).operations > 0
+    trained = plan.model("qat")
+    assert estimates.shape(trained) == estimates.shape(plan.model("pruned"))
+    assert estimates.training(trained).operations > 0
 
 
 def test_without_data_trainings_are_unknown(tmp_path: Path, recipe_file: Path):

@@ -133,3 +133,27 @@ def test_vocabulary_of_a_student_that_has_none_changes_no_step(plan_of):
     changed = changed_steps(plan_of, "student.vocabulary=seen")
     assert {"distill", "cut", "recover"} <= changed
     assert "finetune" not in changed
+
+
+def test_quantization_aware_training_is_last_and_learns_from_its_parent(plan_of):
+    assert not {"finetune", "distill", "cut", "recover"} & changed_steps(plan_of, "quantize.training=true")
+    plan = plan_of("quantize.training=true", "prune.vocabulary=seen")
+    assert [model.name for model in plan.evaluated] == ["teacher", "student", "pruned", "trimmed", "qat"]
+    model = plan.model("qat")
+    assert (model.parent, model.teacher, model.section) == ("trimmed", "trimmed", "quantize")
+    assert plan.step("qat").needs == ("data", "vocabulary")
+    assert "qat" in [step.name for step in plan.matching("quantize")]
+    assert [path for path, _ in plan.recipe.distillations()][-1] == ("quantize", "training")
+
+
+def test_quantization_aware_training_of_the_teacher_itself(plan_of, tmp_path):
+    texts = f"task.data.unlabelled={tmp_path / 'test.csv'}"
+    plan = plan_of("student=null", "distill=false", "prune=null", "quantize.training={epochs: 2}", texts)
+    assert (plan.model("qat").parent, plan.model("qat").training.epochs) == ("teacher", 2.0)
+    assert plan.step("qat").needs == ("data", "finetune", "unlabelled")
+
+
+def test_settings_of_quantization_aware_training_change_no_other_model(plan_of):
+    before, after = plan_of("quantize.training=true"), plan_of("quantize.training={epochs: 7}")
+    models = {model.step for model in before.models}
+    assert {name for name in models if before.step(name).fingerprint != after.step(name).fingerprint} == {"qat"}

@@ -84,7 +84,7 @@ def test_all_names_at_once_and_folders_have_no_revision(recipe_file, tmp_path):
     ]
 
 
-@pytest.mark.parametrize("section", ["finetune", "distill", "prune.recover"])
+@pytest.mark.parametrize("section", ["finetune", "distill", "prune.recover", "quantize.training"])
 def test_class_weights_are_for_classes_of_rows(section, recipe_file):
     override = f"{section}.class_weights=balanced"
     training = read_recipe(recipe_file, [override])
@@ -94,3 +94,11 @@ def test_class_weights_are_for_classes_of_rows(section, recipe_file):
     (error,) = errors(recipe_file, override, "task.kind=regression", "task.labels=null")
     message = f"{section}.class_weights: has no effect for regression; it is for classification, multi_label"
     assert error.startswith(message)
+
+
+def test_training_for_int8_needs_the_method_that_it_imitates(recipe_file):
+    (error,) = errors(recipe_file, "quantize={methods: [static-minmax], training: true}")
+    assert error.startswith(
+        "quantize.training: imitates the method dynamic, and methods are static-minmax; add dynamic"
+    )
+    assert read_recipe(recipe_file, ["quantize={methods: [static-minmax, dynamic], training: true}"])

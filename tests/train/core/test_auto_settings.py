@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from compress.recipe.training_schema import AUTO, Distill, EpochBounds, Finetune, Recover, Training
+from compress.recipe.training_schema import AUTO, Distill, EpochBounds, Finetune, QuantizationAware, Recover, Training
 from compress.tasks import KINDS
 from compress.train.core.auto_settings import RULES, TrainingFacts, describe_chosen, resolve_auto, rules_for, uses_rules
 
@@ -83,6 +83,7 @@ def test_rules_of_a_problem_come_before_those_of_the_purpose():
     assert {problem for name in RULES for problem in name.split()[1:]} <= problems
     assert rules_for(Finetune(), "retrieval") is RULES["finetune retrieval"]
     assert rules_for(Recover(), "regression") is RULES["recover"]
+    assert rules_for(QuantizationAware(), "regression") is RULES["quantization-aware"]
 
 
 def test_only_settings_that_are_auto_depend_on_the_rules():
