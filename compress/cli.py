@@ -161,11 +161,13 @@ def _bench(command: Command) -> None:
 
 
 def _export(command: Command) -> None:
-    sub = command("export", "export a model folder, and quantize it with --quantize")
+    sub = command("export", "export a model folder, and quantize it with --quantize; or --check an existing export")
     sub.add_argument("model", help="a model folder, or a hub id")
-    sub.add_argument("to", type=Path, help="the folder to write")
-    sub.add_argument("--as", default="onnx", dest="form", metavar="FORMAT", help=" or ".join(EXPORTS))
+    sub.add_argument("to", type=Path, metavar="OUT", help="the folder to write, or to check")
+    sub.add_argument("--as", dest="form", metavar="FORMAT", help=f"{' or '.join(EXPORTS)}; the first by default")
     sub.add_argument("--quantize", metavar="METHOD", help="int8, or one of the methods in docs/quantizing.md")
+    about = "compare the export in OUT with MODEL in PyTorch and write nothing; exit code 3 where outputs differ"
+    sub.add_argument("--check", action="store_true", help=about)
 
 
 def _publish(command: Command) -> None:

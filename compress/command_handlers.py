@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from compress.console import Console
 from compress.errors import UsageError, nearest, pluralize
+from compress.formats import EXPORTS
 
 if TYPE_CHECKING:
     from compress.pipeline.run import Options
@@ -103,10 +104,16 @@ def bench(options: argparse.Namespace, console: Console) -> None:
 
 
 def export(options: argparse.Namespace, console: Console) -> None:
-    """Export a model folder, and quantize it if a method is given."""
-    from compress.pipeline.commands.export_command import export_folder
+    """Export a model folder, and quantize it if a method is given; or check an existing export."""
+    from compress.pipeline.commands.export_command import check_and_show, export_folder
 
-    info = export_folder(options.model, options.to, options.form, options.quantize, console=console)
+    if options.check:
+        if options.form or options.quantize:
+            raise UsageError("--check compares the export that is in OUT; --as and --quantize have no effect on it.")
+        check_and_show(options.model, options.to, console)
+        return
+    form = options.form or next(iter(EXPORTS))
+    info = export_folder(options.model, options.to, form, options.quantize, console=console)
     name = info.variant.name if info.variant else "model"
     console.data({"folder": str(options.to), "variant": info.variant}, f"{options.to} holds {name}")
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-EXIT_CODES = {0: "ok", 1: "failure", 2: "bad usage or recipe", 3: "gate missed", 130: "interrupted"}
+EXIT_CODES = {0: "ok", 1: "failure", 2: "bad usage or recipe", 3: "gate or parity missed", 130: "interrupted"}
 
 
 class CompressError(Exception):
@@ -67,6 +67,12 @@ class MissingExtra(CompressError):
 
 class GateMissed(CompressError):
     """The run is complete, but no variant passed the recipe's gate."""
+
+    exit_code = 3
+
+
+class ParityMissed(CompressError):
+    """An export whose outputs differ from its model's by more than its precision explains."""
 
     exit_code = 3
 

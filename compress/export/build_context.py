@@ -29,7 +29,7 @@ class BuildContext:
     seed: int = 0
     console: Console = field(default_factory=lambda: Console("quiet"))
     parity: Mapping[int, Batches] = field(default_factory=dict)
-    """By batch size, encoded rows of train on which outputs are compared; generated where none are given."""
+    """By batch size, encoded rows of train on which outputs are compared, beside golden inputs."""
     calibration: Callable[[], Batches] = tuple
     """Draws encoded rows of train from which a static quantizer takes its ranges."""
     select_rows: Callable[[], Sequence[Row]] = tuple

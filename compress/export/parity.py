@@ -1,15 +1,13 @@
 """Compares the outputs of an exported or quantized model with those of the model it was made from.
 
-The rows compared are rows of train, or generated ones: random tokens in odd shapes, which show a wrong graph at once,
-and rounding well enough. What quantization costs the task is decided by the gate, on the task's own rows.
+The rows compared are golden inputs, which show a wrong graph at once and rounding well enough, and in a run also rows
+of train. What quantization costs the task is decided by the gate, on the task's own rows.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +19,8 @@ from compress.runtime.predictor import Predictor
 from compress.tasks import KINDS
 from compress.tasks.base import Arrays
 
-SHAPES = ((1, 3), (2, 9), (3, 17), (8, 33), (5, 64))
-"""(rows, length) of the generated batches: none is the shape that the exporter traced, one is as short as texts get."""
-
 TOLERANCE = 1e-4
 """The largest difference that fp32 rounding explains, of outputs up to 1; above, the share of the largest one."""
-
 
 MARGIN = 0.02
 """Where the reference's logits are closer than this it has no decision that could be compared."""
@@ -52,6 +46,8 @@ class Parity:
     rows: int
     largest_output: float = 0.0
     """Largest absolute output of the reference."""
+    decisions: int = 0
+    """The number of clear decisions; not stored."""
 
     def is_within(self, tolerance: float) -> bool:
         """Whether outputs differ by less than ``tolerance``, or that share of the largest one; NaN never does."""
@@ -59,7 +55,8 @@ class Parity:
 
     def record(self) -> dict[str, float]:
         """Return the values that compress.json stores."""
-        return {name: float(value) for name, value in asdict(self).items() if value is not None}
+        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "decisions"}
+        return {name: float(value) for name, value in values.items() if value is not None}
 
     def __str__(self) -> str:
         """`outputs within 2.1e-07, 100% same decisions on 19 rows`."""
@@ -70,15 +67,32 @@ class Parity:
 def compare_all(
     reference: Predictor, other: Predictor, batches: Mapping[int, Batches], task: TaskInfo | None
 ) -> Parity:
-    """Compare two models at every batch size; returns the worst values."""
+    """Compare two models on the same rows at every batch size; returns the worst values."""
     results = [compare(reference, other, together, task) for together in batches.values()]
-    return Parity(
-        float(np.max([parity.max_abs_difference for parity in results])),  # unlike max, NaN if one is NaN
-        min((parity.agreement for parity in results if parity.agreement is not None), default=None),
-        float(np.max([parity.alone_or_in_batch for parity in results])),
-        max(parity.rows for parity in results),
-        max(parity.largest_output for parity in results),
-    )
+    agreement = min((parity.agreement for parity in results if parity.agreement is not None), default=None)
+    rows, decisions = (max(getattr(parity, name) for parity in results) for name in ("rows", "decisions"))
+    return _worst(results, agreement, rows, decisions)
+
+
+def compare_groups(
+    reference: Predictor, other: Predictor, groups: Mapping[str, Mapping[int, Batches]], task: TaskInfo | None
+) -> dict[str, Parity]:
+    """Compare two models on each group of rows at every batch size."""
+    return {name: compare_all(reference, other, batches, task) for name, batches in groups.items()}
+
+
+def total(groups: Collection[Parity]) -> Parity:
+    """Return the worst differences of several groups of rows, and their share of equal decisions together."""
+    rows, decisions = (sum(getattr(parity, name) for parity in groups) for name in ("rows", "decisions"))
+    same = sum(parity.agreement * parity.decisions for parity in groups if parity.agreement is not None)
+    return _worst(groups, same / decisions if decisions else None, rows, decisions)
+
+
+def _worst(results: Collection[Parity], agreement: float | None, rows: int, decisions: int) -> Parity:
+    """Return the largest values of ``results``, and the given ones; unlike max, NaN if one is NaN."""
+    names = ("max_abs_difference", "alone_or_in_batch", "largest_output")
+    difference, alone, output = (float(np.max([getattr(parity, name) for parity in results])) for name in names)
+    return Parity(difference, agreement, alone, rows, output, decisions)
 
 
 def compare(reference: Predictor, other: Predictor, batches: Sequence[Arrays], task: TaskInfo | None) -> Parity:
@@ -87,14 +101,23 @@ def compare(reference: Predictor, other: Predictor, batches: Sequence[Arrays], t
     same = np.empty(0, dtype=bool)
     for batch in batches:
         expected, got = reference.predict(batch), other.predict(batch)
-        if expected.keys() != got.keys():
-            raise ModelError(f"expected the outputs {', '.join(expected)}; got {', '.join(got)}.")
+        _check_outputs(expected, got)
         largest = np.maximum(largest, _largest_difference(expected, got, batch["attention_mask"]))
         same = np.append(same, decisions_agree(expected, got, batch["attention_mask"], task))
         alone = np.maximum(alone, _batch_effect(other, batch, got))
         rows += len(batch["input_ids"])
         magnitude = max(magnitude, *(float(np.abs(values).max(initial=0.0)) for values in expected.values()))
-    return Parity(float(largest), float(same.mean()) if len(same) else None, float(alone), rows, magnitude)
+    agreement = float(same.mean()) if len(same) else None
+    return Parity(float(largest), agreement, float(alone), rows, magnitude, len(same))
+
+
+def _check_outputs(expected: Arrays, got: Arrays) -> None:
+    """Refuse outputs of other names or shapes, which could not be compared."""
+    if expected.keys() != got.keys():
+        raise ModelError(f"expected the outputs {', '.join(expected)}; got {', '.join(got)}.")
+    for name, values in expected.items():
+        if values.shape != got[name].shape:
+            raise ModelError(f"expected {name} of the shape {values.shape}; got {got[name].shape}.")
 
 
 def decisions_agree(expected: Arrays, got: Arrays, mask: NDArray[np.int64], task: TaskInfo | None) -> NDArray[np.bool_]:
@@ -132,25 +155,6 @@ def is_per_token(name: str, values: NDArray[np.float32]) -> bool:
 def without_padding(name: str, values: NDArray[np.float32], mask: NDArray[np.int64]) -> NDArray[np.float32]:
     """Return an output without its values at padding."""
     return values[mask == 1] if is_per_token(name, values) else values
-
-
-def generated_batches(folder: Path, task: TaskInfo | None, seed: int = 0) -> dict[int, Batches]:
-    """Return batches of random tokens that fit the model whose config.json is in ``folder``, under the key 0."""
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    pad = int(config.get("pad_token_id") or 0)
-    # RoBERTa's position embeddings start after the padding index, which leaves that many fewer positions.
-    positions = int(config.get("max_position_embeddings", 512)) - pad - 1
-    longest = min(positions, task.max_length if task else positions)
-    generator, vocabulary = np.random.default_rng(seed), int(config["vocab_size"])
-    batches = []
-    for rows, length in ((rows, min(length, longest)) for rows, length in SHAPES):
-        ids = generator.integers(0, vocabulary - 1, (rows, length))
-        ids += ids >= pad  # every token but the padding
-        lengths = np.linspace(length, max(1, length // 3), rows).astype(int)
-        mask = (np.arange(length) < lengths[:, None]).astype(np.int64)
-        ids = np.where(mask, ids, pad)
-        batches.append({"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(mask)})
-    return {0: batches}
 
 
 def _largest_difference(expected: Arrays, got: Arrays, mask: NDArray[np.int64]) -> float:

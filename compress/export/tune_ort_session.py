@@ -12,7 +12,7 @@ from typing import Any
 import onnxruntime as ort
 
 from compress.environment import describe_cpu
-from compress.export.parity import generated_batches
+from compress.export.golden_inputs import golden_batches
 from compress.model_info import read_info
 from compress.runtime.onnx_runtime import existing_onnx, make_session
 from compress.runtime.predictor import Placement
@@ -38,13 +38,13 @@ def tune_session(folder: Path, work: Path, batches: Sequence[Arrays] = (), *, th
     Args:
         folder: an exported or quantized ONNX folder.
         work: an existing folder that receives session.json; ``folder`` itself to keep it with the model.
-        batches: encoded rows, of which the one of median length is timed; generated where none are given.
+        batches: encoded rows, of which the one of median length is timed; golden sentences where none are given.
         threads: CPU threads.
     """
     info, model = read_info(folder), existing_onnx(folder)
     fixed = info.variant.session if info.variant else {}
     placement = Placement("cpu", threads)
-    row = _median_row(batches or generated_batches(folder, info.task)[0])
+    row = _median_row(batches or golden_batches(folder, info.task)["sentences"][1])
 
     def open_with(options: Mapping[str, Any]) -> Callable[[], object]:
         session = make_session(model, placement, {**fixed, **options})

@@ -9,7 +9,8 @@ from pathlib import Path
 import compress
 from compress.errors import ModelError
 from compress.export.build_context import BuildContext
-from compress.export.parity import Parity, compare_all, generated_batches
+from compress.export.golden_inputs import golden_batches
+from compress.export.parity import Parity, compare_all, compare_groups, total
 from compress.model_info import FolderInfo, write_info
 from compress.runtime import open_predictor
 from compress.runtime.model_formats import COMPANIONS, find_graph
@@ -30,6 +31,9 @@ def write_variant(
 ) -> tuple[FolderInfo, Parity]:
     """Complete the folder of a graph that is already written, and compare its outputs with its source's.
 
+    They are compared on golden inputs, and where the context has rows of train on those too; the differences on the
+    latter are stored, or on golden inputs where there are none.
+
     Args:
         context: of the build; its work folder holds the graph.
         base: the compress.json of its source.
@@ -48,13 +52,14 @@ def write_variant(
         if (context.source / name).is_file():
             shutil.copyfile(context.source / name, context.work / name)
     write_info(context.work, info)
-    batches = context.parity or generated_batches(context.work, info.task, context.seed)
-    parity = compare_all(reference, open_predictor(context.work, placement), batches, info.task)
-    if not parity.is_within(tolerance):
-        raise ModelError(
-            f"the outputs of {variant.name} differ from those of its source, {context.source}, by up to "
-            f"{parity.max_abs_difference:.2g}; expected less than {tolerance * max(1.0, parity.largest_output):.2g}."
-        )
+    predictor = open_predictor(context.work, placement)
+    groups = compare_groups(reference, predictor, golden_batches(context.work, info.task), info.task)
+    for name, parity in groups.items():
+        _require_within(tolerance, parity, context, f"golden inputs ({name})")
+    parity = total(groups.values())
+    if context.parity:
+        parity = compare_all(reference, predictor, context.parity, info.task)
+        _require_within(tolerance, parity, context, "rows of train")
     beside = parity.alone_or_in_batch if variant.batch_sensitive else 0.0
     alone = f"; a row alone or in a batch differs by up to {beside:.2g}" if beside else ""
     context.console.note(f"{variant.name}: {parity}{alone}")
@@ -74,3 +79,13 @@ def operators(folder: Path) -> tuple[str, ...]:
     version = next(opset.version for opset in model.opset_import if opset.domain in STANDARD)
     names = {node.op_type if node.domain in STANDARD else f"{node.domain}.{node.op_type}" for node in model.graph.node}
     return (f"opset {version}", *sorted(names))
+
+
+def _require_within(tolerance: float, parity: Parity, context: BuildContext, rows: str) -> None:
+    """Refuse outputs that differ by more on these rows, or are not numbers."""
+    if not parity.is_within(tolerance):
+        raise ModelError(
+            f"the outputs of {context.variant.name} differ from those of its source, {context.source}, by up to "
+            f"{parity.max_abs_difference:.2g} on {rows}; expected less than "
+            f"{tolerance * max(1.0, parity.largest_output):.2g}."
+        )

@@ -52,14 +52,17 @@ def open(folder: str | Path, placement: Placement | None = None) -> TextModel:
 
     Args:
         folder: a model folder or an exported one.
-        placement: where it runs; by default on one CPU thread, or on CUDA where its runtime supports nothing else.
+        placement: where it runs; None: `default_placement`.
     """
     from compress.runtime.text_model import TextModel
 
-    if placement is None:
-        devices = runtime_of(describe_model_file(Path(folder)).variant).devices
-        placement = ONE_THREAD if "cpu" in devices else Placement("cuda")
-    return TextModel.open(Path(folder), placement)
+    return TextModel.open(Path(folder), placement or default_placement(Path(folder)))
+
+
+def default_placement(folder: Path) -> Placement:
+    """Return one CPU thread, or CUDA where the runtime of the model in ``folder`` supports nothing else."""
+    devices = runtime_of(describe_model_file(folder).variant).devices
+    return ONE_THREAD if "cpu" in devices else Placement("cuda")
 
 
 def runtime_of(variant: VariantInfo) -> Runtime:

@@ -1,10 +1,8 @@
-import json
-
 import numpy as np
 import pytest
 
 from compress.errors import ModelError
-from compress.export.parity import MARGIN, compare, compare_all, generated_batches
+from compress.export.parity import MARGIN, compare, compare_all, compare_groups, total
 from compress.export.tune_ort_session import WORTH, fastest
 
 
@@ -139,17 +137,11 @@ def test_other_outputs_are_an_error(tiny_task):
         compare(Fixed(two), Fixed(two, "scores"), [batch(1)], tiny_task)
 
 
-@pytest.mark.parametrize("pad", [0, 1])
-def test_generated_batches_fit_the_model(tmp_path, tiny_task, pad):
-    config = {"vocab_size": 12, "pad_token_id": pad, "max_position_embeddings": 20}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    for each in generated_batches(tmp_path, tiny_task)[0]:
-        ids, mask = each["input_ids"], each["attention_mask"]
-        assert ids.shape[1] <= 20 - pad - 1
-        assert ids.min() >= 0
-        assert ids.max() < 12
-        np.testing.assert_array_equal(ids == pad, mask == 0)
-        assert mask[:, 0].all()
+def test_outputs_of_another_shape_are_an_error(tiny_task):
+    with pytest.raises(
+        ModelError, match=r"expected logits of the shape \(2, 2\); got \(2, 1\)"
+    ):  # numpy would widen it
+        compare(Fixed(two), Fixed(lambda ids: ids[:, :1]), [batch(1, 9)], tiny_task)
 
 
 def test_default_session_options_win_unless_others_are_clearly_faster():
@@ -163,3 +155,17 @@ def test_parity_over_several_batch_sizes_is_the_worst_of_them(tiny_task):
     sizes = {1: [batch(1), batch(9)], 2: [batch(1, 9)]}
     parity = compare_all(Fixed(two), drifting, sizes, tiny_task)
     assert (parity.max_abs_difference, parity.alone_or_in_batch, parity.rows) == (1, 1, 2)
+
+
+def test_groups_add_up(tiny_task):
+    other = Fixed(lambda ids: np.where(ids[:, :1] == 1, 10 - two(ids), two(ids)))
+    groups = {"first": {1: [batch(1), batch(9)], 2: [batch(1, 9)]}, "second": {1: [batch(8)]}}
+    parities = compare_groups(Fixed(two), other, groups, tiny_task)
+    assert [parity.agreement for parity in parities.values()] == [0.5, 1]
+    parity = total(parities.values())
+    assert (parity.max_abs_difference, parity.rows, parity.decisions) == (8, 3, 3)
+    assert parity.agreement == pytest.approx(2 / 3)
+
+
+def test_the_number_of_decisions_is_not_stored(tiny_task):
+    assert "decisions" not in compare(Fixed(two), Fixed(two), [batch(1)], tiny_task).record()

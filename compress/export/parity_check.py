@@ -1,0 +1,118 @@
+"""Compares an existing export with PyTorch on golden inputs, within the limits of its precision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from compress.data.tokenizer import TOKENIZER_FILE, TextTokenizer, read_tokenizer
+from compress.errors import ModelError, ParityMissed, UsageError, nearest
+from compress.export.golden_inputs import golden_batches
+from compress.export.parity import TOLERANCE, Parity, compare_groups, total
+from compress.model_info import VariantInfo, read_info
+from compress.runtime import default_placement, open_predictor
+from compress.runtime.model_formats import FP32, describe_model_file
+from compress.runtime.predictor import ONE_THREAD, Predictor
+
+
+@dataclass(frozen=True)
+class ParityLimit:
+    """What a file of one precision may differ from PyTorch in fp32."""
+
+    difference: float
+    """Largest difference of an output, as a share of the largest output."""
+    agreement: float
+    """Least share of equal decisions, among clear ones."""
+    least_output: float = 0.0
+    """Largest outputs below it count as this: rounding depends on hidden states, which do not shrink with them."""
+
+
+LIMITS: Mapping[str, ParityLimit] = {
+    "fp32": ParityLimit(difference=TOLERANCE, agreement=1.0, least_output=1.0),
+    "bf16": ParityLimit(difference=0.05, agreement=0.95),
+    "fp16": ParityLimit(difference=0.05, agreement=0.95),
+    "int8": ParityLimit(difference=0.25, agreement=0.85),
+}
+"""By precision, with the reasons in docs/exporting.md."""
+
+
+@dataclass(frozen=True)
+class ParityCheck:
+    """The differences between an export and PyTorch, by group of golden inputs."""
+
+    variant: VariantInfo
+    limit: ParityLimit
+    groups: Mapping[str, Parity]
+
+    @cached_property
+    def total(self) -> Parity:
+        """The parity on all golden inputs."""
+        return total(self.groups.values())
+
+    @property
+    def allowed(self) -> float:
+        """The largest difference of an output that the limit allows."""
+        return self.limit.difference * max(self.limit.least_output, self.total.largest_output)
+
+    @property
+    def misses(self) -> list[str]:
+        """What exceeds the limit, in words; empty where the export passes."""
+        found, parity = [], self.total
+        if not parity.max_abs_difference < self.allowed:  # NaN is a miss too
+            found.append(f"outputs differ by up to {parity.max_abs_difference:.2g}; allowed is {self.allowed:.2g}")
+        if parity.agreement is not None and parity.agreement < self.limit.agreement:
+            found.append(f"{parity.agreement:.1%} of the decisions are equal; expected {self.limit.agreement:.0%}")
+        return found
+
+    def raise_for_misses(self, folder: Path) -> None:
+        """Raise ParityMissed if the export is not within the limits of its precision."""
+        if self.misses:
+            raise ParityMissed(f"{folder} ({self.variant.name}) does not repeat PyTorch: {'; '.join(self.misses)}.")
+
+
+def check_parity(model: Path, folder: Path) -> ParityCheck:
+    """Compare the export in ``folder`` with the PyTorch model in ``model`` that it was made from; writes nothing.
+
+    Raises:
+        ModelError: the export cannot be read or run, or is not of this model.
+        UsageError: ``model`` is no PyTorch model.
+    """
+    form = describe_model_file(model, (FP32.format,)).format
+    if form != FP32.format:
+        raise UsageError(
+            f"{model} is an export itself ({form}); expected the model folder that {folder} was made from.",
+            hint="compress export MODEL FOLDER --check",
+        )
+    info = read_info(folder)
+    if info.variant is None:
+        raise ModelError(f"{folder} is a model folder; expected one that an export or a quantization wrote.")
+    if info.variant.precision not in LIMITS:
+        precision = info.variant.precision
+        raise ModelError(f"{folder} has the precision '{precision}', which has no limit{nearest(precision, LIMITS)}.")
+    predictor = open_predictor(folder, default_placement(folder))
+    _check_vocabularies(model, folder)
+    reference = open_predictor(model, ONE_THREAD, FP32)
+    _check_inputs(model, reference, folder, predictor)
+    try:
+        groups = compare_groups(reference, predictor, golden_batches(folder, info.task), info.task)
+    except ModelError as error:
+        raise ModelError(f"{folder} cannot be compared with {model}: {error.message}", hint=error.hint) from error
+    return ParityCheck(info.variant, LIMITS[info.variant.precision], groups)
+
+
+def _check_vocabularies(model: Path, folder: Path) -> None:
+    """Refuse an export whose tokenizer gives other ids; older checkpoints have no tokenizer.json to compare with."""
+    if not (model / TOKENIZER_FILE).is_file():
+        return
+    if TextTokenizer.load(model).digest() != TextTokenizer.load(folder).digest():
+        sizes = [f"{read_tokenizer(each).get_vocab_size():,} pieces in {each}" for each in (model, folder)]
+        raise ModelError(f"the export is not of this model, their tokenizers differ: {', '.join(sizes)}.")
+
+
+def _check_inputs(model: Path, reference: Predictor, folder: Path, predictor: Predictor) -> None:
+    """Refuse an export that reads other arrays."""
+    if set(predictor.inputs) != set(reference.inputs):
+        ours, theirs = ", ".join(sorted(reference.inputs)), ", ".join(sorted(predictor.inputs))
+        raise ModelError(f"the export is not of this model: {model} reads {ours}; {folder} reads {theirs}.")

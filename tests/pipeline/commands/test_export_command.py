@@ -1,0 +1,166 @@
+"""`compress export`, and `--check` on good exports and on everything that is none."""
+
+import json
+import shutil
+import sys
+
+import onnx
+import pytest
+
+from compress.cli import main
+from compress.model_info import read_info, write_info
+from compress.models.tiny import write_tiny_model
+from tests.variant_builder import add_to_logits, build
+
+
+@pytest.fixture(scope="module")
+def source(tiny_folder):
+    return tiny_folder("bert")
+
+
+@pytest.fixture(scope="module")
+def exported(source, tmp_path_factory):
+    work = tmp_path_factory.mktemp("exported")
+    build("onnx-fp32", source, work)
+    return work
+
+
+@pytest.fixture
+def broken(exported, tmp_path):
+    """A copy of the export, to be broken."""
+    return shutil.copytree(exported, tmp_path / "broken")
+
+
+def check(model, folder, *more):
+    return main(["export", str(model), str(folder), "--check", *more])
+
+
+def test_a_check_shows_each_group(source, exported, capsys):
+    assert check(source, exported) == 0
+    output = capsys.readouterr()
+    assert "unusual characters" in output.out
+    assert "repeats PyTorch: outputs within" in output.err
+
+
+def test_a_miss_is_shown_and_is_exit_code_3(source, broken, capsys):
+    onnx.save(add_to_logits(onnx.load(broken / "model.onnx"), [9.0, -9.0]), broken / "model.onnx")
+    assert check(source, broken, "--format", "json") == 3
+    output = capsys.readouterr()
+    result = json.loads(output.out)
+    assert result["variant"] == "onnx-fp32"
+    assert result["limit"]["agreement"] == 1
+    assert len(result["misses"]) == 2
+    assert result["inputs"]["all"]["max_abs_difference"] == pytest.approx(9, abs=1e-3)
+    assert json.loads(output.err)["error"]["exit_code"] == 3
+
+
+def test_what_a_check_ignores_is_refused(source, exported, capsys):
+    assert check(source, exported, "--as", "onnx") == 2
+    assert "--as and --quantize have no effect" in capsys.readouterr().err
+
+
+def assert_one_message(capsys, expected):
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert expected in output.err
+    assert "Traceback" not in output.err
+    assert "unexpected failure" not in output.err
+    assert len([line for line in output.err.splitlines() if line.startswith("error: ")]) == 1
+
+
+def without_info(folder):
+    (folder / "compress.json").unlink()
+
+
+def with_broken_info(folder):
+    (folder / "compress.json").write_text('{"step": ')
+
+
+def truncated(folder):
+    content = (folder / "model.onnx").read_bytes()
+    (folder / "model.onnx").write_bytes(content[: len(content) // 2])
+
+
+def no_onnx(folder):
+    (folder / "model.onnx").write_text("<html>404</html>")
+
+
+def empty(folder):
+    (folder / "model.onnx").write_bytes(b"")
+
+
+def with_unknown_operator(folder):
+    proto = onnx.load(folder / "model.onnx")
+    node = next(node for node in proto.graph.node if node.op_type == "Gelu")
+    node.op_type, node.domain = "Unheard", "org.example"
+    proto.opset_import.append(onnx.helper.make_opsetid("org.example", 1))
+    onnx.save(proto, folder / "model.onnx")
+
+
+def without_graph(folder):
+    (folder / "model.onnx").unlink()
+
+
+def without_tokenizer(folder):
+    (folder / "tokenizer.json").unlink()
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (without_info, "has no compress.json"),
+        (with_broken_info, "compress.json cannot be read"),
+        (truncated, "it is empty, truncated, or not a model"),
+        (no_onnx, "it is empty, truncated, or not a model"),
+        (empty, "it is empty, truncated, or not a model"),
+        (with_unknown_operator, "Unheard"),
+        (without_graph, "has no model.onnx"),
+        (without_tokenizer, "has no tokenizer.json"),
+    ],
+)
+def test_a_broken_export_is_one_message(change, expected, source, broken, capsys):
+    change(broken)
+    assert check(source, broken) == 1
+    assert_one_message(capsys, expected)
+
+
+def test_a_folder_that_is_no_export_is_one_message(source, tmp_path, capsys):
+    assert check(source, tmp_path / "none") == 1
+    assert_one_message(capsys, "there is no model folder at")
+    assert check(source, source) == 1
+    assert_one_message(capsys, "is a model folder; expected one that an export or a quantization wrote")
+
+
+def test_the_model_must_be_one_of_pytorch(exported, capsys):
+    assert check(exported, exported) == 2
+    assert_one_message(capsys, "is an export itself (onnx)")
+
+
+def test_exports_of_other_models_are_one_message(exported, tiny_folder, tiny_model, tmp_path, capsys):
+    assert check(tiny_folder(tiny_model("bert", labels=("a", "b", "c"))), exported) == 1
+    assert_one_message(capsys, "expected logits of the shape (1, 3); got (1, 2)")
+    assert check(tiny_folder(tiny_model("bert", head="Model"), None), exported) == 1
+    assert_one_message(capsys, "expected the outputs last_hidden_state, pooler_output; got logits")
+    assert check(tiny_folder("distilbert"), exported) == 1
+    assert_one_message(capsys, "reads attention_mask, input_ids, token_type_ids")
+    write_tiny_model(tmp_path / "other", "bert")
+    assert check(tmp_path / "other", exported) == 1
+    assert_one_message(capsys, "their tokenizers differ")
+
+
+def test_a_missing_extra_is_named(source, broken, monkeypatch, capsys):
+    info = read_info(broken)
+    variant = info.variant.model_copy(update={"format": "openvino", "runtime": "openvino", "libraries": {}})
+    write_info(broken, info.model_copy(update={"variant": variant}))
+    for suffix in ("xml", "bin"):
+        (broken / f"openvino_model.{suffix}").write_text("")
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    assert check(source, broken) == 1
+    assert_one_message(capsys, "pip install 'compress-encoders[openvino]'")
+
+
+def test_an_export_of_a_run_can_be_checked(finished_run):
+    steps = finished_run.parent / "runs" / ".steps"
+    (model,) = steps.glob("finetune-*")
+    (exported,), (tuned,) = (steps.glob(f"{step}-teacher-onnx-fp32-*") for step in ("export", "tune"))
+    assert check(model, exported) == check(model, tuned) == 0
