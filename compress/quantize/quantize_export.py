@@ -25,8 +25,8 @@ Quantize = Callable[[onnx.ModelProto, Collection[str]], onnx.ModelProto]
 LEAST_AGREEMENT = 0.5
 """Below this share of equal decisions the model is broken, not rounded."""
 SUSPICIOUS = 0.97
-"""Below this share on rows of train a warning is shown; what it costs the task is decided by the gate. Golden inputs are
-few and unlike any task's texts: where they alone are compared, the limit of `compress export --check` applies."""
+"""Below this share on rows of train a warning is shown; what it costs the task is decided by the gate. Golden inputs
+are few and unlike any task's texts: where they alone are compared, the limit of `compress export --check` applies."""
 
 
 def quantize_export(context: BuildContext, quantize: Quantize) -> FolderInfo:
