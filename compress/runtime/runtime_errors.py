@@ -14,7 +14,10 @@ from compress.errors import ModelError, OutOfMemory
 MEMORY = re.compile(r"bad.alloc|out of memory|enough memory|(can't|cannot|to) allocate|length_error", re.IGNORECASE)
 """Messages of allocators: torch's (CPU and CUDA), the runtimes', numpy's, the C++ library's."""
 
-UNREADABLE = re.compile("Protobuf parsing failed|No graph was found|ParseFromIstream|Unable to read the model")
+UNREADABLE = re.compile(
+    "Protobuf parsing failed|No graph was found|ParseFromIstream|Unable to read the model"
+    "|pugi::status_ok|is_valid_weights_range"
+)
 """Messages of runtimes about files that are not models, or only parts of one."""
 
 PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : (Load model from .*? failed:)?")

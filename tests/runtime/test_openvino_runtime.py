@@ -93,6 +93,17 @@ def test_a_corrupt_file_is_an_error_of_ours(tmp_path, name, content):
         open_predictor(tmp_path / name, variant=OPENVINO)
 
 
+@pytest.mark.parametrize("suffix", ["xml", "bin"])
+def test_its_own_files_that_are_cut_off_are_reported_in_words(tmp_path, write_wide, suffix):
+    openvino = load_openvino()
+    graph = tmp_path / "openvino_model.xml"
+    openvino.save_model(openvino.Core().read_model(str(write_wide(tmp_path / "wide.onnx"))), str(graph))
+    cut = graph.with_suffix(f".{suffix}")
+    cut.write_bytes(cut.read_bytes()[:-100])
+    with pytest.raises(ModelError, match=r"openvino_model\.xml: it is empty, truncated, or not a model\.$"):
+        open_predictor(graph)
+
+
 def test_a_folder_cannot_have_settings(tmp_path, write_sum):
     write_sum(tmp_path / "model.onnx")
     own = OPENVINO.model_copy(update={"format": "onnx", "session": {"CACHE_DIR": "/"}})
