@@ -93,7 +93,8 @@ class VariantInfo(Info):
     session: Mapping[str, Any] = {}
     """Session options that this file needs; earlier versions also stored options chosen by timing here."""
     parity: Mapping[str, float] = {}
-    """Differences between its outputs and those of the model it was built from, on rows of train."""
+    """Differences between its outputs and those of the model it was built from: on rows of train where a run built it,
+    else on golden inputs."""
     instructions: tuple[str, ...] = ()
     """CPU instruction sets without which it cannot run, as `compress doctor` names them."""
     libraries: Mapping[str, str] = {}

@@ -8,10 +8,14 @@ from compress.export.golden_inputs import (
     LONG,
     MAX_LENGTH,
     MAX_WINDOWS,
+    golden_batches,
     golden_batches_from_tokenizer,
     golden_inputs,
 )
+from compress.export.parity import compare_groups, total
 from compress.model_info import TaskInfo
+from compress.models.heads import HEADS
+from compress.runtime import RUN_MODES, open_predictor
 from compress.tasks import KINDS
 from compress.tasks.presets import KIND_DEFAULTS
 from tests.conftest import WORDS, word_tokenizer
@@ -42,6 +46,19 @@ def test_every_kind_gets_every_group_alone_and_padded(kind):
         )
     assert max(batch["input_ids"].shape[1] for batch in groups[LONG][1]) == 32
     assert not all((together["attention_mask"] == 1).all() for _, (together,) in map(dict.values, groups.values()))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_of_every_kind_reads_them(kind, tiny_model, tiny_folder):
+    labels = {"token_classification": ("O", "B-x", "I-x"), "classification": ("a", "b"), "multi_label": ("a", "b")}
+    task = info_of(kind, labels=labels.get(kind, ()))
+    outputs = tuple(map(str, range(KINDS[kind].output_count(task))))
+    folder = tiny_folder(tiny_model("bert", labels=outputs, head=HEADS[KINDS[kind].head].suffix, sentence_size=8), task)
+    fp32, bf16 = open_predictor(folder), open_predictor(folder, variant=RUN_MODES["torch-bf16"])
+    parities = compare_groups(fp32, bf16, golden_batches(folder, task), task)
+    assert set(parities) == GROUPS
+    assert all(parity.max_abs_difference > 0 for parity in parities.values())
+    assert (total(parities.values()).decisions > 0) == (kind in {*labels, "question_answering"})
 
 
 def test_a_text_is_shaped_as_the_task_reads_it():
