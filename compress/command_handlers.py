@@ -108,12 +108,16 @@ def export(options: argparse.Namespace, console: Console) -> None:
     from compress.pipeline.commands.export_command import check_and_show, export_folder
 
     if options.check:
-        if options.form or options.quantize:
-            raise UsageError("--check compares the export that is in OUT; --as and --quantize have no effect on it.")
+        if options.form or options.quantize or options.calibration:
+            raise UsageError("--check compares the export that is in OUT; the options that make one have no effect.")
         check_and_show(options.model, options.to, console)
         return
     form = options.form or next(iter(EXPORTS))
-    info = export_folder(options.model, options.to, form, options.quantize, console=console)
+    if options.calibration and not options.quantize:
+        raise UsageError("--calibration has no effect without --quantize METHOD.")
+    info = export_folder(
+        options.model, options.to, form, options.quantize, console=console, calibration=options.calibration
+    )
     name = info.variant.name if info.variant else "model"
     console.data({"folder": str(options.to), "variant": info.variant}, f"{options.to} holds {name}")
 

@@ -70,10 +70,10 @@ def golden_batches(folder: Path, task: TaskInfo | None) -> GoldenBatches:
 
 def golden_batches_from_tokenizer(tokens: TextTokenizer, task: TaskInfo | None) -> GoldenBatches:
     """Return the golden inputs of a model with this tokenizer."""
-    task = _bounded(task or _single_texts(), tokens.longest)
+    task = _bounded(task or single_texts(), tokens.longest)
     kind, batches = kind_of(task), dict[str, Mapping[int, Batches]]()
     for group, inputs in golden_inputs(task).items():
-        examples = [each for given in inputs for each in _examples(given, task, tokens)]
+        examples = [each for given in inputs for each in examples_of(given, task, tokens)]
         if examples:
             alone = [kind.collate([example], tokens.pad_id) for example in examples]
             batches[group] = {1: alone, len(examples): [kind.collate(examples, tokens.pad_id)]}
@@ -93,7 +93,7 @@ def golden_inputs(task: TaskInfo) -> Mapping[str, Sequence[TaskInput]]:
     }
 
 
-def _examples(given: TaskInput, task: TaskInfo, tokens: TextTokenizer) -> Iterator[Example]:
+def examples_of(given: TaskInput, task: TaskInfo, tokens: TextTokenizer) -> Iterator[Example]:
     """Yield the examples of one input, without those that have no token; none where the kind refuses the input."""
     kind = kind_of(task)
     try:
@@ -109,5 +109,6 @@ def _bounded(task: TaskInfo, positions: int | None) -> TaskInfo:
     return task.model_copy(update={"max_length": length, "max_windows": min(task.max_windows, MAX_WINDOWS)})
 
 
-def _single_texts() -> TaskInfo:
+def single_texts() -> TaskInfo:
+    """Return the task of models that do not state theirs."""
     return TaskInfo(name="texts", kind="classification", text=("text",), metric="accuracy", max_length=MAX_LENGTH)

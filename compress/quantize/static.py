@@ -56,7 +56,10 @@ def quantize_int8_static(context: BuildContext) -> FolderInfo:
     batches, method = context.calibration(), str(context.variant.method)
     rows = sum(len(batch["input_ids"]) for batch in batches)
     if rows < LEAST_ROWS:
-        raise UsageError(f"{method} takes its ranges from rows of train; got {rows}, expected at least {LEAST_ROWS}.")
+        raise UsageError(
+            f"{method} takes its ranges from sample rows; got {rows}, expected at least {LEAST_ROWS}.",
+            hint="a run draws them from train; compress export reads them from --calibration FILE",
+        )
     return quantize_export(
         context, lambda proto, fp32: quantize_int8_static_model(proto, batches, fp32, ranges=RANGES[method])
     )

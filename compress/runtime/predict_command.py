@@ -29,7 +29,7 @@ def predict_and_show(
         console.warn(f"--threads {placement.threads}: this process may use {usable}; more threads are slower.")
     model = TextModel.open(folder, placement)
     skipped: list[str] = []
-    given = _typed_texts(typed, model) if typed else _lines(file, skipped)
+    given = _typed_texts(typed, model) if typed else read_lines(file, skipped)
     several = len(model.task.text) > 1
     while chunk := list(islice(given, batch)):
         origins, lines = zip(*chunk, strict=True)
@@ -83,7 +83,7 @@ def _typed_texts(typed: Sequence[str], model: TextModel) -> Iterator[Text]:
     return ((f"text {number}", text) for number, text in enumerate(groups, start=1))
 
 
-def _lines(file: Path | None, skipped: list[str]) -> Iterator[Text]:
+def read_lines(file: Path | None, skipped: list[str]) -> Iterator[Text]:
     """Yield the lines of a file or of stdin as they arrive; origins of lines without text go to ``skipped``."""
     if file is None and sys.stdin is None:  # as Python sets it where the shell closed it
         raise UsageError("there is no text: stdin is closed.", hint='compress predict MODEL "a text", or --file FILE')

@@ -53,6 +53,6 @@ def test_padding_does_not_count(exported):
 
 
 def test_one_row_is_too_few(exported, tmp_path):
-    with pytest.raises(UsageError, match="static-minmax takes its ranges from rows of train; got 1, expected"):
+    with pytest.raises(UsageError, match="static-minmax takes its ranges from sample rows; got 1, expected"):
         build("onnx-int8-minmax", exported, tmp_path, calibration=lambda: [sample(1)[0]])
     assert not list(tmp_path.iterdir())

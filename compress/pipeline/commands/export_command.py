@@ -10,31 +10,48 @@ from typing import Any
 from compress.console import Console
 from compress.errors import UsageError
 from compress.export import BuildContext
+from compress.export.build_context import Batches
+from compress.export.calibration_texts import calibration_batches
 from compress.export.parity import Parity
 from compress.export.parity_check import check_parity
-from compress.model_info import FolderInfo
+from compress.model_info import FolderInfo, find_info
 from compress.models.fetch import fetch
 from compress.quantize import chosen_methods
+from compress.runtime.predict_command import read_lines
 from compress.storage.atomic_write import atomic_copy_folder
 from compress.variants import variants_for
 
 
-def export_folder(model: str, to: Path, form: str, quantizer: str | None, *, console: Console) -> FolderInfo:
-    """Export a model (a folder, card or hub id) into ``to``, quantize it if requested, and tune it for this machine."""
+def export_folder(
+    model: str, to: Path, form: str, quantizer: str | None, *, console: Console, calibration: Path | None = None
+) -> FolderInfo:
+    """Export a model (a folder, card or hub id) into ``to``, quantize it if requested, and tune it for this machine.
+
+    ``calibration``: a file of texts from which static methods take their ranges.
+    """
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
         raise UsageError(f"{to} already exists and is not empty.", hint="name another folder, or remove it first")
     methods = chosen_methods([quantizer], [form])[:1] if quantizer else ()
     source = fetch(model)
+    sample = _calibration(calibration, source) if calibration else ()
     with tempfile.TemporaryDirectory(prefix="compress-export-") as scratch:
         folders: dict[str | None, Path] = {None: source}
         for variant in variants_for([form], methods, []):
             work = folders[variant.name] = Path(scratch) / variant.name
             work.mkdir()
-            info = variant.make(BuildContext(variant.info, folders[variant.needs], work, console=console))
+            parent = folders[variant.needs]
+            context = BuildContext(variant.info, parent, work, console=console, calibration=lambda: sample)
+            info = variant.make(context)
         if variant.tuner is not None:
             resolve_name(variant.tuner)(work, work)
         atomic_copy_folder(work, to)
     return info
+
+
+def _calibration(file: Path, source: Path) -> Batches:
+    info = find_info(source)
+    lines = (text for _, text in read_lines(file, []))
+    return calibration_batches(lines, source, info.task if info else None)
 
 
 def check_and_show(model: str, folder: Path, console: Console) -> None:

@@ -56,7 +56,7 @@ def test_a_miss_is_shown_and_is_exit_code_3(source, broken, capsys):
 
 def test_what_a_check_ignores_is_refused(source, exported, capsys):
     assert check(source, exported, "--as", "onnx") == 2
-    assert "--as and --quantize have no effect" in capsys.readouterr().err
+    assert "options that make one have no effect" in capsys.readouterr().err
 
 
 def assert_one_message(capsys, expected):
@@ -164,3 +164,39 @@ def test_an_export_of_a_run_can_be_checked(finished_run):
     (model,) = steps.glob("finetune-*")
     (exported,), (tuned,) = (steps.glob(f"{step}-teacher-onnx-fp32-*") for step in ("export", "tune"))
     assert check(model, exported) == check(model, tuned) == 0
+
+
+def test_static_methods_read_calibration_texts(source, tmp_path, capsys):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("a good film\nthe plot is very bad\n\nso dull\n", encoding="utf-8")
+    out = tmp_path / "static"
+    assert main(["export", str(source), str(out), "--quantize", "static-minmax", "--calibration", str(texts)]) == 0
+    assert read_info(out).variant.method == "static-minmax"
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (None, "got 0, expected at least 2"),
+        ("a good film\n", "got 1, expected at least 2"),
+        ("\n", "got 0, expected at least 2"),
+    ],
+)
+def test_too_few_calibration_texts(source, tmp_path, capsys, lines, message):
+    words = ["export", str(source), str(tmp_path / "static"), "--quantize", "static-minmax"]
+    if lines is not None:
+        (tmp_path / "texts.txt").write_text(lines, encoding="utf-8")
+        words += ["--calibration", str(tmp_path / "texts.txt")]
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "--calibration FILE" in error
+    assert not (tmp_path / "static").exists()
+
+
+def test_calibration_that_cannot_be_used(source, tmp_path, capsys):
+    words = ["export", str(source), str(tmp_path / "out"), "--calibration", str(tmp_path / "texts.txt")]
+    assert main(words) == 2
+    assert "no effect without --quantize" in capsys.readouterr().err
+    assert main([*words, "--quantize", "static-minmax"]) == 1
+    assert "cannot be read: No such file" in capsys.readouterr().err
