@@ -18,7 +18,7 @@ def calibrated(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("calibrated")
     options = Options(runs=folder / "runs")
-    overrides = ["distill.max_steps=7", PHASES, "quantize.training=true"]
+    overrides = ["distill.max_steps=7", PHASES, "quantize.training={epochs: 2}"]
     plan = prepare(write_tiny_recipe(folder), overrides, options)
     return plan, options, calibrate(plan, options, Console("quiet"))
 
