@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -16,6 +17,10 @@ from compress.formats import EXPORTS, describe_bare_files
 from compress.recipe.limits import MAX_BATCH, MAX_THREADS
 
 INTERRUPTED_RUN = "interrupted; finished steps are cached, and the same command resumes there"
+
+LOUD_LIBRARIES = ("torchao", "torch.utils._pytree")
+"""Where neural-compressor has installed torchao, transformers imports it, and both of these log about its parts for
+devices that are not there. Only errors are shown."""
 
 EPILOG = f"""\
 start here:
@@ -32,6 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; ``compress.__main__`` and the console scripts call this."""
     options = parsed(arguments)
     console = Console(options.format)
+    for library in LOUD_LIBRARIES:
+        logging.getLogger(library).setLevel(logging.ERROR)
     try:
         from compress import command_handlers
 

@@ -54,7 +54,7 @@ def variants_for(
 ) -> list[Variant]:
     """Return the variants that compete: those of the devices, of each export format, and their quantized ones.
 
-    A variant's source comes before it and competes too.
+    A variant's source, and the one that it is compared with, come before it and compete too.
 
     Args:
         formats: keys of `EXPORTS`.
@@ -77,8 +77,8 @@ def variants_for(
     chosen = {name for name, variant in VARIANTS.items() if _competes(variant, exports, methods, present)}
     chosen |= set(requested)
     for variant in reversed(VARIANTS.values()):  # sources come first in the table
-        if variant.name in chosen and variant.needs:
-            chosen.add(variant.needs)
+        if variant.name in chosen:
+            chosen.update(name for name in (variant.needs, variant.compared_with) if name)
     return [variant for name, variant in VARIANTS.items() if name in chosen]
 
 

@@ -32,5 +32,7 @@ class BuildContext:
     """By batch size, encoded rows of train on which outputs are compared, beside golden inputs."""
     calibration: Callable[[], Batches] = tuple
     """Draws encoded rows of train from which a static quantizer takes its ranges."""
+    train_rows: Callable[[], Sequence[Row]] = tuple
+    """Draws rows of train, for methods that compare scores while they quantize."""
     select_rows: Callable[[], Sequence[Row]] = tuple
     """Reads the rows of select, for methods that choose by scores."""

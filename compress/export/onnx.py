@@ -64,10 +64,8 @@ def export_onnx_from_model(model: PreTrainedModel) -> onnx.ModelProto:
     size = sum(parameter.numel() * 4 for parameter in model.parameters())
     if size > LARGEST:
         raise ModelError(f"the model's weights take {size / 10**9:.1f} GB, and one ONNX file holds at most 2 GB.")
-    # Sizes that occur nowhere else in a model, and padding, so that masks are traced.
-    example = {name: torch.ones(2, 7, dtype=torch.long, device=model.device) for name in family_of(model).inputs}
-    example["attention_mask"][1, 5:] = 0
-    with _export_mode(model), torch.no_grad():
+    example = example_inputs(model)
+    with export_mode(model), torch.no_grad():
         names = [name for name, value in model(**example).items() if isinstance(value, torch.Tensor)]
         try:
             program = torch.onnx.export(
@@ -84,11 +82,18 @@ def export_onnx_from_model(model: PreTrainedModel) -> onnx.ModelProto:
             reason = first_line(root_cause(error))
             raise ModelError(f"a {family_of(model).name} model like this cannot be exported: {reason}") from error
     assert program is not None  # None is what the old exporter returns
-    return _without_traces(program.model_proto)
+    return without_traces(program.model_proto)
+
+
+def example_inputs(model: PreTrainedModel) -> dict[str, torch.Tensor]:
+    """Return a batch to trace: of sizes that occur nowhere else, and with padding, so that masks are traced."""
+    example = {name: torch.ones(2, 7, dtype=torch.long, device=model.device) for name in family_of(model).inputs}
+    example["attention_mask"][1, 5:] = 0
+    return example
 
 
 @contextmanager
-def _export_mode(model: PreTrainedModel) -> Iterator[None]:
+def export_mode(model: PreTrainedModel) -> Iterator[None]:
     """Use the modules made for inference, and silence the exporter's own warnings."""
     training = model.training
     model.train(False)
@@ -101,7 +106,7 @@ def _export_mode(model: PreTrainedModel) -> Iterator[None]:
         model.train(training)
 
 
-def _without_traces(proto: onnx.ModelProto) -> onnx.ModelProto:
+def without_traces(proto: onnx.ModelProto) -> onnx.ModelProto:
     """Remove traces of the export: paths of this machine, and shapes on which the quantizer fails."""
     graph = proto.graph
     make_reshapes_constant(graph)

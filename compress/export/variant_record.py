@@ -29,6 +29,10 @@ class Variant(VariantInfo):
     """Raised when the builder's output changes, so that existing results are rebuilt."""
     quantizer: str | None = None
     """The key of `QUANTIZERS` that makes it; None where it is not quantized."""
+    compared_with: str | None = None
+    """The unquantized variant that it is compared with, where it is quantized from the model folder; None: `needs`."""
+    reads: tuple[str, ...] = ()
+    """Keys of the recipe's `quantize` that its builder gets as settings."""
     on_request: bool = False
     """Whether it is built only where a recipe's `variants` names it."""
     absent: Mapping[str, str] = {}
@@ -45,6 +49,11 @@ class Variant(VariantInfo):
     def tuner(self) -> str | None:
         """`module:function` that chooses its session options by timing; None where it has none."""
         return RUNTIMES[self.runtime].tuner if self.builder else None
+
+    @property
+    def unquantized(self) -> str | None:
+        """The variant that it was quantized from, or is compared with; None where it is not quantized."""
+        return (self.compared_with or self.needs) if self.quantizer else None
 
     @property
     def run_modules(self) -> Mapping[str, str]:

@@ -88,9 +88,9 @@ class ModelVariant:
 
     @property
     def unquantized(self) -> str | None:
-        """The key of the row it was quantized from; None where it was not quantized from another variant."""
-        quantized = self.variant.method is not None and self.variant.needs is not None
-        return f"{self.model}/{self.variant.needs}" if quantized else None
+        """The key of the row it was quantized from, or is compared with; None where it is not quantized."""
+        name = self.variant.unquantized
+        return f"{self.model}/{name}" if name else None
 
 
 @dataclass

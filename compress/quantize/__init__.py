@@ -35,6 +35,25 @@ def _for_onnx_runtime(method: str, name: str, builder: str, **further: Any) -> V
     return Variant(**record | further)
 
 
+def _for_openvino(method: str, name: str, builder: str, **further: Any) -> Variant:
+    """The record of a method of NNCF, which makes an OpenVINO model from an ONNX graph."""
+    return Variant(
+        name=name,
+        format="openvino",
+        precision="int8",
+        method=method,
+        runtime="openvino",
+        libraries=FORMATS["openvino"].minimum,
+        batch_sensitive=False,
+        devices=("cpu",),
+        needs="onnx-fp32",
+        builder=f"compress.quantize.nncf:{builder}",
+        quantizer=method,
+        build_modules={"openvino": "openvino", "nncf": "openvino"},
+        **further,
+    )
+
+
 # On CUDA every product would travel to the CPU and back.
 _NOT_ON_CUDA = {"cuda": "ONNX Runtime has no kernels for dynamic INT8 on CUDA"}
 
@@ -66,6 +85,23 @@ QUANTIZERS: Mapping[str, Variant] = {
             )
             for ranges in ("minmax", "entropy", "percentile")
         ),
+        _for_onnx_runtime(
+            "neural-compressor",
+            "onnx-int8-neural-compressor",
+            "neural_compressor:quantize_neural_compressor",
+            batch_sensitive=False,
+            needs=None,
+            compared_with="onnx-fp32",
+            reads=("max_drop",),
+            build_modules={
+                "onnx": "train",
+                "onnxscript": "train",
+                "neural_compressor": "neural-compressor",
+                "torchao": "neural-compressor",
+            },
+        ),
+        _for_openvino("nncf", "openvino-int8", "quantize_nncf"),
+        _for_openvino("nncf-accuracy", "openvino-int8-accuracy", "quantize_nncf_accuracy", reads=("max_drop",)),
     )
 }
 """By the name in a recipe's `quantize.methods`: the variant it makes."""
@@ -101,8 +137,9 @@ def quantize_folder(
     if method not in QUANTIZERS:
         raise UsageError(f"no quantizer is called '{method}'{nearest(method, QUANTIZERS)}")
     quantized, variant = QUANTIZERS[method], read_info(Path(exported)).variant
-    if variant is None or variant.name != quantized.needs:
-        raise UsageError(f"{method} quantizes an exported model ({quantized.needs}), and {exported} holds none.")
+    if (variant.name if variant else None) != quantized.needs:
+        wanted = f"an exported model ({quantized.needs})" if quantized.needs else "a model folder"
+        raise UsageError(f"{method} quantizes {wanted}, and {exported} holds none.")
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     quantized.make(BuildContext(quantized.info, Path(exported), target, console=console or Console("quiet")))

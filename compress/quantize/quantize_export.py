@@ -18,6 +18,7 @@ from compress.model_info import FolderInfo, read_info
 from compress.quantize.integer_products import can_any_saturate, saturates, transpose_weights
 from compress.runtime import open_predictor
 from compress.runtime.onnx_runtime import ONNX_FILE, existing_onnx
+from compress.runtime.predictor import Predictor
 
 Quantize = Callable[[onnx.ModelProto, Collection[str]], onnx.ModelProto]
 """From an fp32 graph and the names of the products that stay in fp32 to the INT8 graph; the first is left unchanged."""
@@ -33,24 +34,35 @@ def quantize_export(context: BuildContext, quantize: Quantize) -> FolderInfo:
     """Quantize the graph of an exported folder with ``quantize`` and compare its outputs with its source's.
 
     Raises:
-        ModelError: the source is no fp32 ONNX folder, or the result is broken (not a number, most decisions changed).
+        ModelError: the source is no fp32 ONNX folder, or the result is broken.
     """
     source = context.source
     base, original = read_info(source), onnx.load(existing_onnx(source))
     if base.variant is None or base.variant.precision != "fp32":
         raise ModelError(f"{source} holds no fp32 ONNX export, which INT8 is made from.", hint="compress export first")
     proto = quantize(original, context.settings.get("fp32_products", ()))
+    return write_quantized(context, proto, base, open_predictor(source))
+
+
+def write_quantized(
+    context: BuildContext, proto: onnx.ModelProto, base: FolderInfo, reference: Predictor
+) -> FolderInfo:
+    """Write the folder of an INT8 graph and compare its outputs with those of ``reference``.
+
+    Raises:
+        ModelError: the result is broken (not a number, most decisions changed).
+    """
     onnx.save(proto, context.work / ONNX_FILE)
     portable = not can_any_saturate(proto)
     guard = not portable and saturates(proto, context.calibration())
     settings = {"portable": portable, "session": {"guard_overflow": guard}}
     context = replace(context, variant=context.variant.model_copy(update=settings))
     inputs = tuple(given.name for given in proto.graph.input)
-    info, parity = write_variant(context, base, open_predictor(source), inputs=inputs)
+    info, parity = write_variant(context, base, reference, inputs=inputs)
     expected = SUSPICIOUS if context.parity else LIMITS["int8"].agreement
     if parity.agreement is not None and parity.agreement < expected:
         name = context.variant.name
-        message = f"{name}, made from {source}, repeats only {parity.agreement:.0%} of the decisions."
+        message = f"{name}, made from {context.source}, repeats only {parity.agreement:.0%} of the decisions."
         if parity.agreement < LEAST_AGREEMENT:
             raise ModelError(message)
         context.console.warn(message)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,9 +24,9 @@ from onnxruntime.quantization.calibrate import CalibrationDataReader, TensorsDat
 from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
 from onnxruntime.quantization.quant_utils import save_and_reload_model_with_shape_infer
 
-from compress.errors import UsageError
 from compress.export.build_context import BuildContext
 from compress.model_info import FolderInfo
+from compress.quantize.calibration import calibration_rows, single_rows
 from compress.quantize.dynamic import EMBEDDINGS, quantize_int8_dynamic_model
 from compress.quantize.integer_products import PRODUCTS, avoid_saturation, product_names
 from compress.quantize.quantize_export import copy_of, prepare, quantize_export
@@ -43,9 +43,6 @@ PERCENTILE = 99.999
 """Share of the observed values inside the range of `static-percentile`. Encoders have few activations far outside the
 others, and need them: at 99.9 scores collapse."""
 
-LEAST_ROWS = 2
-"""Ranges of a single row say nothing about others."""
-
 
 def quantize_int8_static(context: BuildContext) -> FolderInfo:
     """Quantize an exported folder with ranges of its calibration rows, and compare its outputs with its source's.
@@ -53,16 +50,8 @@ def quantize_int8_static(context: BuildContext) -> FolderInfo:
     Raises:
         UsageError: there are too few calibration rows.
     """
-    batches, method = context.calibration(), str(context.variant.method)
-    rows = sum(len(batch["input_ids"]) for batch in batches)
-    if rows < LEAST_ROWS:
-        raise UsageError(
-            f"{method} takes its ranges from sample rows; got {rows}, expected at least {LEAST_ROWS}.",
-            hint="a run draws them from train; compress export reads them from --calibration FILE",
-        )
-    return quantize_export(
-        context, lambda proto, fp32: quantize_int8_static_model(proto, batches, fp32, ranges=RANGES[method])
-    )
+    rows, ranges = calibration_rows(context), RANGES[str(context.variant.method)]
+    return quantize_export(context, lambda proto, fp32: quantize_int8_static_model(proto, rows, fp32, ranges=ranges))
 
 
 def quantize_int8_static_model(
@@ -107,16 +96,10 @@ def observe_ranges(proto: onnx.ModelProto, batches: Sequence[Arrays], method: Ca
             calibrate_method=method,
             extra_options=options,
         )
-        for row in _rows(batches, [given.name for given in proto.graph.input]):
-            calibrator.collect_data(_OneRow(row))
+        inputs = [given.name for given in proto.graph.input]
+        for row in single_rows(batches):  # histograms need rows of one length
+            calibrator.collect_data(_OneRow({name: row[name].astype(np.int64) for name in inputs}))
         return calibrator.compute_data()
-
-
-def _rows(batches: Sequence[Arrays], inputs: Sequence[str]) -> Iterator[dict[str, NDArray[Any]]]:
-    """Yield each row alone: padding would widen the ranges, and histograms need rows of one length."""
-    for batch in batches:
-        for index, length in enumerate(batch["attention_mask"].sum(axis=-1)):
-            yield {name: batch[name][index : index + 1, :length].astype(np.int64) for name in inputs}
 
 
 @dataclass

@@ -43,9 +43,10 @@ def _add_build(plan: Plan, model: PlannedModel, variant: Variant, built: Mapping
     kind = "quantize" if variant.quantizer else "export"
     parent = built[variant.needs] if variant.needs else model.step
     batches = sorted({target.batch for target in plan.present_targets if target.device in variant.devices})
-    settings: dict[str, Any] = {"batches": batches, "seed": plan.recipe.seed}
+    chosen = {key: getattr(plan.recipe.quantize, key) for key in variant.reads}
+    settings: dict[str, Any] = {"batches": batches, "seed": plan.recipe.seed, "settings": chosen}
     run = partial(build_variant.build, parent=parent, variant=variant, **settings)
-    settings |= {"settings": {}, "variant": variant.name, "version": variant.version}
+    settings |= {"variant": variant.name, "version": variant.version}
     return plan.add(f"{kind}-{model.name}-{variant.name}", kind, settings, ["data", parent], run, optional=True)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 SAMPLE_ROWS = 128
 """Rows of train on which outputs are compared."""
 
+SCORED_ROWS = 512
+"""Rows of train on which methods that try several configurations compare scores."""
+
 CANDIDATE_ROWS = 4096
 """Random rows of train among which these are drawn in the proportions of the classes; reading all takes too long."""
 
@@ -32,7 +35,15 @@ PARITY_BATCH = 8
 """Rows a batch where no target runs the variant."""
 
 
-def build(context: StepContext, parent: str, variant: Variant, *, batches: Sequence[int], seed: int) -> None:
+def build(
+    context: StepContext,
+    parent: str,
+    variant: Variant,
+    *,
+    batches: Sequence[int],
+    seed: int,
+    settings: Mapping[str, Any],
+) -> None:
     """Export or quantize one model.
 
     Args:
@@ -41,22 +52,25 @@ def build(context: StepContext, parent: str, variant: Variant, *, batches: Seque
         variant: what to build.
         batches: batch sizes of the targets that run it; outputs are compared at each.
         seed: of the rows that are drawn, and of the method.
+        settings: of the method.
     """
     from compress.data.splits.prepare_splits import load_prepared
     from compress.export import BuildContext
 
     prepared, source = load_prepared(context.inputs["data"]), context.inputs[parent]
     sizes = batches or [PARITY_BATCH]
-    sample = sample_train(prepared, source, max(SAMPLE_ROWS, *sizes), seed)
+    sample, train = sample_train(prepared, source, max(SAMPLE_ROWS, *sizes), seed), prepared.rows("train")
     variant.make(
         BuildContext(
             variant=variant.info,
             source=source,
             work=context.work,
+            settings=settings,
             seed=seed,
             console=context.console,
             parity={size: in_batches(sample, size) for size in sizes},
             calibration=lambda: in_batches(sample, PARITY_BATCH),
+            train_rows=lambda: [train[int(index)] for index in draw_train(prepared, SCORED_ROWS, seed)],
             select_rows=lambda: prepared.rows("select"),
         )
     )
@@ -76,18 +90,26 @@ def tune(context: StepContext, parent: str, variant: Variant, *, threads: int, s
 
 def sample_train(prepared: PreparedData, tokenizer: Path, count: int, seed: int) -> Sample:
     """Encode ``count`` rows of train with the tokenizer of a model folder, drawn in the proportions of the classes."""
+    from compress.data.encode import encode_sample
+    from compress.data.tokenizer import TextTokenizer
+
+    chosen = draw_train(prepared, count, seed)
+    task, tokens = prepared.info.task_info, TextTokenizer.load(tokenizer)
+    return encode_sample(prepared.rows("train"), chosen, task, tokens)
+
+
+def draw_train(prepared: PreparedData, count: int, seed: int) -> NDArray[np.int64]:
+    """Return the indices of ``count`` rows of train, drawn in the proportions of the classes."""
     import numpy as np
 
-    from compress.data.encode import encode_sample
     from compress.data.splits.stratified_sample import stratified_sample
-    from compress.data.tokenizer import TextTokenizer
 
     train, task = prepared.rows("train"), prepared.info.task_info
     candidates = np.random.default_rng(seed).permutation(len(train))[: max(CANDIDATE_ROWS, count)]
     labels = [train[int(index)].get("label") for index in candidates]
     classes = [label if task.labels and isinstance(label, (int, str)) else None for label in labels]
-    chosen = candidates[stratified_sample(classes, count, seed)]
-    return encode_sample(train, chosen, task, TextTokenizer.load(tokenizer))
+    drawn: NDArray[np.int64] = candidates[stratified_sample(classes, count, seed)]
+    return drawn
 
 
 def in_batches(sample: Sample, size: int) -> list[Any]:
