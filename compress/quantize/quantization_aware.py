@@ -2,7 +2,8 @@
 
 Zafrir et al., "Q8BERT: Quantized 8Bit BERT", 2019 (arXiv:1910.06188), fine-tune with fake quantization; Zhang et al.,
 "TernaryBERT: Distillation-aware Ultra-low Bit BERT", 2020 (arXiv:2009.12812), distil from the unquantized model, as
-here. The result is an ordinary model in fp32, whose weights lose less when an exported copy is quantized.
+here. The result is an ordinary model in fp32, which is exported and quantized as any other. Where INT8 loses nothing,
+as on a student of SST-2 (docs/training-settings.md), there is nothing to gain.
 """
 
 from __future__ import annotations
