@@ -51,6 +51,10 @@ class DeviceUnavailable(ModelError):
     """A device that this machine, or this build of a runtime, does not have."""
 
 
+class ScreenedOut(CompressError):
+    """A variant that a short comparison found not worth scoring and timing; it did not fail."""
+
+
 class OutOfMemory(ModelError):
     """A batch or a model that does not fit in memory."""
 

@@ -105,6 +105,8 @@ class VariantInfo(Info):
     portable: bool | None = None
     """Whether every CPU computes it right: no two neighbouring INT8 products can exceed the 16 bits in which x86
     processors without VNNI add them. None where that is not known."""
+    fp32_layers: tuple[str, ...] = ()
+    """Layers of a quantized file that stay in fp32, because with them in INT8 it lost more than the recipe allows."""
     batch_sensitive: bool | None = None
     """Whether a row's outputs depend on the other rows of its batch; None in folders that do not state it."""
 

@@ -78,7 +78,7 @@ def run_case(case: Case, set_name: str, folder: Path, rows: int, measure: Mappin
         "teacher": TEACHER,
         **PARENTS[case.parent],
         **case.sections,
-        "quantize": "int8",
+        "quantize": "dynamic",
         "measure": dict(measure),
         "gate": {"max_drop": 1.0},
         "targets": [

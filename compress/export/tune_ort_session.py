@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,6 +11,7 @@ import onnxruntime as ort
 
 from compress.environment import describe_cpu
 from compress.export.golden_inputs import golden_batches
+from compress.export.short_timing import median_row, median_times
 from compress.model_info import read_info
 from compress.runtime.onnx_runtime import existing_onnx, make_session
 from compress.runtime.predictor import Placement
@@ -23,10 +22,6 @@ from compress.tasks.base import Arrays
 CANDIDATES: tuple[Mapping[str, Any], ...] = ({}, {"disabled_optimizers": ["SkipLayerNormFusion"]})
 """The default comes first. ONNX Runtime fuses residual additions into SkipLayerNormalization by default, which on some
 processors is slower than the two operators it replaces (10 to 30 % of a small encoder)."""
-
-ROUNDS = 50
-SECONDS = 3.0
-"""A session is timed for `ROUNDS` rounds, or as many as fit into `SECONDS` (three at least)."""
 
 WORTH = 0.98
 """Other options than the default must take less than this share of its time."""
@@ -44,7 +39,7 @@ def tune_session(folder: Path, work: Path, batches: Sequence[Arrays] = (), *, th
     info, model = read_info(folder), existing_onnx(folder)
     fixed = info.variant.session if info.variant else {}
     placement = Placement("cpu", threads)
-    row = _median_row(batches or golden_batches(folder, info.task)["sentences"][1])
+    row = median_row(batches or golden_batches(folder, info.task)["sentences"][1])
 
     def open_with(options: Mapping[str, Any]) -> Callable[[], object]:
         session = make_session(model, placement, {**fixed, **options})
@@ -72,32 +67,11 @@ def fastest_options(
 
     ``open_with``: returns the call of a session with these options.
     """
-    medians = _median_times([open_with(options) for options in CANDIDATES])
+    medians = median_times([open_with(options) for options in CANDIDATES])
     return CANDIDATES[fastest(medians)], medians
-
-
-def _median_times(calls: Sequence[Callable[[], object]]) -> list[float]:
-    """Return the median seconds of each call; they take turns after a first call of each."""
-    times: list[list[float]] = [[] for _ in calls]
-    for call in calls:
-        call()
-    start = time.perf_counter()
-    while len(times[0]) < 3 or (len(times[0]) < ROUNDS and time.perf_counter() - start < SECONDS):
-        for call, taken in zip(calls, times, strict=True):
-            begin = time.perf_counter()
-            call()
-            taken.append(time.perf_counter() - begin)
-    return [statistics.median(taken) for taken in times]
 
 
 def fastest(seconds: Sequence[float]) -> int:
     """Return the index of the least time, or 0 where it gains too little over the default."""
     best = min(range(len(seconds)), key=lambda index: seconds[index])
     return best if seconds[best] < WORTH * seconds[0] else 0
-
-
-def _median_row(batches: Sequence[Arrays]) -> Arrays:
-    """Return the row of median length, without padding."""
-    rows = [(int(mask.sum()), batch, index) for batch in batches for index, mask in enumerate(batch["attention_mask"])]
-    length, batch, index = sorted(rows, key=lambda row: row[0])[len(rows) // 2]
-    return {name: array[index : index + 1, :length].copy() for name, array in batch.items() if array.ndim == 2}

@@ -33,6 +33,8 @@ class Variant(VariantInfo):
     """The unquantized variant that it is compared with, where it is quantized from the model folder; None: `needs`."""
     reads: tuple[str, ...] = ()
     """Keys of the recipe's `quantize` that its builder gets as settings."""
+    leaves_fp32: bool = False
+    """Whether its builder leaves the matrix products in fp32 that `fp32_products` in its settings names."""
     on_request: bool = False
     """Whether it is built only where a recipe's `variants` names it."""
     absent: Mapping[str, str] = {}

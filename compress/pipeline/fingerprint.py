@@ -27,7 +27,7 @@ VERSIONS: dict[str, int] = {
     "score": 2,
     "measure": 2,
     "select": 3,
-    "report": 11,
+    "report": 12,
 }
 """By kind of step, 1 for others. Raised when a step's code changes its result, so that older results are not reused."""
 

@@ -80,6 +80,8 @@ class ModelVariant:
     """By target title, the step that scored it as it is used there."""
     perturbs: Mapping[str, str] = field(default_factory=dict)
     """The same for changed texts; empty where the recipe requests none."""
+    fallback: str | None = None
+    """The step that judged its loss by quantization; None where it was not quantized."""
 
     @property
     def key(self) -> str:

@@ -30,6 +30,7 @@ def _for_onnx_runtime(method: str, name: str, builder: str, **further: Any) -> V
         "needs": "onnx-fp32",
         "builder": f"compress.quantize.{builder}",
         "quantizer": method,
+        "leaves_fp32": True,
         "build_modules": {"onnx": "train"},
     }
     return Variant(**record | further)
@@ -91,6 +92,7 @@ QUANTIZERS: Mapping[str, Variant] = {
             "neural_compressor:quantize_neural_compressor",
             batch_sensitive=False,
             needs=None,
+            leaves_fp32=False,
             compared_with="onnx-fp32",
             reads=("max_drop",),
             build_modules={
@@ -107,7 +109,7 @@ QUANTIZERS: Mapping[str, Variant] = {
 """By the name in a recipe's `quantize.methods`: the variant it makes."""
 
 AUTOMATIC = "int8"
-CHOICES: Mapping[str, Sequence[str]] = {AUTOMATIC: ("dynamic",)}
+CHOICES: Mapping[str, Sequence[str]] = {AUTOMATIC: ("dynamic", "static-minmax", "embeddings-4bit", "nncf")}
 """Names that stand for several methods, the first of which is for every model and the others for the final one."""
 
 

@@ -20,6 +20,7 @@ from compress.model_info import ChosenSetting, LayerMap, TaskInfo, VariantInfo, 
 from compress.report.pruned_units import PrunedStructure
 from compress.report.run_facts import DataFacts, Machine, Provenance, StepCost, TargetFacts
 from compress.report.winner_verdict import Verdict
+from compress.select.quantization_loss import Fallback
 from compress.select.selection import GateResult, Outcome, Rules
 from compress.storage.schema_version import up_to
 
@@ -72,6 +73,8 @@ class LedgerRow(ResultModel):
     """Their names; empty in older reports."""
     targets: Mapping[str, TargetResult] = {}
     """By target title."""
+    fallback: Fallback | None = None
+    """Of a quantized variant: what it lost, and which layers returned to fp32. None where that was not judged."""
 
     @property
     def key(self) -> str:

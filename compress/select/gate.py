@@ -85,7 +85,9 @@ def gate(
     absent = tuple(
         f"it was not compared with {name}" for name, (difference, _) in baselines.items() if difference is None
     )
-    losses = [_loss(name, difference, allowed) for name, (difference, allowed) in baselines.items() if difference]
+    losses = [
+        loss_against(name, difference, allowed) for name, (difference, allowed) in baselines.items() if difference
+    ]
     drop = losses[0].drop if select.versus_teacher else None
     if absent:
         return failed.model_copy(update={"reasons": absent, "drop": drop})
@@ -145,7 +147,8 @@ def round_rows(rows: float) -> int:
     return max(1, int(float(f"{rows:.1e}")))
 
 
-def _loss(baseline: str, difference: Difference, allowed: float) -> Loss:
+def loss_against(baseline: str, difference: Difference, allowed: float) -> Loss:
+    """Return the loss that a paired difference of scores shows."""
     error = (difference.high - difference.low) / (2.0 * TWO_SIDED)
     return Loss(f"against {baseline}", -difference.value, allowed, error, -difference.low)
 

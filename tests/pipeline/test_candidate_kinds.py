@@ -20,7 +20,7 @@ finetune: {{epochs: 1, batch_size: 8, learning_rate: 0.003}}
 student: {{layers: 1}}
 distill: {{epochs: 1, batch_size: 8, soft_label: 1.0, hidden_state: 1.0, attention: 1.0}}
 prune: {{heads: 0.25, ffn: 0.5, batches: 2, recover: {{epochs: 1, batch_size: 8}}}}
-quantize: {{max_drop: 1.0}}
+quantize: {{methods: dynamic, max_drop: 1.0}}
 gate: {{max_drop: 1.0}}
 measure: {{rounds: 3, processes: 1, seconds: 0.02, bootstrap: 100, memory: []}}
 publish: {folder}/zoo

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from compress.console import Console
-from compress.errors import CompressError, ModelError
+from compress.errors import CompressError, ModelError, ScreenedOut
 from compress.model_info import FolderInfo, Parent, read_info, write_info
 from compress.pipeline import execute, fingerprint
 from compress.pipeline.execute import Executor, Outcome
@@ -120,6 +120,19 @@ def test_a_failed_optional_step_skips_what_needs_it(tmp_path: Path) -> None:
     outcome = run(plan, tmp_path)
     assert outcome.status == {"bad": "failed", "after": "skipped", "apart": "ran", "last": "ran"}
     assert outcome.failures == {"bad": "no such luck (try again)", "after": "needs bad, which failed"}
+
+
+def test_a_step_that_is_not_worth_its_time_is_skipped_with_what_needs_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(context: StepContext) -> None:
+        raise ScreenedOut("too slow")
+
+    plan = make_plan(kept_out={"run": refuse, "optional": True}, after={"needs": ["kept_out"]})
+    outcome = run(plan, tmp_path)
+    assert outcome.status == {"kept_out": "skipped", "after": "skipped"}
+    assert outcome.failures["kept_out"] == "too slow"
+    assert capsys.readouterr().err == ""
 
 
 def test_other_processes_go_on_without_a_training_that_is_skipped(tmp_path: Path) -> None:

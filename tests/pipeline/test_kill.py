@@ -35,6 +35,7 @@ STEPS = (
     "score-teacher",
     "export-teacher",
     "quantize-teacher",
+    "fallback-teacher",
     "tune-teacher",
     "floor",
     "measure",

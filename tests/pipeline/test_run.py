@@ -126,7 +126,29 @@ def test_changed_data_reruns_everything(copy: Path) -> None:
 def test_from_reruns_a_step_and_its_dependents(copy: Path) -> None:
     code, ran = rerun(copy, "--from", "quantize-pruned-onnx-int8", "--until", "score")
     assert code == 0
-    assert ran == ["quantize-pruned-onnx-int8", "score-pruned-onnx-int8-cpu-b1"]
+    assert ran == [f"{kind}-pruned-onnx-int8" for kind in ("quantize", "fallback")] + ["score-pruned-onnx-int8-cpu-b1"]
+
+
+@pytest.mark.slow
+def test_a_further_method_that_is_not_worth_it_is_screened_out(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("compress.export.short_timing.time_folders", lambda folders, *_: [1.0, 2.0, 0.5])
+    methods = "quantize.methods=[dynamic,static-minmax,static-entropy]"
+    code, ran = rerun(copy, "--set", methods)
+    assert code == 0
+    assert {"screen-pruned", "quantize-pruned-onnx-int8-minmax", "score-pruned-onnx-int8-entropy-cpu-b32"} <= {*ran}
+    assert not {"score-pruned-onnx-int8-minmax-cpu-b32", "tune-pruned-onnx-int8-minmax"} & {*ran}
+    report = read_report(copy / "runs" / "tiny")
+    slow, fast = (report.row(f"pruned/onnx-int8-{ranges}") for ranges in ("minmax", "entropy"))
+    assert slow is not None
+    assert fast is not None
+    assert slow.status == "not measured"
+    assert "in a short timing it takes 2.00 times as long as onnx-int8" in (slow.reason or "")
+    assert (fast.status, fast.targets["cpu"].latency.timed) == ("ok", True)
+    assert report.row("student/onnx-int8-entropy") is None
+    assert fast.fallback is not None
+    assert fast.fallback.loss.outcome == "passed"
+    again, ran = rerun(copy, "--set", methods)
+    assert (again, ran) == (0, [])
 
 
 def test_damaged_step_is_rerun(copy: Path) -> None:

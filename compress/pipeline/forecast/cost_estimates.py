@@ -36,7 +36,11 @@ from compress.recipe.training_schema import Distill, EpochBounds, Student, Train
 from compress.tasks import kind_of
 from compress.train.core.auto_settings import TrainingFacts, resolve_auto
 
-PREDICTED_ROLES: Mapping[str, tuple[Role, ...]] = {"score": ("select", "test"), "perturb": ("test",)}
+PREDICTED_ROLES: Mapping[str, tuple[Role, ...]] = {
+    "fallback": ("select",),
+    "score": ("select", "test"),
+    "perturb": ("test",),
+}
 """By kind of step, the roles whose rows are predicted."""
 SAMPLE = 500
 """Rows of train whose lengths represent all."""

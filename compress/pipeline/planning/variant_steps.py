@@ -9,31 +9,58 @@ from typing import Any, Literal
 from compress.environment import describe, versions
 from compress.formats import RUNTIMES
 from compress.pipeline.graph import ModelVariant, Plan, PlannedModel
+from compress.pipeline.planning.quantized_steps import (
+    add_admission,
+    add_fallback,
+    add_screening,
+    cpu_target,
+    scoring_batch,
+)
 from compress.pipeline.steps import build_variant, scoring_steps
-from compress.quantize import chosen_methods
+from compress.quantize import QUANTIZERS, chosen_methods
 from compress.recipe.measure_schema import Target
-from compress.variants import Variant, variants_for
-
-SCORING_BATCH = 32
-"""Rows scored together where a variant's outputs do not depend on what shares its batch."""
+from compress.variants import VARIANTS, Variant, variants_for
 
 
 def add_variants(plan: Plan, model: PlannedModel) -> None:
-    """The steps that build, and then score, every variant of one model."""
+    """The steps that build every variant of one model, and then score and tune those that are worth it.
+
+    Every model is quantized by the recipe's first method. The final one is by all, and of the files that the further
+    ones make, a screening keeps some.
+    """
     recipe = plan.recipe
     devices = list(dict.fromkeys(target.device for target in recipe.targets))
-    built: dict[str, str] = {}
     methods = chosen_methods(recipe.quantize.methods, recipe.export) if recipe.quantize else ()
     if model is not plan.evaluated[-1]:
         methods = methods[:1]
+    further = {QUANTIZERS[method].name for method in methods[1:]} - {*recipe.variants}
+    built: dict[str, str] = {}
+    judged: dict[str, str] = {}
     for variant in variants_for(recipe.export, methods, devices, also=recipe.variants):
         step = built[variant.name] = _add_build(plan, model, variant, built)
-        targets = [target for target in plan.present_targets if target.device in variant.devices]
-        scores = {target.title: _add_scoring(plan, "score", model, variant, step, target) for target in targets}
-        changed = targets if recipe.measure.robustness else []
-        perturbs = {target.title: _add_scoring(plan, "perturb", model, variant, step, target) for target in changed}
-        tuned = _add_tuning(plan, model, variant, step)
-        plan.variants.append(ModelVariant(model.name, variant, tuned, scores, perturbs))
+        if variant.quantizer is not None:
+            judged[variant.name] = step = add_fallback(plan, model, variant, step, built)
+        if variant.name not in further:
+            _add_row(plan, model, variant, step, judged.get(variant.name))
+    compared = {QUANTIZERS[method].name: judged[QUANTIZERS[method].name] for method in methods}
+    screened = {name: step for name, step in compared.items() if plan.step(step).kind == "fallback"}
+    screening = add_screening(plan, model, screened) if further & {*screened} else ""
+    for name in (name for name in judged if name in further):
+        variant, step = VARIANTS[name], judged[name]
+        if name in screened:
+            step = add_admission(plan, model, variant, step, screening)
+        _add_row(plan, model, variant, step, judged[name])
+
+
+def _add_row(plan: Plan, model: PlannedModel, variant: Variant, step: str, judged: str | None) -> None:
+    """A row of the ledger: the steps that score and tune the variant that ``step`` makes."""
+    recipe = plan.recipe
+    targets = [target for target in plan.present_targets if target.device in variant.devices]
+    scores = {target.title: _add_scoring(plan, "score", model, variant, step, target) for target in targets}
+    changed = targets if recipe.measure.robustness else []
+    perturbs = {target.title: _add_scoring(plan, "perturb", model, variant, step, target) for target in changed}
+    tuned = _add_tuning(plan, model, variant, step)
+    plan.variants.append(ModelVariant(model.name, variant, tuned, scores, perturbs, judged))
 
 
 def _add_build(plan: Plan, model: PlannedModel, variant: Variant, built: Mapping[str, str]) -> str:
@@ -55,7 +82,7 @@ def _add_tuning(plan: Plan, model: PlannedModel, variant: Variant, parent: str) 
 
     What is built and scored names no machine; what is timed and deployed has the options.
     """
-    target = next((target for target in plan.present_targets if target.device == "cpu"), None)
+    target = cpu_target(plan)
     if variant.tuner is None or target is None or "cpu" not in variant.devices:
         return parent
     settings: dict[str, Any] = {"threads": target.threads, "seed": plan.recipe.seed}
@@ -72,7 +99,7 @@ def _add_scoring(
 
     Changed texts have a step of their own: requesting other changes scores nothing else again.
     """
-    batch = target.batch if variant.batch_sensitive else SCORING_BATCH
+    batch = scoring_batch(variant, target)
     name = f"{kind}-{model.name}-{variant.name}-{target.device}-b{batch}"
     if all(step.name != name for step in plan.steps):
         settings: dict[str, Any] = {"device": target.device, "batch": batch}

@@ -37,6 +37,7 @@ from compress.report.apply_selection import apply_selection
 from compress.report.pruned_units import pruned_structure
 from compress.report.report_schema import LedgerRow, Report, ReportModel, TargetResult
 from compress.report.run_facts import DataFacts, Machine, StepCost, TargetFacts
+from compress.select.quantization_loss import Fallback
 from compress.select.selection import read_selection
 from compress.tasks import kind_of
 
@@ -218,7 +219,12 @@ class ReportBuilder:
 
     def _row(self, entry: ModelVariant) -> LedgerRow:
         folder = self.context.inputs.get(entry.step)
-        row = LedgerRow(model=entry.model, step=self.plan.model(entry.model).section, variant=entry.variant.info)
+        row = LedgerRow(
+            model=entry.model,
+            step=self.plan.model(entry.model).section,
+            variant=entry.variant.info,
+            fallback=self._fallback(entry),
+        )
         if folder is None:
             cause = self._cause(entry.step)
             reason = failure_of(self.context, cause)
@@ -237,6 +243,10 @@ class ReportBuilder:
                 "targets": {target.title: self._at(entry, target, info, size) for target in targets},
             }
         )
+
+    def _fallback(self, entry: ModelVariant) -> Fallback | None:
+        record = self.context.records.get(entry.fallback or "")
+        return Fallback.model_validate(record.measured) if record and record.measured else None
 
     def _cause(self, step: str) -> str:
         """The step because of which ``step`` has no result: itself, or one that it was made from."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from compress.data.encode import EncodedRows
     from compress.data.splits.prepare_splits import PreparedData
+    from compress.export import BuildContext
 
     Sample = tuple[EncodedRows, NDArray[np.int64]]
     """Encoded rows, and the drawn examples among them."""
@@ -55,24 +56,42 @@ def build(
         settings: of the method.
     """
     from compress.data.splits.prepare_splits import load_prepared
+
+    prepared = load_prepared(context.inputs["data"])
+    sizes = batches or [PARITY_BATCH]
+    sample = sample_train(prepared, context.inputs[parent], max(SAMPLE_ROWS, *sizes), seed)
+    variant.make(build_context(context, parent, variant, prepared, sample, sizes, seed, settings))
+
+
+def build_context(
+    context: StepContext,
+    parent: str,
+    variant: Variant,
+    prepared: PreparedData,
+    sample: Sample,
+    sizes: Sequence[int],
+    seed: int,
+    settings: Mapping[str, Any],
+) -> BuildContext:
+    """Return the input of a build from the folder of ``parent`` into the step's own.
+
+    ``sample`` are rows of train: a builder takes its ranges from them, and compares outputs on them in batches of
+    ``sizes``.
+    """
     from compress.export import BuildContext
 
-    prepared, source = load_prepared(context.inputs["data"]), context.inputs[parent]
-    sizes = batches or [PARITY_BATCH]
-    sample, train = sample_train(prepared, source, max(SAMPLE_ROWS, *sizes), seed), prepared.rows("train")
-    variant.make(
-        BuildContext(
-            variant=variant.info,
-            source=source,
-            work=context.work,
-            settings=settings,
-            seed=seed,
-            console=context.console,
-            parity={size: in_batches(sample, size) for size in sizes},
-            calibration=lambda: in_batches(sample, PARITY_BATCH),
-            train_rows=lambda: [train[int(index)] for index in draw_train(prepared, SCORED_ROWS, seed)],
-            select_rows=lambda: prepared.rows("select"),
-        )
+    train = prepared.rows("train")
+    return BuildContext(
+        variant=variant.info,
+        source=context.inputs[parent],
+        work=context.work,
+        settings=settings,
+        seed=seed,
+        console=context.console,
+        parity={size: in_batches(sample, size) for size in sizes},
+        calibration=lambda: in_batches(sample, PARITY_BATCH),
+        train_rows=lambda: [train[int(index)] for index in draw_train(prepared, SCORED_ROWS, seed)],
+        select_rows=lambda: prepared.rows("select"),
     )
 
 

@@ -9,6 +9,8 @@ from compress.pipeline.step_context import StepContext
 from compress.recipe.field_types import Role
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
     from compress.data.encode import EncodedRows
@@ -38,7 +40,7 @@ def score(context: StepContext, parent: str, variant: Variant, device: Device, b
     roles = load_prepared(context.inputs["data"])
     rows: dict[str, RowSet] = {role: (roles.rows(role), roles.documents(role)) for role in SCORED_ROLES}
     stored, truncated, examples = {}, {}, {}
-    for role, outputs, encoded, searched in _predict(context, parent, variant, device, batch, rows):
+    for role, outputs, encoded, searched in predict_sets(context.inputs[parent], variant, device, batch, rows):
         stored[role], truncated[role] = outputs, encoded.truncated
         examples[role] = len(encoded) / len(encoded.counts)
         if searched is not None:
@@ -64,12 +66,13 @@ def perturb(
     roles = load_prepared(context.inputs["data"])
     kind, test, documents = kind_of(roles.info.task_info), roles.rows("test"), roles.documents("test")
     rows: dict[str, RowSet] = {name: (PerturbedRows(test, kind, name, seed), documents) for name in names}
-    stored = {name: outputs for name, outputs, *_ in _predict(context, parent, variant, device, batch, rows)}
+    predicted = predict_sets(context.inputs[parent], variant, device, batch, rows)
+    stored = {name: outputs for name, outputs, *_ in predicted}
     np.savez(context.work / ANSWERS_FILE, allow_pickle=False, **stored)
 
 
-def _predict(
-    context: StepContext, parent: str, variant: Variant, device: Device, batch: int, rows: Mapping[str, RowSet]
+def predict_sets(
+    folder: Path, variant: Variant, device: Device, batch: int, rows: Mapping[str, RowSet]
 ) -> Iterator[tuple[str, NDArray[Any], EncodedRows, EmbeddedDocuments | None]]:
     """Yield each set of rows with the variant's outputs, the encoded rows, and the embedded documents.
 
@@ -83,7 +86,6 @@ def _predict(
     from compress.runtime import open_predictor
     from compress.runtime.predictor import Placement
 
-    folder = context.inputs[parent]
     predictor = open_predictor(folder, Placement(device, usable_cores()), None if variant.builder else variant.info)
     task, tokens = read_info(folder).task, TextTokenizer.load(folder)
     assert task is not None  # every model of a run was made for its task

@@ -50,6 +50,12 @@ def _quality_blocks(report: Report, title: str, key: str, verdict: Verdict | Non
         quality_tables.retention_table(report, title),
     )
     yield Block("The gate, on select", "", ledger_tables.gate_table(report, title))
+    yield Block(
+        "Layers returned to fp32",
+        "Losses are on select, against the same model before quantization. Time: of one row, relative to the file with"
+        " every layer in INT8, from a short timing beside it and not from the timing session.",
+        ledger_tables.fallback_table(report),
+    )
     of_key = f"{key} compared with {report.teacher}, on test." if key != report.teacher else "On test."
     yield Block("Classes", of_key, quality_tables.class_table(report, title, key))
     rows = key if key == report.teacher else f"{key} and {report.teacher}"

@@ -143,6 +143,26 @@ def gate_table(report: Report, title: str) -> Table:
     )
 
 
+def fallback_table(report: Report) -> Table:
+    """The quantized variants that lost too much with every layer in INT8, and the layers that returned to fp32."""
+    larger = larger_is_better(report)
+    return make_table(
+        (
+            {
+                **row.names,
+                "loss in INT8": fmt.points(row.fallback.loss.drop, larger),
+                "allowed": fmt.points(row.fallback.loss.allowed, larger),
+                "loss now": fmt.points(row.fallback.final.drop, larger),
+                "time": fmt.ratio(row.fallback.slowdown),
+                "fp32 layers": ", ".join(row.fallback.fp32_layers) or f"none: {row.fallback.reason}",
+            }
+            for row in report.rows
+            if row.fallback is not None and row.fallback.loss.outcome == "missed"
+        ),
+        sentences=("fp32 layers",),
+    )
+
+
 def step_table(report: Report) -> Table:
     """The steps of the run with their time."""
     rows = ({"step": step.name, "time": fmt.seconds(step.seconds), "state": _state(step)} for step in report.steps)
