@@ -2,6 +2,7 @@
 # make test      lint, types and every fast test
 # make test-all  the slow, wheel and browser tests too
 # make test-avx2 the training and loss tests as a CPU with AVX2 alone runs them
+# make test-neural-compressor  install that extra and run its tests
 # make benchmark-harness  check the timing harness against other tools and itself: 20 minutes on an idle machine
 # make benchmark-distill  speed of distillation against other tools, and its memory: 40 minutes on an idle machine
 #
@@ -29,7 +30,7 @@ WITH_INDEX = $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 MARKED := slow or wheel or browser
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: help demo test test-all test-avx2 check fast marked benchmark-harness benchmark-distill constraints clean torch
+.PHONY: help demo test test-all test-avx2 test-neural-compressor check fast marked benchmark-harness benchmark-distill constraints clean torch
 .DEFAULT_GOAL := help
 
 help:
@@ -53,6 +54,11 @@ fast: $(VENV)/.installed-dev
 
 test-avx2: $(VENV)/.installed-dev
 	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 $(PYTEST) -m "not ($(MARKED))" tests/train tests/losses
+
+# After all others: what this extra brings writes to the error stream of every program that imports transformers.
+test-neural-compressor: $(VENV)/.installed-dev
+	$(PIP) install -c constraints.txt $(WITH_INDEX) --no-build-isolation -e ".[neural-compressor]"
+	$(PYTEST) tests/quantize/test_neural_compressor.py $(PYTEST_ARGS)
 
 marked: $(VENV)/.installed-dev
 	$(PYTEST) -m "$(MARKED)" $(PYTEST_ARGS)
