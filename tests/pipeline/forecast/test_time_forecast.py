@@ -9,6 +9,7 @@ from compress.pipeline.forecast.cost_estimates import Estimates, TrainingEstimat
 from compress.pipeline.forecast.time_forecast import forecast, measured_memory
 from compress.pipeline.run import Options, prepare
 from compress.pipeline.step_store import StepRecord, StepStore
+from compress.recipe.field_types import Role
 
 
 def record(kind: str, seconds: float, **settings: object) -> StepRecord:
@@ -69,13 +70,14 @@ def test_the_time_of_a_probe_follows_its_operations(tmp_path: Path, recipe_file:
     assert forecast(plan.step("finetune"), records, expected).seconds == 61.0
 
 
-def test_scoring_time_follows_the_limit(finished_run: Path) -> None:
+@pytest.mark.parametrize(("kind", "roles"), [("score", ("select", "test")), ("fallback", ("select",))])
+def test_predicting_time_follows_the_limit(finished_run: Path, kind: str, roles: tuple[Role, ...]) -> None:
     options = Options(runs=finished_run.parent / "runs")
     plan = prepare(finished_run.parent / "tiny.yaml", ["task.data.limit=4"], options)
     estimates = Estimates(plan, StepStore(options.root))
-    earlier = next(each for each in estimates.store.records() if each.kind == "score")
+    earlier = next(each for each in estimates.store.records() if each.kind == kind)
     counts = load_prepared(estimates.store.folder("data", earlier.inputs["data"].fingerprint)).info.counts
-    share = 8 / (counts["select"] + counts["test"])
+    share = 4 * len(roles) / sum(counts[role] for role in roles)
     assert estimates.scaled(earlier).seconds == pytest.approx(earlier.seconds * share)
     other = next(each for each in estimates.store.records() if each.kind == "finetune")
     assert estimates.scaled(other) is other
