@@ -24,6 +24,8 @@ SMOKE_FOLDER = ".smoke"
 """The folder of smoke runs, below that of all runs."""
 ROWS = 96
 """Rows of each role."""
+LABELLED = 48
+"""Rows of train with labels, where the recipe uses those of some only."""
 STEPS, BATCH = 2, 8
 """Optimizer steps of each training, and rows of each batch."""
 NARROW: Mapping[str, int] = {"hidden": 24, "ffn": 48, "factors": 8}
@@ -37,7 +39,8 @@ def smoke_recipe(recipe: Recipe, root: Path, cards: Sequence[Path]) -> Recipe:
     config = config_of(recipe.teacher.source, recipe.teacher.revision, cards)
     family = str(config.get("model_type", DEFAULT_FAMILY))
     teacher = _tiny_model(root / f"teacher-{family}", family)
-    data = recipe.task.data.model_copy(update={"limit": ROWS})
+    labelled = recipe.task.data.labelled and min(LABELLED, recipe.task.data.labelled)
+    data = recipe.task.data.model_copy(update={"limit": ROWS, "labelled": labelled})
     changes: dict[str, Any] = {
         "task": recipe.task.model_copy(update={"data": data}),
         "teacher": recipe.teacher.model_copy(update={"source": str(teacher), "revision": None}),

@@ -71,3 +71,10 @@ def test_every_process_gets_two_texts(small, monkeypatch):
 
 def test_training_for_int8_is_short_too(small):
     assert small({"layers": 3}).quantize.training.max_steps == 2
+
+
+def test_fewer_labelled_rows_than_rows(tmp_path):
+    data = {"train": "a.csv", "test": "b.csv", "labelled": 600}
+    raw = {"name": "films", "task": {"name": "films", "kind": "classification", "data": data}, "teacher": "bert-base"}
+    small = smoke_recipe(Recipe.model_validate(raw), tmp_path, ()).task.data
+    assert 0 < small.labelled < small.limit
