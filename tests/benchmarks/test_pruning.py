@@ -53,9 +53,11 @@ def test_the_page_has_shares_of_the_score_speeds_and_reasons():
 
 def test_pruning_without_training_is_judged_by_minutes_and_points():
     name = "half of the layers' operations without training, in under 3 minutes, losing under 2 points"
-    assert verdicts(entry("kwon 0.5 without recovery"))[name] == ("1.0 min, 1.0 points", "met")
+    assert verdicts(entry("kwon 0.5 without recovery"))[name] == ("kwon: 1.0 min, 1.0 points", "met")
     assert verdicts(entry("kwon 0.5 without recovery", cut_seconds=200.0))[name][1] == "missed"
-    assert verdicts(entry("kwon 0.5 without recovery", score=0.85))[name][1] == "missed"
+    worse = entry("kwon 0.5 without recovery", score=0.85)
+    assert verdicts(worse)[name][1] == "missed"
+    assert verdicts(worse, entry("fisher 0.5 without recovery"))[name] == ("fisher: 1.0 min, 1.0 points", "met")
 
 
 @pytest.mark.parametrize(
