@@ -22,13 +22,6 @@ from tests.variant_builder import add_to_logits, build
 
 
 @pytest.fixture(scope="module")
-def exported(tiny_folder, tmp_path_factory):
-    work = tmp_path_factory.mktemp("exported")
-    build("onnx-fp32", tiny_folder("bert"), work)
-    return work
-
-
-@pytest.fixture(scope="module")
 def quantized(exported, tmp_path_factory):
     work = tmp_path_factory.mktemp("quantized")
     build("onnx-int8", exported, work)

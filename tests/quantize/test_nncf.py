@@ -23,13 +23,6 @@ pytest.importorskip("nncf", reason="nncf is not installed")
 
 
 @pytest.fixture(scope="module")
-def exported(tiny_folder, tmp_path_factory):
-    work = tmp_path_factory.mktemp("exported")
-    build("onnx-fp32", tiny_folder("bert"), work)
-    return work
-
-
-@pytest.fixture(scope="module")
 def quantized(exported, tmp_path_factory):
     work = tmp_path_factory.mktemp("quantized")
     build("openvino-int8", exported, work, calibration=sample_batches)
