@@ -56,7 +56,7 @@ def compare(given: argparse.Namespace, work: Path, store: Store[Int8Report], con
     """Make, score and time every file of every model, storing each result."""
     models = make_models(work / f"sst2-{given.rows}", given.rows)
     texts = work / "texts.txt"
-    atomic_write(texts, "\n".join(str(row["texts"][0]) for row in models.data.rows("test")) + "\n")
+    atomic_write(texts, "\n".join(str(row["text"]) for row in models.data.rows("test")) + "\n")
     for model in given.models:
         files = make_files(given, models, model, work, store, console)
         for title, target in sessions(given.threads):

@@ -206,6 +206,14 @@ class Quantize(ShortForm):
     training: Annotated[QuantizationAware | Literal[False], switched] = False
     """Train the last model once more while it computes as in INT8; the model before it is its teacher."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _read_former_name(cls, value: Any) -> Any:
+        """Read `method`, as recipes of earlier versions name the only one there was."""
+        if isinstance(value, Mapping) and "method" in value and "methods" not in value:
+            return {("methods" if key == "method" else key): each for key, each in value.items()}
+        return value
+
 
 class Gate(Frozen):
     """The quality the winner may lose against the teacher, absolute and in the primary metric (0.01 is one point).

@@ -12,6 +12,7 @@ from benchmarks.int8.int8_page import FIRST, LONG, goals, page, picture
 from benchmarks.int8.int8_results import FP32, TORCH, Entry, Int8Report
 from compress.errors import CompressError
 from compress.measure.interference.machine_snapshot import snapshot_machine
+from tests.conftest import make_tiny
 
 
 def entry(file, milliseconds, score=0.9, megabytes=20.0, **facts):
@@ -86,7 +87,7 @@ def test_it_runs_on_a_tiny_encoder(tmp_path, monkeypatch, tiny_folder):
     task = {"name": "sst2", "kind": "classification", "text": ["text"], "label": "label", "max_length": 128}
     monkeypatch.setenv("COMPRESS_DATA", str(tmp_path))
     monkeypatch.setitem(SETS, "sst2", RealSet({"train": "train.csv", "test": "test.csv"}, task))
-    folder = tiny_folder("bert", max_position_embeddings=128)
+    folder = tiny_folder(make_tiny("bert", max_position_embeddings=128))
     monkeypatch.setitem(int8_files.RECIPE, "teacher", str(folder))
     words = ["--trial", "--ours", "--models", "student", "--threads", "1", "--out", str(tmp_path / "out")]
     assert command.main([*words, "--work", str(tmp_path / "work")]) == 0
