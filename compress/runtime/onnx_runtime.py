@@ -33,7 +33,7 @@ PROVIDERS: dict[str, tuple[Provider, ...]] = {
 
 SESSION_KEYS = ("disabled_optimizers", "guard_overflow")
 """Options that a folder may set: graph optimizers to disable, and whether its INT8 products need `GUARD` (the default;
-7-bit weights do not). This is an allow-list: a foreign folder must not choose libraries to load."""
+weights that cannot saturate do not). This is an allow-list: a foreign folder must not choose libraries to load."""
 
 TYPES = {"tensor(int64)": "int64", "tensor(int32)": "int32", "tensor(bool)": "bool", "tensor(float)": "float32"}
 """Types of numpy, by ONNX Runtime's name for those that inputs may have."""
