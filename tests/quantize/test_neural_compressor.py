@@ -83,7 +83,7 @@ def test_configurations_are_tried_until_the_score_holds(source, tmp_path, monkey
     scores = iter([0.9, 0.9, 0.8, 0.85, 0.9])  # the reference, the library's own look at it, three trials
     monkeypatch.setattr(neural_compressor, "train_scorer", lambda context: lambda run: next(scores))
     monkeypatch.setattr(quantize_export, "SUSPICIOUS", 0.0)
-    build(NAME, source, tmp_path, settings={"max_drop": 0.01}, calibration=sample_batches)
+    build(NAME, source, tmp_path, settings={"max_drop": 0.01}, **ROWS)
     assert next(scores, None) is None
     assert len(list(integer_products(onnx.load(tmp_path / "model.onnx")))) == 2 * 3 + 2
 
