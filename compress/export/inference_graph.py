@@ -145,14 +145,14 @@ def make_reshapes_constant(graph: onnx.GraphProto) -> None:
             graph.initializer.append(numpy_helper.from_array(np.array(target, dtype=np.int64), name))
             node.input[1] = name
             del node.attribute[:]  # allowzero, by which 0 would mean an empty axis
-    _remove_unused(graph)
+    remove_unused(graph)
 
 
 def _sizes(value: onnx.ValueInfoProto) -> list[int | str]:
     return [axis.dim_param or axis.dim_value for axis in value.type.tensor_type.shape.dim]
 
 
-def _remove_unused(graph: onnx.GraphProto) -> None:
+def remove_unused(graph: onnx.GraphProto) -> None:
     """Remove the nodes and initializers that no output depends on."""
     needed = {output.name for output in graph.output}
     for index in reversed(range(len(graph.node))):

@@ -116,8 +116,8 @@ CHOICES: Mapping[str, Sequence[str]] = {AUTOMATIC: ("dynamic", "static-minmax", 
 def chosen_methods(names: Sequence[str], formats: Collection[str]) -> tuple[str, ...]:
     """Return the methods that a recipe's `quantize.methods` names, without repetition.
 
-    What `int8` stands for is chosen among the methods for formats that the recipe exports; methods named one by one
-    are all returned.
+    Of the methods that `int8` means, those for formats that the recipe exports; methods named one by one are all
+    returned.
     """
     methods: list[str] = []
     for name in names:

@@ -25,7 +25,7 @@ from compress.measure.predict_rows import Run
 from compress.model_info import FolderInfo, find_info
 from compress.models.encoder_parts import family_of, layers_of, part, shape_of
 from compress.models.load_save import load
-from compress.quantize.calibration import calibration_rows
+from compress.quantize.calibration_rows import calibration_rows
 from compress.quantize.dynamic import EMBEDDINGS, quantize_int8_dynamic_model
 from compress.quantize.qdq_graph import store_integer_weights
 from compress.quantize.quantize_export import write_quantized

@@ -19,7 +19,7 @@ from compress.export.build_context import BuildContext
 from compress.export.write_variant import write_variant
 from compress.formats import FORMATS
 from compress.model_info import FolderInfo, read_info
-from compress.quantize.calibration import calibration_rows
+from compress.quantize.calibration_rows import calibration_rows
 from compress.quantize.saturation import LARGEST_PAIR
 from compress.quantize.silence_libraries import silent_libraries
 from compress.quantize.train_score import train_scorer

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from compress.export.inference_graph import remove_unused
 from compress.quantize.integer_products import PRODUCTS, weight_tables
 from compress.quantize.saturation import unsaturated_scales
 
@@ -45,19 +46,6 @@ def store_integer_weights(graph: onnx.GraphProto) -> None:
     del graph.node[:]
     graph.node.extend(nodes)
     remove_unused(graph)
-
-
-def remove_unused(graph: onnx.GraphProto) -> None:
-    """Remove nodes and tables that no output depends on, in place."""
-    used, nodes = {given.name for given in graph.output}, []
-    for node in reversed(graph.node):
-        if used.intersection(node.output):
-            used.update(node.input)
-            nodes.append(node)
-    tables = [table for table in graph.initializer if table.name in used]
-    del graph.node[:], graph.initializer[:]
-    graph.node.extend(reversed(nodes))
-    graph.initializer.extend(tables)
 
 
 def _integers(name: str, weights: np.ndarray) -> list[onnx.TensorProto]:

@@ -26,7 +26,7 @@ from onnxruntime.quantization.quant_utils import save_and_reload_model_with_shap
 
 from compress.export.build_context import BuildContext
 from compress.model_info import FolderInfo
-from compress.quantize.calibration import calibration_rows, single_rows
+from compress.quantize.calibration_rows import calibration_rows, single_rows
 from compress.quantize.dynamic import EMBEDDINGS, quantize_int8_dynamic_model
 from compress.quantize.integer_products import PRODUCTS, avoid_saturation, product_names
 from compress.quantize.quantize_export import copy_of, prepare, quantize_export

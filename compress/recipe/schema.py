@@ -200,7 +200,7 @@ class Quantize(ShortForm):
     short_key = "methods"
     """`quantize: int8`"""
     methods: Annotated[tuple[Annotated[str, name_in("quantizers")], ...], as_list] = Field(("int8",), min_length=1)
-    """How models are quantized: every model by the first method, the final one by all of them. `int8` stands for those
+    """How models are quantized: every model by the first method, the final one by all of them. `int8` means those
     that are worth trying."""
     max_drop: Weight = 0.005
     training: Annotated[QuantizationAware | Literal[False], switched] = False

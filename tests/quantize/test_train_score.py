@@ -1,4 +1,4 @@
-"""Scores on rows of train, of models that answer as they are told."""
+"""Scores on rows of train, of models with given answers."""
 
 import numpy as np
 import pytest

@@ -20,7 +20,7 @@ import compress.storage.atomic_write as store
 import compress.train.probe as probes
 import compress.train.save_trained as made
 from compress.models.load_save import load_model
-from compress.quantize.quantization_aware import quantization_aware
+from compress.quantize.qat.quantization_aware import quantization_aware
 from compress.recipe.training_schema import Checkpoints, Distill, Finetune, QuantizationAware, Student
 from compress.train.core.checkpoints import CheckpointStore
 from compress.train.core.optimizer import ModelAndOptimizer

@@ -94,7 +94,7 @@ def vocabulary(context: StepContext, parent: str, rule: Vocabulary, longest: int
 
 def quantization_aware(context: StepContext, parent: str, settings: QuantizationAware, seed: int) -> Rates:
     """Train the parent model while it computes as in INT8."""
-    from compress.quantize.quantization_aware import quantization_aware as train
+    from compress.quantize.qat.quantization_aware import quantization_aware as train
 
     data, texts = context.inputs["data"], context.inputs.get(UNLABELLED)
     options: dict[str, Any] = {"console": context.console, "track": context.track}

@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from compress.models.encoder_parts import base_of, family_of
 from compress.models.student.factorised_embeddings import FactoredEmbedding
-from compress.quantize.fake_quantization import (
+from compress.quantize.qat.fake_quantization import (
     fake_quantize_activations,
     fake_quantize_vectors,
     fake_quantize_weights,

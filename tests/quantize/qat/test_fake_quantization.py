@@ -6,7 +6,7 @@ import pytest
 import torch
 from onnx import TensorProto, helper
 
-from compress.quantize.fake_quantization import (
+from compress.quantize.qat.fake_quantization import (
     column_scales,
     fake_quantize_activations,
     fake_quantize_vectors,

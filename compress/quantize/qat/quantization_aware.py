@@ -18,7 +18,7 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from compress.model_info import TaskInfo
-from compress.quantize.fake_quantized_layers import fake_quantized
+from compress.quantize.qat.fake_quantized_layers import fake_quantized
 from compress.recipe.training_schema import QuantizationAware, Student
 from compress.tasks.base import Row
 from compress.train.distill import distill, distill_from_model

@@ -6,8 +6,8 @@ from compress.model_info import read_info
 from compress.models.load_save import load
 from compress.prune.cut_and_recover import cut
 from compress.prune.vocabulary.prune_vocabulary import prune_vocabulary
-from compress.quantize.fake_quantized_layers import fake_quantized
-from compress.quantize.quantization_aware import quantization_aware, quantization_aware_from_model
+from compress.quantize.qat.fake_quantized_layers import fake_quantized
+from compress.quantize.qat.quantization_aware import quantization_aware, quantization_aware_from_model
 from compress.recipe.prune_schema import Prune
 from compress.recipe.training_schema import QuantizationAware
 from compress.train.loop import TrainingRun

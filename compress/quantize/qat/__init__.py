@@ -1,0 +1,1 @@
+"""Quantization-aware training: a model learns while it computes as in INT8."""
