@@ -12,7 +12,7 @@ from typing import Any, Literal
 from compress import __version__
 from compress.console import Console
 from compress.environment import LIBRARIES, describe, versions
-from compress.errors import CompressError, DeviceUnavailable, ScreenedOut
+from compress.errors import CompressError, DeviceUnavailable, ScreenedOut, unexpected
 from compress.measure.timing.process_limits import peak_memory, reset_peak_memory
 from compress.model_info import INFO_FILE, read_info, write_info
 from compress.pipeline.fingerprint import VERSIONS
@@ -75,8 +75,11 @@ class Executor:
         if absent and not step.tolerant:
             if step.trains:  # the other processes go on without it too
                 self.launch.announce(self.store.steps, step.name, "cached")
-            why = "was skipped" if self.outcome.status[absent[0]] == "skipped" else "failed"
-            self._go_on_without(step, f"needs {absent[0]}, which {why}", "skipped", warn=why == "failed")
+            was_skipped = self.outcome.status[absent[0]] == "skipped"
+            reason = f"needs {absent[0]}, which {'was skipped' if was_skipped else 'failed'}"
+            self._go_on_without(step, reason, "skipped")
+            if not was_skipped:
+                self.console.warn(f"{step.name} skipped: {reason}")
             return
         with self.store.hold(f"{step.name}-{step.fingerprint}", self.console):
             record = None if forced else self.cached(step)
@@ -114,13 +117,15 @@ class Executor:
                 measured = step.run(self._context(step, work))
         except Exception as error:
             # Whatever a library raises, an optional step fails alone.
-            message = error.full_message if isinstance(error, CompressError) else f"{type(error).__name__}: {error}"
+            message = (error if isinstance(error, CompressError) else unexpected(error)).full_message
             self._event(step, "failed", message=message)
             self.store.abandon(work)
             if not step.optional or (step.trains and self.launch.world > 1):  # the other processes wait within it
                 raise
             status: Status = "skipped" if isinstance(error, (DeviceUnavailable, ScreenedOut)) else "failed"
-            self._go_on_without(step, message, status, warn=not isinstance(error, ScreenedOut))
+            self._go_on_without(step, message, status)
+            write = self.console.note if isinstance(error, ScreenedOut) else self.console.warn
+            write(f"{step.name} {status}: {message}")
             return
         seconds, peak = time.perf_counter() - began, peak_memory() if is_own_peak else None
         (work / INPUTS_FILE).unlink(missing_ok=True)
@@ -179,12 +184,10 @@ class Executor:
         self.outcome.records[step.name] = record
         self._event(step, "skipped" if status == "cached" else "finished", seconds=record.seconds)
 
-    def _go_on_without(self, step: Step, reason: str, status: Status, *, warn: bool) -> None:
+    def _go_on_without(self, step: Step, reason: str, status: Status) -> None:
         """Go on without a step that failed, cannot run here, is not worth its time, or lacks the result of another."""
         self.outcome.status[step.name] = status
         self.outcome.failures[step.name] = reason
-        write = self.console.warn if warn else self.console.note
-        write(f"{step.name} {status}: {reason}")
 
     def _event(self, step: Step, event: str, **more: Any) -> None:
         line = {"time": _now(), "step": step.name, "fingerprint": step.fingerprint, "event": event, **more}

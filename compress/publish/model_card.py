@@ -256,6 +256,8 @@ def _origin(entry: Entry) -> str:
         changed = ", ".join(f"{fmt.percent(share)} of {role}" for role, share in kept.changed.items())
         pieces = f"{kept.pieces:,} of {kept.pieces_before:,} word pieces ({kept.rule})"
         lines.append(f"- Vocabulary: {pieces}; rows tokenized differently than before: {changed}")
+    if (variant := entry.main.info.variant) and variant.fp32_layers:
+        lines.append(f"- Not quantized: {markdown_cell(', '.join(variant.fp32_layers))}")
     lines += [f"- Built from: step {parent.step}, {parent.fingerprint[:16]}" for parent in entry.main.info.parents]
     lines += [f"- Note: {markdown_cell(remark)}" for remark in report.remarks]
     return "\n".join(lines)

@@ -22,6 +22,7 @@ from tests.prune.test_latency_table import table
 
 pytestmark = pytest.mark.slow
 
+METHODS = ["--set", "quantize.methods=[dynamic, static-minmax]"]
 LONGER = ["--set", "finetune.epochs=12", "--set", "distill.epochs=12", "--set", "prune.recover.epochs=12"]
 OFTEN = [f"--set={step}.checkpoint.steps=2" for step in ("finetune", "distill", "prune.recover")]
 TRAININGS = ("finetune", "distill", "recover")
@@ -37,6 +38,7 @@ STEPS = (
     "quantize-teacher",
     "fallback-teacher",
     "tune-teacher",
+    "screen-pruned",
     "floor",
     "measure",
     "quality",
@@ -90,14 +92,14 @@ def starts(step: str, events: Path) -> int:
 
 def test_a_run_killed_inside_every_step_ends_with_the_same_weights(recipe_file: Path, tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    subprocess.run(command(recipe_file, whole), env=one_thread(), check=True, timeout=PATIENCE)
+    subprocess.run([*command(recipe_file, whole), *METHODS], env=one_thread(), check=True, timeout=PATIENCE)
     for step in STEPS:
         # A step of milliseconds may be over when the step before it is killed: then it is made to run again.
-        assert kill_inside(step, recipe_file, killed) or kill_inside(step, recipe_file, killed, "--from", step), step
+        again = [*METHODS, "--from", step]
+        assert kill_inside(step, recipe_file, killed, *METHODS) or kill_inside(step, recipe_file, killed, *again), step
         assert not any((killed / ".steps").glob(f"{step}-*/model.safetensors")) or step not in MODELS
-    done = subprocess.run(
-        command(recipe_file, killed), env=one_thread(), check=True, timeout=PATIENCE, capture_output=True, text=True
-    )
+    last = [*command(recipe_file, killed), *METHODS]
+    done = subprocess.run(last, env=one_thread(), check=True, timeout=PATIENCE, capture_output=True, text=True)
     assert done.stderr.count("skipped") >= len(STEPS) - 2
     assert weights(killed) == weights(whole)
     assert read_report(killed / "tiny").verdicts[0].winner is not None

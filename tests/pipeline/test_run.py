@@ -10,6 +10,7 @@ import compress
 from compress.cli import main
 from compress.errors import UsageError
 from compress.model_info import read_info
+from compress.pipeline.commands.plan_command import preview
 from compress.pipeline.run import Options, prepare
 from compress.report.report_schema import read_report
 from tests.conftest import write_tiny_recipe
@@ -149,6 +150,13 @@ def test_a_further_method_that_is_not_worth_it_is_screened_out(copy: Path, monke
     assert fast.fallback.loss.outcome == "passed"
     again, ran = rerun(copy, "--set", methods)
     assert (again, ran) == (0, [])
+    options = Options(runs=copy / "runs")
+    states = {row["step"]: row["state"] for row in preview(prepare(copy / "tiny.yaml", [methods], options), options)}
+    assert {name for name, state in states.items() if state == "skipped"} == {
+        f"{step}-pruned-onnx-int8-minmax{target}"
+        for step, target in (("admit", ""), ("score", "-cpu-b32"), ("tune", ""))
+    }
+    assert {*states.values()} == {"done", "skipped"}
 
 
 def test_damaged_step_is_rerun(copy: Path) -> None:

@@ -192,6 +192,16 @@ def test_a_pruned_vocabulary_is_shown(winner, make_report):
     assert f"- Vocabulary: 2,062 of 30,522 word pieces (seen); {cut}\n" in card
 
 
+def test_layers_that_stay_in_fp32_are_named(winner, make_report):
+    assert "Not quantized" not in model_card(make_entry({"cpu": winner}, apply_gates(make_report()), "a"))
+    info = read_info(winner)
+    assert info.variant is not None
+    variant = info.variant.model_copy(update={"fp32_layers": ("bert.pooler.dense", "classifier")})
+    write_info(winner, info.model_copy(update={"variant": variant}))
+    card = model_card(make_entry({"cpu": winner}, apply_gates(make_report()), "a"))
+    assert "- Not quantized: bert.pooler.dense, classifier\n" in card
+
+
 def test_the_documents_that_are_searched_are_counted(winner, make_report):
     report = make_report()
     report = apply_gates(report.model_copy(update={"data": report.data.model_copy(update={"documents": 5000})}))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ from compress.pipeline.forecast.time_forecast import Forecast, TrainingSpeed, fo
 from compress.pipeline.forecast.trial_updates import UPDATES, calibrate
 from compress.pipeline.graph import Plan, Step
 from compress.pipeline.run import Options, check_plan, forced_steps
-from compress.pipeline.step_store import StepStore
+from compress.pipeline.step_store import StepRecord, StepStore
+from compress.pipeline.steps.screen_step import ADMISSION, screened_out
 from compress.pipeline.torchrun_launch import Launch
 from compress.recipe.load import dump_recipe
 from compress.recipe.training_schema import Training
@@ -111,13 +112,17 @@ def preview(plan: Plan, options: Options, trials: Mapping[str, TrainingSpeed] | 
     estimates = Estimates(plan, store, options.cards)
     records = [estimates.scaled(record) for record in store.records() if record.machine == machine]
     forced = forced_steps(plan, options)
+    skipped: set[str] = set()
 
     def row_of(step: Step) -> dict[str, Any]:
         record = None if step.name in forced else executor.cached(step)
+        nothing: dict[str, Any] = {"step": step.name, "seconds": 0.0, "memory": None, "disk": None}
         if record:
             executor.outcome.records[step.name] = record
-            done = {"seconds": 0.0, "memory": None, "disk": None, "basis": f"took {record.seconds:.1f} s"}
-            return {"step": step.name, "state": "done"} | done
+            return nothing | {"state": "done", "basis": f"took {record.seconds:.1f} s"}
+        if reason := _reason_to_skip(step, skipped, store, executor.outcome.records):
+            skipped.add(step.name)
+            return nothing | {"state": "skipped", "basis": reason}
         model = plan.model_of(step.name)
         expected = estimates.training(model) if model else None
         trial = (trials or {}).get(step.name)
@@ -139,6 +144,16 @@ def preview(plan: Plan, options: Options, trials: Mapping[str, TrainingSpeed] | 
         }
 
     return [row_of(step) for step in plan.steps]
+
+
+def _reason_to_skip(
+    step: Step, skipped: Collection[str], store: StepStore, records: Mapping[str, StepRecord]
+) -> str | None:
+    """Return why a run will skip a step: an earlier run screened its file out, or it needs a step that is skipped."""
+    if step.kind == ADMISSION and (screening := records.get(step.needs[-1])):
+        return screened_out(store.folder_of(screening), step.settings["variant"])
+    absent = None if step.tolerant else next((need for need in step.needs if need in skipped), None)
+    return f"needs {absent}, which is skipped" if absent else None
 
 
 def _within_limit(seconds: float | None, settings: Training | None) -> float | None:

@@ -14,7 +14,7 @@ from compress.environment import describe, versions
 from compress.formats import RUNTIMES
 from compress.pipeline.graph import Plan, PlannedModel
 from compress.pipeline.steps.fallback_step import FallbackSettings, fallback
-from compress.pipeline.steps.screen_step import admit, screen_files
+from compress.pipeline.steps.screen_step import ADMISSION, admit, screen_files
 from compress.pipeline.steps.select_step import rules_of
 from compress.recipe.measure_schema import Target
 from compress.variants import VARIANTS, Variant
@@ -81,4 +81,4 @@ def add_admission(plan: Plan, model: PlannedModel, variant: Variant, judged: str
     """The step that passes a file on to scoring and timing if the screening kept it."""
     run = partial(admit, parent=judged, screening=screening, variant=variant.name)
     name, settings = f"admit-{model.name}-{variant.name}", {"variant": variant.name}
-    return plan.add(name, "admit", settings, [judged, screening], run, optional=True)
+    return plan.add(name, ADMISSION, settings, [judged, screening], run, optional=True)

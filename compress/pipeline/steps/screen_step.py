@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from compress.errors import ScreenedOut
 from compress.measure.resources.footprint import footprint
@@ -12,6 +13,10 @@ from compress.pipeline.steps.build_variant import PARITY_BATCH, SAMPLE_ROWS, in_
 from compress.select.quantization_loss import Fallback
 from compress.select.screening import SCREENING_FILE, ScreenedFile, read_screening, screen
 from compress.storage.atomic_write import write_model
+
+
+ADMISSION = "admit"
+"""The kind of the steps that follow a screening."""
 
 
 def screen_files(context: StepContext, files: Mapping[str, str], threads: int, seed: int) -> None:
@@ -52,8 +57,13 @@ def admit(context: StepContext, parent: str, screening: str, variant: str) -> No
     Raises:
         ScreenedOut: it did not; the message says why.
     """
-    reason = read_screening(context.inputs[screening]).reasons.get(variant)
-    if reason is not None:
-        raise ScreenedOut(f"screened out: {reason}")
+    if reason := screened_out(context.inputs[screening], variant):
+        raise ScreenedOut(reason)
     share_folder(context.inputs[parent], context.work)
     (context.work / RECORD_FILE).unlink()
+
+
+def screened_out(screening: Path, variant: str) -> str | None:
+    """Return why the screening in a folder did not keep a file; None where it did."""
+    reason = read_screening(screening).reasons.get(variant)
+    return f"screened out: {reason}" if reason else None
