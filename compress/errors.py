@@ -83,16 +83,14 @@ class ParityMissed(CompressError):
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Error numbers of a full disk, an exceeded quota and a file that reached its limit."""
+FREE_SPACE = "free some disk space; the same command then resumes from finished steps and the last checkpoint"
 
 
 def unexpected(error: Exception) -> CompressError:
     """Return an unexpected exception as one message; a full disk is reported as such, whichever library met it."""
     text = f"{type(error).__name__}: {error}"
     if any(os.strerror(number) in text for number in DISK_FULL):
-        return CompressError(
-            f"a file could not be written: {error}",
-            hint="free some disk space; the same command then resumes from finished steps and the last checkpoint",
-        )
+        return CompressError(f"a file could not be written: {error}", hint=FREE_SPACE)
     return CompressError(f"unexpected failure: {text}", hint="COMPRESS_DEBUG=1 shows where; please report it")
 
 

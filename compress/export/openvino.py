@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+from compress.errors import FREE_SPACE, CompressError
 from compress.export.build_context import BuildContext
 from compress.export.parity import TOLERANCE
 from compress.export.write_variant import write_variant
@@ -10,7 +14,7 @@ from compress.model_info import FolderInfo, read_info
 from compress.runtime import open_predictor
 from compress.runtime.onnx_runtime import existing_onnx
 from compress.runtime.openvino_runtime import OPENVINO_ERRORS, load_openvino
-from compress.runtime.runtime_errors import load_failure
+from compress.runtime.runtime_errors import first_line, load_failure
 
 
 def export_openvino(context: BuildContext) -> FolderInfo:
@@ -27,8 +31,17 @@ def export_openvino(context: BuildContext) -> FolderInfo:
     try:
         # `openvino.convert_model` gives the same graph and reports each conversion over the network.
         model = openvino.Core().read_model(str(graph))
-        openvino.save_model(model, str(context.work / FORMATS["openvino"].files[0]), compress_to_fp16=False)
     except OPENVINO_ERRORS as error:
         raise load_failure("OpenVINO", graph, error) from error
+    write_openvino(model, context.work)
     reference = open_predictor(context.source)
     return write_variant(context, read_info(context.source), reference, tolerance=TOLERANCE)[0]
+
+
+def write_openvino(model: Any, folder: Path) -> None:
+    """Write a model of OpenVINO as openvino_model.xml and .bin into ``folder``."""
+    path = folder / FORMATS["openvino"].files[0]
+    try:
+        load_openvino().save_model(model, str(path), compress_to_fp16=False)
+    except OPENVINO_ERRORS as error:  # a full disk is no OSError to it
+        raise CompressError(f"{path} could not be written: {first_line(error)}", hint=FREE_SPACE) from error

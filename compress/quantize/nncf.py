@@ -16,8 +16,8 @@ import numpy as np
 from compress.environment import require
 from compress.errors import ModelError
 from compress.export.build_context import BuildContext
+from compress.export.openvino import write_openvino
 from compress.export.write_variant import write_variant
-from compress.formats import FORMATS
 from compress.model_info import FolderInfo, read_info
 from compress.quantize.calibration_rows import calibration_rows
 from compress.quantize.saturation import LARGEST_PAIR
@@ -92,9 +92,9 @@ def _quantize(context: BuildContext, quantize: Callable[[ModuleType, Any, Any, d
             inputs = [port.get_any_name() for port in model.inputs]
             dataset = nncf.Dataset(rows, lambda row: {name: row[name] for name in inputs})
             quantized = quantize(nncf, model, dataset, _options(nncf, rows))
-            openvino.save_model(quantized, str(context.work / FORMATS["openvino"].files[0]), compress_to_fp16=False)
         except (*OPENVINO_ERRORS, nncf.errors.ParameterNotSupportedError) as error:
             raise ModelError(f"NNCF cannot quantize {context.source}: {first_line(error)}") from error
+    write_openvino(quantized, context.work)
     context = replace(context, variant=context.variant.model_copy(update={"portable": not _can_saturate(quantized)}))
     return write_variant(context, read_info(context.source), open_predictor(context.source))[0]
 

@@ -14,7 +14,6 @@ from compress.select.quantization_loss import Fallback
 from compress.select.screening import SCREENING_FILE, ScreenedFile, read_screening, screen
 from compress.storage.atomic_write import write_model
 
-
 ADMISSION = "admit"
 """The kind of the steps that follow a screening."""
 
