@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -22,7 +23,16 @@ from compress.data.splits.prepare_splits import PreparedData, load_prepared
 from compress.errors import CompressError
 from compress.export import BuildContext
 from compress.measure.timing.worker_process import error_line
-from compress.pipeline.steps.build_variant import in_batches, sample_train
+from compress.pipeline.steps.build_variant import (
+    PARITY_BATCH,
+    SAMPLE_ROWS,
+    SCORED_ROWS,
+    draw_train,
+    in_batches,
+    sample_train,
+)
+from compress.recipe.schema import Quantize
+from compress.runtime.model_formats import COMPANIONS
 from compress.storage.atomic_write import atomic_write
 from compress.variants import VARIANTS, Variant
 
@@ -36,7 +46,6 @@ RECIPE: dict[str, Any] = {
 """The chain that the README measures; the benchmark quantizes its three models itself."""
 STEPS = {"teacher": "finetune", "student": "distill", "pruned": "recover"}
 """The step that makes each model."""
-SAMPLE_ROWS = 128
 TOOLS = ("onnxruntime==1.31.1", "onnx==1.23.2", "onnxscript==0.7.2", "transformers==4.57.6")
 ENVIRONMENTS = {
     "optimum": Environment("optimum", (*BASE, *TOOLS, "optimum-onnx==0.1.0")),
@@ -74,7 +83,9 @@ def make_models(work: Path, rows: int) -> Models:
 def our_files(models: Models, model: str, work: Path, console: Console) -> Iterator[tuple[str, Callable[[], Path]]]:
     """Yield the name of each file of ours and what builds it; sources come first."""
     source = models.folders[model]
+    train = models.data.rows("train")
     sample = sample_train(models.data, source, SAMPLE_ROWS, 0)
+    scored = [train[int(index)] for index in draw_train(models.data, SCORED_ROWS, 0)]
 
     def build(variant: Variant) -> Path:
         folder = work / model / variant.name
@@ -82,7 +93,13 @@ def our_files(models: Models, model: str, work: Path, console: Console) -> Itera
             folder.mkdir(parents=True, exist_ok=True)
             parent = work / model / variant.needs if variant.needs else source
             context = BuildContext(
-                variant.info, parent, folder, console=console, calibration=lambda: in_batches(sample, 8)
+                variant.info,
+                parent,
+                folder,
+                settings={"max_drop": Quantize().max_drop},
+                console=console,
+                calibration=lambda: in_batches(sample, PARITY_BATCH),
+                train_rows=lambda: scored,
             )
             variant.make(context)
         return folder
@@ -109,16 +126,19 @@ def their_files(models: Models, model: str, work: Path) -> Iterator[tuple[str, C
 
 
 def run_tool(tool: str, job: dict[str, str]) -> Path:
-    """Run another tool on a model folder; returns the ONNX file that it made."""
+    """Run another tool on a model folder; returns the ONNX file that it made, beside the tokenizer."""
     environment, output = ENVIRONMENTS[tool], Path(job["output"])
     made = output / "model.onnx"
+    output.mkdir(parents=True, exist_ok=True)
+    for name in COMPANIONS:
+        if (Path(job["model"]) / name).is_file():
+            shutil.copyfile(Path(job["model"]) / name, output / name)
     if made.is_file():
         return made
     try:
         environment.install()
     except NotInstalled as error:
         raise CompressError(str(error)) from error
-    output.mkdir(parents=True, exist_ok=True)
     (output / "job.json").write_text(json.dumps(job), encoding="utf-8")
     script = Path(__file__).with_name(f"{tool}_job.py")
     command = [str(environment.python), str(script), str(output / "job.json")]
