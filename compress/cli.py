@@ -171,7 +171,12 @@ def _export(command: Command) -> None:
     sub = command("export", "export a model folder, and quantize it with --quantize; or --check an existing export")
     sub.add_argument("model", help="a model folder, or a hub id")
     sub.add_argument("to", type=Path, metavar="OUT", help="the folder to write, or to check")
-    sub.add_argument("--as", dest="form", metavar="FORMAT", help=f"{' or '.join(EXPORTS)}; the first by default")
+    sub.add_argument(
+        "--as",
+        dest="form",
+        metavar="FORMAT",
+        help=f"{' or '.join(EXPORTS)} (default: what --quantize makes, else the first)",
+    )
     sub.add_argument("--quantize", metavar="METHOD", help="int8, or one of the methods in docs/quantizing.md")
     about = "texts from which a static method takes its ranges, one a line, their parts separated by tabs"
     sub.add_argument("--calibration", type=Path, metavar="FILE", help=about)

@@ -106,13 +106,17 @@ def bench(options: argparse.Namespace, console: Console) -> None:
 def export(options: argparse.Namespace, console: Console) -> None:
     """Export a model folder, and quantize it if a method is given; or check an existing export."""
     from compress.pipeline.commands.export_command import check_and_show, export_folder
+    from compress.quantize import QUANTIZERS
 
     if options.check:
         if options.form or options.quantize or options.calibration:
             raise UsageError("--check compares the export that is in OUT; the options that make one have no effect.")
         check_and_show(options.model, options.to, console)
         return
-    form = options.form or next(iter(EXPORTS))
+    method = QUANTIZERS.get(options.quantize or "")
+    form = options.form or (method.format if method else next(iter(EXPORTS)))
+    if method and method.format != form:
+        raise UsageError(f"--quantize {options.quantize} makes {method.format} files, not {form}; leave --as out.")
     if options.calibration and not options.quantize:
         raise UsageError("--calibration has no effect without --quantize METHOD.")
     info = export_folder(

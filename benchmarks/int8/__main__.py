@@ -11,12 +11,13 @@ import numpy as np
 from benchmarks.int8.int8_files import STEPS, Models, make_models, our_files, their_files
 from benchmarks.int8.int8_page import COLUMNS, GOALS, goals, page, picture, table_row
 from benchmarks.int8.int8_results import TORCH, Entry, Int8Report
-from benchmarks.int8.int8_timing import score, sessions, time_files, with_quality
+from benchmarks.int8.int8_timing import THREADS, score, sessions, time_files, with_quality
 from benchmarks.report_store import Store, beginning, carry_out, chosen, in_place, positive, run
 from compress.console import Console
 from compress.errors import CompressError
 from compress.storage.atomic_write import atomic_write
 
+ALL_THREADS = tuple(map(str, THREADS))
 ROWS, TRIAL_ROWS = 8000, 200
 BUDGET, TRIAL_BUDGET = 60, 2
 
@@ -28,7 +29,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--rows", type=positive, help=f"of each role, at most (default: {ROWS}; {TRIAL_ROWS} in a trial)"
     )
-    parser.add_argument("--threads", default="1,2", help="numbers of threads (default: %(default)s)")
+    parser.add_argument("--threads", default=",".join(ALL_THREADS), help="numbers of threads (default: %(default)s)")
     parser.add_argument("--budget", type=positive, help=f"seconds of a session (default: {BUDGET})")
     parser.add_argument("--ours", action="store_true", help="without the other tools, which are installed separately")
     parser.add_argument("--out", type=Path, help="folder of the report (default: reports/int8; none in a trial)")
@@ -36,7 +37,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--trial", action="store_true", help="a small run that decides nothing")
     given = parser.parse_args(arguments)
     given.models = chosen(parser, "--models", given.models, tuple(STEPS))
-    given.threads = tuple(map(int, given.threads.split(",")))
+    given.threads = tuple(map(int, chosen(parser, "--threads", given.threads, ALL_THREADS)))
     given.rows = given.rows or (TRIAL_ROWS if given.trial else ROWS)
     given.budget = given.budget or (TRIAL_BUDGET if given.trial else BUDGET)
     if given.out is None and not given.trial:
@@ -108,6 +109,7 @@ def command(given: argparse.Namespace) -> str:
     """Return the options as they could be typed."""
     words = ["python -m benchmarks.int8", *(["--trial"] if given.trial else []), f"--rows {given.rows}"]
     words += [f"--models {','.join(given.models)}"] if given.models != tuple(STEPS) else []
+    words += [f"--threads {','.join(map(str, given.threads))}"] if given.threads != THREADS else []
     words += [f"--budget {given.budget}"] if given.budget != BUDGET else []
     return " ".join([*words, *(["--ours"] if given.ours else [])])
 

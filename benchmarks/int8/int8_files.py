@@ -33,7 +33,7 @@ from compress.pipeline.steps.build_variant import (
 )
 from compress.recipe.schema import Quantize
 from compress.runtime.model_formats import COMPANIONS
-from compress.storage.atomic_write import atomic_write
+from compress.storage.atomic_write import atomic_write, new_folder
 from compress.variants import VARIANTS, Variant
 
 CARD, TEACHER = "minilm-l6", "minilm-l6-cls"
@@ -74,10 +74,10 @@ def make_models(work: Path, rows: int) -> Models:
     command = [sys.executable, "-m", "compress", "run", "models.yaml", "--cards", "cards", "--until", STEPS["pruned"]]
     done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
     found = {name: sorted((work / "runs" / ".steps").glob(f"{name}-*")) for name in ("data", *STEPS.values())}
-    if not all(found.values()):
+    if done.returncode or not all(found.values()):
         raise CompressError(error_line(done.stderr))
-    folders = {model: found[step][-1] for model, step in STEPS.items()}
-    return Models(folders, load_prepared(found["data"][-1]))
+    latest = {name: max(folders, key=lambda folder: folder.stat().st_mtime) for name, folders in found.items()}
+    return Models({model: latest[step] for model, step in STEPS.items()}, load_prepared(latest["data"]))
 
 
 def our_files(models: Models, model: str, work: Path, console: Console) -> Iterator[tuple[str, Callable[[], Path]]]:
@@ -88,20 +88,19 @@ def our_files(models: Models, model: str, work: Path, console: Console) -> Itera
     scored = [train[int(index)] for index in draw_train(models.data, SCORED_ROWS, 0)]
 
     def build(variant: Variant) -> Path:
-        folder = work / model / variant.name
-        if not (folder / "compress.json").is_file():
-            folder.mkdir(parents=True, exist_ok=True)
-            parent = work / model / variant.needs if variant.needs else source
-            context = BuildContext(
-                variant.info,
-                parent,
-                folder,
-                settings={"max_drop": Quantize().max_drop},
-                console=console,
-                calibration=lambda: in_batches(sample, PARITY_BATCH),
-                train_rows=lambda: scored,
-            )
-            variant.make(context)
+        folder = made_from(source, work) / variant.name
+        if not folder.is_dir():
+            with new_folder(folder) as made:
+                context = BuildContext(
+                    variant.info,
+                    folder.with_name(variant.needs) if variant.needs else source,
+                    made,
+                    settings={"max_drop": Quantize().max_drop},
+                    console=console,
+                    calibration=lambda: in_batches(sample, PARITY_BATCH),
+                    train_rows=lambda: scored,
+                )
+                variant.make(context)
         return folder
 
     yield TORCH, lambda: source
@@ -109,6 +108,11 @@ def our_files(models: Models, model: str, work: Path, console: Console) -> Itera
         present = all(importlib.util.find_spec(name) for name in (*variant.build_modules, *variant.run_modules))
         if variant.builder and "cpu" in variant.devices and present:
             yield variant.name, lambda variant=variant: build(variant)  # type: ignore[misc]
+
+
+def made_from(source: Path, work: Path) -> Path:
+    """Return the folder of the files of a model, whose own name has its fingerprint."""
+    return work / "files" / source.name
 
 
 def their_files(models: Models, model: str, work: Path) -> Iterator[tuple[str, Callable[[], Path]]]:
@@ -120,7 +124,7 @@ def their_files(models: Models, model: str, work: Path) -> Iterator[tuple[str, C
         ("olive", "dynamic"),
         ("olive", "transformer-fusion-dynamic"),
     ):
-        folder = work / model / f"{tool}-{settings}"
+        folder = made_from(models.folders[model], work) / f"{tool}-{settings}"
         job = {"model": str(models.folders[model].resolve()), "settings": settings, "output": str(folder.resolve())}
         yield f"{tool} {settings}", lambda tool=tool, job=job: run_tool(tool, job)  # type: ignore[misc]
 

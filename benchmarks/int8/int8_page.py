@@ -94,7 +94,8 @@ def goals(report: Int8Report) -> Iterator[dict[str, str]]:
             ratio = theirs.milliseconds[FIRST] / ours.milliseconds[FIRST]
             text = f"{ours.file} {ratio:.2f} times {theirs.file}"
             yield _goal(f"{name}, {FASTER_THAN_OTHERS} times optimum-onnx's", text, ratio >= FASTER_THAN_OTHERS)
-        shares = [(each.rate_shares[LONG], each.file) for each in _files(report, model) if LONG in each.rate_shares]
+        integer = [each for each in _files(report, model) if _is_ours(each) and LONG in each.rate_shares]
+        shares = [(each.rate_shares[LONG], each.file) for each in integer]
         if shares and with_vnni:
             share, file = max(shares)
             text = f"{file}, {100 * share:.0f} %"

@@ -26,7 +26,7 @@ class Entry(ResultModel):
     milliseconds: Mapping[str, float] = {}
     """Median of a call, by session: `1 thread, batch 1, 128 pieces`."""
     rate_shares: Mapping[str, float] = {}
-    """Share of the machine's INT8 matrix rate, by session."""
+    """Share of the machine's matrix rate in the file's own precision, by session."""
     reason: str | None = None
     """Why there is no file."""
 

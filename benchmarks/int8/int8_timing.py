@@ -42,7 +42,7 @@ def sessions(threads: tuple[int, ...] = THREADS) -> Iterator[tuple[str, Target]]
 def time_files(
     files: Mapping[str, Path], target: Target, texts: Path, budget: float
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the median milliseconds of each file, and the share of the INT8 rate of those where it is known."""
+    """Return each file's median milliseconds, and its share of the matrix rate in its precision where that is known."""
     names = {str(path) if name != TORCH else f"{path}:torch-fp32": name for name, path in files.items()}
     done = bench(
         list(names),

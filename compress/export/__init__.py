@@ -5,6 +5,7 @@ The formats and their builders are listed in `compress.formats.FORMATS`.
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from pathlib import Path
 from pkgutil import resolve_name
@@ -54,9 +55,10 @@ def export_from_model(
         before.mkdir()
         save_model(model, tokenizer, before, FolderInfo(step="export", made_by="", task=task))
         for name in formats:
-            work = Path(folder) if name == form else Path(scratch) / name
-            work.mkdir(parents=True, exist_ok=True)
+            work = Path(scratch) / name
+            work.mkdir()
             build = resolve_name(str(EXPORTS[name].builder))
             build(BuildContext(export_variant(name), before, work, console=console or Console("quiet")))
             before = work
+        shutil.copytree(before, folder, dirs_exist_ok=True)
     return Path(folder)

@@ -34,5 +34,3 @@ class BuildContext:
     """Draws encoded rows of train from which a static quantizer takes its ranges."""
     train_rows: Callable[[], Sequence[Row]] = tuple
     """Draws rows of train, for methods that compare scores while they quantize."""
-    select_rows: Callable[[], Sequence[Row]] = tuple
-    """Reads the rows of select, for methods that choose by scores."""

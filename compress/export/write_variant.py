@@ -83,6 +83,9 @@ def operators(folder: Path) -> tuple[str, ...]:
 
 def _require_within(tolerance: float, parity: Parity, context: BuildContext, rows: str) -> None:
     """Refuse outputs that differ by more on these rows, or are not numbers."""
+    if not math.isfinite(parity.max_abs_difference):
+        made = f"{context.variant.name}, made from {context.source},"
+        raise ModelError(f"{made} has outputs on {rows} that are not numbers.")
     if not parity.is_within(tolerance):
         raise ModelError(
             f"the outputs of {context.variant.name} differ from those of its source, {context.source}, by up to "

@@ -5,6 +5,8 @@ Adding a method is one file with a builder, one record in `QUANTIZERS`, a test a
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -142,7 +144,7 @@ def quantize_folder(
     if (variant.name if variant else None) != quantized.needs:
         wanted = f"an exported model ({quantized.needs})" if quantized.needs else "a model folder"
         raise UsageError(f"{method} quantizes {wanted}, and {exported} holds none.")
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    quantized.make(BuildContext(quantized.info, Path(exported), target, console=console or Console("quiet")))
-    return target
+    with tempfile.TemporaryDirectory(prefix="compress-quantize-") as scratch:
+        quantized.make(BuildContext(quantized.info, Path(exported), Path(scratch), console=console or Console("quiet")))
+        shutil.copytree(scratch, folder, dirs_exist_ok=True)
+    return Path(folder)

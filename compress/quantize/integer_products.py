@@ -60,22 +60,23 @@ def can_any_saturate(proto: onnx.ModelProto) -> bool:
 
 def saturates(proto: onnx.ModelProto, batches: Sequence[Arrays]) -> bool:
     """Whether a product exceeds 16 bits there for the activations of these rows; true where there are none."""
-    unsafe = {product.activations: product for product in integer_products(proto) if product.can_saturate}
+    unsafe = [product for product in integer_products(proto) if product.can_saturate]
+    names = list({product.activations: None for product in unsafe})
     if not unsafe or not batches:
         return bool(unsafe)
     probe = onnx.ModelProto()
     probe.CopyFrom(proto)
-    probe.graph.output.extend(onnx.ValueInfoProto(name=name) for name in unsafe)
+    probe.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
     session = ort.InferenceSession(probe.SerializeToString(), options, providers=["CPUExecutionProvider"])
     inputs = [given.name for given in session.get_inputs()]
     for batch in batches[:MOST_BATCHES]:
-        values = session.run(list(unsafe), {name: batch[name].astype(np.int64) for name in inputs})
-        for activations, product in zip(values, unsafe.values(), strict=True):
-            if saturating_sums(activations.reshape(-1, activations.shape[-1]), product.weights):
-                return True
+        values = session.run(names, {name: batch[name].astype(np.int64) for name in inputs})
+        rows = {name: each.reshape(-1, each.shape[-1]) for name, each in zip(names, values, strict=True)}
+        if any(saturating_sums(rows[product.activations], product.weights) for product in unsafe):
+            return True
     return False
 
 

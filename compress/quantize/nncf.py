@@ -17,9 +17,9 @@ from compress.environment import require
 from compress.errors import ModelError
 from compress.export.build_context import BuildContext
 from compress.export.openvino import write_openvino
-from compress.export.write_variant import write_variant
 from compress.model_info import FolderInfo, read_info
 from compress.quantize.calibration_rows import calibration_rows
+from compress.quantize.quantize_export import write_rounded
 from compress.quantize.saturation import LARGEST_PAIR
 from compress.quantize.silence_libraries import silent_libraries
 from compress.quantize.train_score import train_scorer
@@ -96,7 +96,7 @@ def _quantize(context: BuildContext, quantize: Callable[[ModuleType, Any, Any, d
             raise ModelError(f"NNCF cannot quantize {context.source}: {first_line(error)}") from error
     write_openvino(quantized, context.work)
     context = replace(context, variant=context.variant.model_copy(update={"portable": not _can_saturate(quantized)}))
-    return write_variant(context, read_info(context.source), open_predictor(context.source))[0]
+    return write_rounded(context, read_info(context.source), open_predictor(context.source))
 
 
 def _options(nncf: ModuleType, rows: Sequence[Arrays]) -> dict[str, Any]:

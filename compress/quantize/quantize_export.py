@@ -58,6 +58,17 @@ def write_quantized(
     settings = {"portable": portable, "session": {"guard_overflow": guard}}
     context = replace(context, variant=context.variant.model_copy(update=settings))
     inputs = tuple(given.name for given in proto.graph.input)
+    return write_rounded(context, base, reference, inputs=inputs)
+
+
+def write_rounded(
+    context: BuildContext, base: FolderInfo, reference: Predictor, *, inputs: tuple[str, ...] = ()
+) -> FolderInfo:
+    """Complete the folder of an INT8 model that is already written, and compare its decisions with ``reference``'s.
+
+    Raises:
+        ModelError: the result is broken (not a number, most decisions changed).
+    """
     info, parity = write_variant(context, base, reference, inputs=inputs)
     expected = SUSPICIOUS if context.parity else LIMITS["int8"].agreement
     if parity.agreement is not None and parity.agreement < expected:

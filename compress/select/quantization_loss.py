@@ -25,7 +25,8 @@ class QuantizationLoss(ResultModel):
         """`lost 1.2 points on select against its own unquantized model, 0.5 points allowed`."""
         change = format_change(self.drop, self.larger_is_better)
         allowed = format_points(self.allowed, self.larger_is_better)
-        doubt = " (strict: a larger loss is not excluded)" if self.outcome == "missed" and self.drop <= self.allowed else ""
+        is_strict = self.outcome == "missed" and self.drop <= self.allowed
+        doubt = "; the gate is strict, and a larger loss is not excluded" if is_strict else ""
         return f"{change} on select against its own unquantized model, {allowed} allowed{doubt}"
 
 

@@ -55,7 +55,8 @@ def test_without_dot_products_less_is_asked_for():
 
 
 def test_the_share_of_the_rate_and_sizes_are_judged():
-    found = verdicts(entry("onnx-int8", 2.0, megabytes=24.0, rate_shares={LONG: 0.4}))
+    unquantized = entry("openvino-fp32", 5.0, rate_shares={LONG: 0.9})
+    found = verdicts(entry("onnx-int8", 2.0, megabytes=24.0, rate_shares={LONG: 0.4}), unquantized)
     assert found[f"teacher: 50 % of the INT8 rate at {LONG}"] == ("onnx-int8, 40 %", "missed")
     assert found["teacher: onnx-int8 at most 26 % of fp32's size"] == ("26.7 %", "missed")
 
@@ -65,6 +66,14 @@ def test_the_picture_is_a_drawing_of_its_own():
     ET.fromstring(drawing)
     assert "onnx-int8: 3.00 times faster, 90.0" in drawing
     assert picture(report(), "student") is None
+
+
+def test_only_threads_that_the_page_has_are_timed(capsys):
+    for threads in ("4", "a", "1,"):
+        with pytest.raises(SystemExit):
+            command.parse(["--threads", threads])
+        assert "expected one or more of 1, 2" in capsys.readouterr().err
+    assert command.command(command.parse(["--trial", "--threads", "2"])).endswith("--threads 2 --budget 2")
 
 
 def test_a_tool_that_fails_says_why(tmp_path, monkeypatch):

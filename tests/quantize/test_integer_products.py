@@ -53,6 +53,22 @@ def test_a_model_made_to_saturate():
     assert not saturates(scaled, LARGE)
 
 
+def test_products_that_share_their_input_are_all_computed():
+    proto = model_that_saturates()
+    proto.graph.initializer.append(numpy_helper.from_array(np.full((4, 2), 0.1, dtype=np.float32), "others"))
+    proto.graph.node.append(helper.make_node("MatMul", ["x", "others"], ["second"], "second"))
+    proto.graph.output.append(helper.make_tensor_value_info("second", TensorProto.FLOAT, ["rows", 2]))
+    quantized = rounded_to_8_bits(proto)
+    for table in quantized.graph.initializer:
+        if table.name == "others_quantized":  # large where the activations of these rows are small
+            table.CopyFrom(
+                numpy_helper.from_array(np.array([[0, 0]] * 2 + [[127, 127]] * 2, dtype=np.int8), table.name)
+            )
+    assert [product.can_saturate for product in integer_products(quantized)] == [True, True]
+    assert saturates(quantized, LARGE)
+    assert not saturates(quantized, SMALL)
+
+
 def test_without_rows_it_may_saturate():
     assert saturates(rounded_to_8_bits(model_that_saturates()), [])
 

@@ -59,6 +59,13 @@ def test_the_same_rows_give_the_same_file_and_nothing_is_printed(quantized, expo
     assert "".join(capfd.readouterr()) == ""
 
 
+def test_a_model_that_changes_most_decisions_is_refused(exported, tmp_path, monkeypatch):
+    for limit in ("SUSPICIOUS", "LEAST_AGREEMENT"):
+        monkeypatch.setattr(f"compress.quantize.quantize_export.{limit}", 1.1)
+    with pytest.raises(ModelError, match=r"openvino-int8, made from .*, repeats only \d+% of the decisions"):
+        build("openvino-int8", exported, tmp_path, calibration=sample_batches, parity={4: sample_batches()})
+
+
 def test_a_row_does_not_depend_on_its_batch(quantized):
     predictor, batch = open_predictor(quantized), sample_batches()[0]
     alone = predictor.predict({name: array[:1] for name, array in batch.items()})["logits"]
@@ -114,6 +121,7 @@ def test_every_family_quantizes(family, tiny_folder, tiny_model, tmp_path):
     (tmp_path / "fp32").mkdir()
     (tmp_path / "int8").mkdir()
     build("onnx-fp32", tiny_folder(tiny_model(family, initializer_range=0.1)), tmp_path / "fp32")
-    info = build("openvino-int8", tmp_path / "fp32", tmp_path / "int8", calibration=sample_batches)
+    rows = {"calibration": sample_batches, "parity": {4: sample_batches()}}
+    info = build("openvino-int8", tmp_path / "fp32", tmp_path / "int8", **rows)
     assert info.variant.portable
     assert len(TextModel.open(tmp_path / "int8").predict(["a good film"])) == 1

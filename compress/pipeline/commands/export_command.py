@@ -50,8 +50,7 @@ def export_folder(
 
 def _calibration(file: Path, source: Path) -> Batches:
     info = find_info(source)
-    lines = (text for _, text in read_lines(file, []))
-    return calibration_batches(lines, source, info.task if info else None)
+    return calibration_batches(read_lines(file, []), source, info.task if info else None)
 
 
 def check_and_show(model: str, folder: Path, console: Console) -> None:

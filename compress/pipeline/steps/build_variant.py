@@ -91,7 +91,6 @@ def build_context(
         parity={size: in_batches(sample, size) for size in sizes},
         calibration=lambda: in_batches(sample, PARITY_BATCH),
         train_rows=lambda: [train[int(index)] for index in draw_train(prepared, SCORED_ROWS, seed)],
-        select_rows=lambda: prepared.rows("select"),
     )
 
 

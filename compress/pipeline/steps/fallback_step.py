@@ -71,7 +71,7 @@ def fallback(
         if variant.leaves_fp32:
             result = LayerFallback(context, quantized, source, variant, settings, judge).restore(loss)
         else:
-            result = result.model_copy(update={"reason": f"{variant.method} leaves no layers in fp32"})
+            result = result.model_copy(update={"reason": f"{variant.method} decides itself what is quantized"})
     if not result.fp32_layers:
         share_folder(context.inputs[quantized], context.work)
         (context.work / RECORD_FILE).unlink()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from compress.errors import ScreenedOut
+from compress.errors import CompressError, ScreenedOut
 from compress.measure.resources.footprint import footprint
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import RECORD_FILE, share_folder
@@ -31,6 +31,8 @@ def screen_files(context: StepContext, files: Mapping[str, str], threads: int, s
     from compress.export.short_timing import median_row, time_folders
 
     built = {variant: context.inputs[step] for variant, step in files.items() if step in context.inputs}
+    if not built:
+        raise CompressError("there is no quantized file to compare.")
     folders = list(built.values())
     rows = sample_train(load_prepared(context.inputs["data"]), folders[0], SAMPLE_ROWS, seed)
     seconds = time_folders(folders, median_row(in_batches(rows, PARITY_BATCH)), threads)
@@ -47,7 +49,8 @@ def screen_files(context: StepContext, files: Mapping[str, str], threads: int, s
     result = screen(first, tuple(screened.values()))
     write_model(context.work / SCREENING_FILE, result)
     kept = [variant for variant in files if variant in screened and variant not in result.reasons]
-    context.console.note(f"kept beside {next(iter(files))}: {', '.join(kept) or 'none'}")
+    beside = f" beside {first.variant}" if first else ""
+    context.console.note(f"kept{beside}: {', '.join(kept) or 'none'}")
 
 
 def admit(context: StepContext, parent: str, screening: str, variant: str) -> None:

@@ -194,6 +194,22 @@ def test_too_few_calibration_texts(source, tmp_path, capsys, lines, message):
     assert not (tmp_path / "static").exists()
 
 
+def test_a_calibration_line_that_the_task_does_not_read_is_named(tiny_model, tiny_folder, tiny_task, tmp_path, capsys):
+    pairs = tiny_task.model_copy(update={"text": ("question", "answer")})
+    (tmp_path / "texts.txt").write_text("a film\ta plot\nno tab here\n", encoding="utf-8")
+    words = ["export", str(tiny_folder("bert", pairs)), str(tmp_path / "out"), "--quantize", "static-minmax"]
+    assert main([*words, "--calibration", str(tmp_path / "texts.txt")]) == 2
+    assert "texts.txt, line 2: " in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_format_is_that_of_the_method(source, tmp_path, capsys):
+    assert main(["export", str(source), str(tmp_path / "out"), "--as", "onnx", "--quantize", "nncf"]) == 2
+    assert "nncf makes openvino files, not onnx; leave --as out" in capsys.readouterr().err
+    assert main(["export", str(source), str(tmp_path / "out"), "--quantize", "nncf"]) == 2
+    assert "takes its ranges from sample rows" in capsys.readouterr().err
+
+
 def test_calibration_that_cannot_be_used(source, tmp_path, capsys):
     words = ["export", str(source), str(tmp_path / "out"), "--calibration", str(tmp_path / "texts.txt")]
     assert main(words) == 2

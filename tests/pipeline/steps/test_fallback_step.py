@@ -104,7 +104,7 @@ def test_the_original_file_stays_where_no_layers_help(inputs, tmp_path, monkeypa
 def test_methods_that_quantize_everything_or_nothing_are_only_judged(inputs, tmp_path):
     result = run(inputs, tmp_path, DYNAMIC.model_copy(update={"leaves_fp32": False}))
     assert result.loss.outcome == "missed"
-    assert result.reason == "dynamic leaves no layers in fp32"
+    assert result.reason == "dynamic decides itself what is quantized"
 
 
 def test_what_a_killed_attempt_left_does_not_enter_the_result(inputs, tmp_path):

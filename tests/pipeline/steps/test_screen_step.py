@@ -1,12 +1,13 @@
 """The screening of quantized files, and the admission of those that it keeps."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from compress.console import Console
-from compress.errors import ScreenedOut
+from compress.errors import CompressError, ScreenedOut
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import RECORD_FILE
 from compress.pipeline.steps import screen_step
@@ -53,6 +54,12 @@ def test_a_method_that_failed_is_not_compared(context):
     result = screened(context)
     assert [each.variant for each in result.files] == ["onnx-int8-minmax", "onnx-int8-entropy"]
     assert result.reasons == {}
+
+
+def test_without_any_file_there_is_nothing_to_compare(context):
+    nothing = replace(context, inputs={"data": context.inputs["data"]})
+    with pytest.raises(CompressError, match="no quantized file to compare"):
+        screen_step.screen_files(nothing, FILES, 1, 0)
 
 
 def test_files_that_were_kept_are_passed_on(context, tmp_path):
