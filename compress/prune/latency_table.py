@@ -62,14 +62,9 @@ class LatencyTable(Info):
 
     @model_validator(mode="after")
     def _check_smallest(self) -> LatencyTable:
-        if self.smallest <= 0:
+        if self.fixed <= (self.layers - 1) * (self.layer or 0.0):
             raise ValueError("`layer`, of all layers but one, is not less than `fixed`, the time of the whole model")
         return self
-
-    @property
-    def smallest(self) -> float:
-        """Milliseconds of the fastest model: of the smallest sizes, and of one layer where layers can be dropped."""
-        return self.fixed - (self.layers - 1) * (self.layer or 0.0)
 
     def attention_times(self, heads: Sequence[int]) -> list[float]:
         """Return the milliseconds of a layer's attention with each number of heads."""
@@ -85,9 +80,13 @@ class LatencyTable(Info):
         saved = (len(heads) - len(kept[0])) * (self.layer or 0.0)
         return self.fixed - saved + sum(self.attention_times(kept[0])) + sum(self.ffn_times(kept[1]))
 
-    def largest_speedup(self, shape: ShapeInfo) -> float:
-        """Return how many times faster a model of this shape becomes at most."""
-        return self.model_time(shape.heads, shape.ffn) / self.smallest
+    def largest_speedup(self, shape: ShapeInfo, round_to: int) -> float:
+        """Return how many times faster a model of this shape becomes at most, with widths of ``round_to`` or more."""
+        widths = [min(round_to, width) for width in shape.ffn]
+        if self.layer is not None:  # all layers but one can be dropped
+            widths = [min(widths)] + [0] * (len(widths) - 1)
+        heads = [int(width > 0) for width in widths]
+        return self.model_time(shape.heads, shape.ffn) / self.model_time(heads, widths)
 
     def mismatch(self, shape: ShapeInfo) -> str | None:
         """Return why the table does not describe models of this shape; None where it does."""
@@ -129,14 +128,14 @@ class SpeedupResult(Info):
     """The number of the attempt that became the model, from 0."""
 
 
-def unreachable(table: LatencyTable, shape: ShapeInfo, speedup: float) -> str | None:
+def unreachable(table: LatencyTable, shape: ShapeInfo, speedup: float, round_to: int) -> str | None:
     """Return why a model of this shape cannot become that much faster, or not within `TOLERANCE`; None where it can."""
-    largest = table.largest_speedup(shape)
+    largest = table.largest_speedup(shape, round_to)
     if speedup <= largest * (1 + TOLERANCE):
         return None
     stays = "every layer keeps at least" if table.layer is None else "at least one layer stays, with"
     return (
-        f"{speedup:g} cannot be reached: {stays} one head and one block of neurons, so the model"
+        f"{speedup:g} cannot be reached: {stays} one head and {round_to} neurons (`round_to`), so the model"
         f" becomes at most {largest:.1f} times faster. Give a smaller speedup, or prune a student of fewer layers."
     )
 

@@ -70,10 +70,10 @@ class SpeedupGoal:
         if table is None:
             raise ModelError("a goal of speed-up needs a latency table.", hint="name a file: prune.latency_table")
         shape, self.table = shape_of(model), table
-        self.largest = table.largest_speedup(shape)
-        reason = table.mismatch(shape) or unreachable(table, shape, self.goal)
+        reason = table.mismatch(shape) or unreachable(table, shape, self.goal, self.round_to)
         if reason:
             raise ModelError(f"prune.to.speedup: {reason}")
+        self.largest = table.largest_speedup(shape, self.round_to)
 
     def select(self, heads: Importance, ffn: Importance) -> tuple[list[list[int]], list[list[int]]]:
         """Return the heads and neurons that each layer keeps."""

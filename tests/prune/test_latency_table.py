@@ -36,20 +36,27 @@ def test_times_between_sizes_are_interpolated():
     assert table().attention_times([1, 2, 4]) == [0.0, 1.0, 3.0]
     assert table().ffn_times([16, 40]) == [0.0, 3.0]
     assert table().model_time([4, 1], [64, 16]) == 1.0 + 3.0 + 6.0
-    assert table().largest_speedup(shape()) == 19.0
+    assert table().largest_speedup(shape(), 16) == 19.0
 
 
 def test_a_dropped_layer_saves_what_it_takes_with_the_smallest_sizes():
     dropping = table(layer=0.6)
     assert dropping.model_time([4, 0], [64, 0]) == pytest.approx(1.0 - 0.6 + 9.0)
-    assert dropping.largest_speedup(shape()) == pytest.approx(19.0 / 0.4)
-    assert "at least one layer stays, with one head" in unreachable(dropping, shape(), 60.0)
-    assert unreachable(dropping, shape(), 40.0) is None
+    assert dropping.largest_speedup(shape(), 16) == pytest.approx(19.0 / 0.4)
+    assert "at least one layer stays, with one head" in unreachable(dropping, shape(), 60.0, 16)
+    assert unreachable(dropping, shape(), 40.0, 16) is None
 
 
 def test_a_goal_within_tolerance_of_the_largest_is_not_refused():
-    assert unreachable(table(), shape(), 20.0) is None
-    assert "at most 19.0 times faster" in unreachable(table(), shape(), 21.0)
+    assert unreachable(table(), shape(), 20.0, 16) is None
+    assert "at most 19.0 times faster" in unreachable(table(), shape(), 21.0, 16)
+
+
+def test_wide_blocks_limit_the_speedup():
+    reason = unreachable(table(), shape(), 2.0, 64)
+    assert "one head and 64 neurons (`round_to`), so the model becomes at most 1.5 times faster" in reason
+    assert table().largest_speedup(shape(ffn=(64, 32)), 128) == pytest.approx(15.0 / 9.0)
+    assert table(layer=0.6).largest_speedup(shape(ffn=(64, 32)), 128) == pytest.approx(15.0 / 2.4)
 
 
 @pytest.mark.parametrize(

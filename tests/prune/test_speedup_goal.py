@@ -13,7 +13,7 @@ from compress.prune.cut_and_recover import prune_from_model
 from compress.prune.speedup_goal import ATTEMPTS, SpeedupGoal, choose_by_table
 from compress.recipe.prune_schema import Prune
 from compress.tasks import KINDS
-from tests.prune.test_latency_table import table
+from tests.prune.test_latency_table import shape, table
 from tests.train.test_objective import ROWS, task_of
 
 HEAD_IMPORTANCE = [torch.tensor([4.0, 1.0, 3.0, 2.0]), torch.tensor([0.1, 0.2, 0.3, 0.4])]
@@ -97,6 +97,14 @@ def test_attempts_end(tiny_model, timed, monkeypatch):
     )
     goal.select(HEAD_IMPORTANCE, FFN)
     assert 1 < len(tried) <= ATTEMPTS
+
+
+@pytest.mark.parametrize("dropping", [table(), table(layer=0.6)])
+@pytest.mark.parametrize("round_to", [16, 48, 64, 128])
+def test_the_largest_speedup_can_be_chosen(dropping, round_to):
+    largest = dropping.largest_speedup(shape(), round_to)
+    assert choose_by_table(HEAD_IMPORTANCE, FFN, dropping, largest, round_to).predicted == pytest.approx(largest)
+    assert choose_by_table(HEAD_IMPORTANCE, FFN, dropping, largest * 1.01, round_to) is None
 
 
 @pytest.mark.parametrize(

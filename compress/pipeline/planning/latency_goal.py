@@ -43,7 +43,7 @@ def add_latency(plan: Plan, cards: Sequence[Path]) -> None:
     settings |= {"variant": variant.name, "version": variant.version, "machine": describe().fingerprint}
     settings |= {"versions": versions(RUNTIMES[variant.runtime].libraries)}
     plan.add(LATENCY_STEP, LATENCY_STEP, settings, ["workload"], measure)
-    goal: dict[str, Any] = {"speedup": recipe.prune.speedup}
+    goal: dict[str, Any] = {"speedup": recipe.prune.speedup, "round_to": recipe.prune.round_to}
     plan.add("check-speedup", "check-speedup", goal, ["workload", LATENCY_STEP], partial(latency_step.check, **goal))
 
 

@@ -37,7 +37,7 @@ def check_latency_table(prune: Prune, shape: ShapeInfo) -> None:
     table = read_table(Path(prune.latency_table).expanduser())
     if reason := table.mismatch(shape):
         raise UsageError(f"latency_table: {reason}")
-    if reason := unreachable(table, shape, prune.speedup):
+    if reason := unreachable(table, shape, prune.speedup, prune.round_to):
         raise UsageError(f"to.speedup: {reason}")
 
 

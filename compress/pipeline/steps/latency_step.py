@@ -54,13 +54,13 @@ def latency(context: StepContext, variant: str, threads: int, batch: int, round_
     write_model(context.work / TABLE_FILE, table)
 
 
-def check(context: StepContext, speedup: float) -> None:
+def check(context: StepContext, speedup: float, round_to: int) -> None:
     """Refuse a goal that models of this shape cannot reach, before one is trained."""
     shape, _ = _read_workload(context.inputs["workload"])
     table = read_table(context.inputs[LATENCY_STEP] / TABLE_FILE)
-    if reason := unreachable(table, shape, speedup):
+    if reason := unreachable(table, shape, speedup, round_to):
         raise UsageError(f"prune.to.speedup: {reason}")
-    largest = table.largest_speedup(shape)
+    largest = table.largest_speedup(shape, round_to)
     reach = f"at most {largest:.1f} times faster in {table.variant}, with texts of {table.length} word pieces"
     context.console.note(f"latency: {reach}")
     context.write_json("speedup.json", {"largest": largest})

@@ -11,10 +11,10 @@ from tests.prune.test_latency_table import table
 def errors_of(tmp_path):
     """The teacher has hidden size 32, four heads and an FFN of 64; the student one layer."""
 
-    def check(speedup, **changes):
+    def check(speedup, round_to=16, **changes):
         recipe, path = write_tiny_recipe(tmp_path), tmp_path / "phone.json"
         path.write_text(table(**{"layers": 1} | changes).model_dump_json())
-        goal = f"to: {{speedup: {speedup}}}, latency_table: {path},"
+        goal = f"to: {{speedup: {speedup}}}, latency_table: {path}, round_to: {round_to},"
         recipe.write_text(recipe.read_text().replace("heads: 0.25, ffn: 0.5,", goal))
         options = Options(runs=tmp_path / "runs")
         return check_plan(prepare(recipe, (), options), options).errors
@@ -39,3 +39,8 @@ def test_others_and_goals_out_of_reach_are_refused(errors_of, speedup, changes, 
     errors = errors_of(speedup, **changes)
     assert len(errors) == 1
     assert reason in errors[0]
+
+
+def test_a_goal_that_wide_blocks_put_out_of_reach_is_refused(errors_of):
+    (error,) = errors_of(2.0, round_to=64)
+    assert "at most 1.4 times faster" in error
