@@ -20,7 +20,7 @@ NO_EFFECT = frozenset({"checkpoint", "cache"})
 
 VERSIONS: dict[str, int] = {
     "data": 2,
-    "latency": 3,
+    "latency": 4,
     "finetune": 2,
     "distill": 2,
     "recover": 2,

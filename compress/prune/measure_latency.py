@@ -105,7 +105,7 @@ def _export_random_model(shape: ShapeInfo, sizes: Sizes, head_size: int, length:
         num_hidden_layers=layers,
         num_attention_heads=shape.hidden // head_size,
         max_position_embeddings=length + SPARE_POSITIONS,
-        **({"embedding_size": embedding} if family.own_embedding_size and embedding else {}),
+        **({"embedding_size": embedding or shape.hidden} if family.own_embedding_size else {}),
     )
     factors = None if family.own_embedding_size else embedding
     config = reshape_config(config, shape.hidden, [sizes] * layers, head_size, factors)
