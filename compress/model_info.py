@@ -195,7 +195,8 @@ class VocabularyInfo(Info):
     """Rows of the table of positions; None for families without one."""
     positions: int | None = None
     changed: Mapping[str, float]
-    """By role, the share of rows with a text that is tokenized differently than before."""
+    """By role, the share of rows with a text that is tokenized differently than before the pieces were removed; where
+    that was done twice, than before the second time."""
 
 
 class EvaluationInfo(Info):

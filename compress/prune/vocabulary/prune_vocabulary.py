@@ -69,8 +69,18 @@ def prune_vocabulary(
     (console or Console("quiet")).note(
         f"vocabulary: {info.pieces_before:,} → {info.pieces:,} pieces; rows tokenized differently: {shares}"
     )
-    pruning = read_info(source).pruning
-    return save_trained_model(pruned, fewer, work, "vocabulary", data, pruning=pruning, vocabulary=info)
+    before = read_info(source)
+    record = since_first(before.vocabulary, info) if before.vocabulary else info
+    return save_trained_model(pruned, fewer, work, "vocabulary", data, pruning=before.pruning, vocabulary=record)
+
+
+def since_first(earlier: VocabularyInfo, later: VocabularyInfo) -> VocabularyInfo:
+    """Return the record of a model that lost pieces or positions twice, compared with the one before the first time."""
+    if later.pieces == later.pieces_before:
+        return earlier.model_copy(update={"positions": later.positions})
+    return later.model_copy(
+        update={"pieces_before": earlier.pieces_before, "positions_before": earlier.positions_before}
+    )
 
 
 def prune_vocabulary_from_model(

@@ -118,6 +118,17 @@ def test_frequent_pieces_alone_change_some_rows(data, tiny_folder, tmp_path):
     assert made.info.vocabulary.changed["train"] > 0.5
 
 
+def test_a_second_removal_records_what_is_left_of_the_first_vocabulary(data, tiny_folder, tmp_path):
+    first, same, fewer = (tmp_path / name for name in ("first", "same", "fewer"))
+    kept = prune_vocabulary(tiny_folder("bert"), data, VocabularyRule(keep=12), None, first).info.vocabulary
+    shortened = prune_vocabulary(first, data, "seen", 16, same).info.vocabulary
+    assert shortened == kept.model_copy(update={"positions": 16})
+    assert shortened.changed["train"] > 0
+    again = prune_vocabulary(first, data, VocabularyRule(keep=8), 16, fewer).info.vocabulary
+    assert (again.rule, again.pieces_before, again.pieces) == ("keep 8", 23, 8)
+    assert (again.positions_before, again.positions) == (kept.positions_before, 16)
+
+
 def test_a_corpus_that_would_be_cut_differently_is_an_error(data, tiny_folder, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "select_pieces", lambda table, *_: table.required())
     with pytest.raises(ModelError, match=r"100.00% of the rows of train are tokenized differently"):
