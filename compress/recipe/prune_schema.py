@@ -71,6 +71,7 @@ class Prune(Frozen):
     @classmethod
     def _choose_criterion(cls, value: Any) -> Any:
         goal = value.get("to") if isinstance(value, Mapping) else None
+        goal = dict(goal) if isinstance(goal, PruneTo) else goal
         has_speedup = isinstance(goal, Mapping) and goal.get("speedup") is not None
         return {"criterion": "fisher", **value} if has_speedup else value
 

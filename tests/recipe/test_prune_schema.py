@@ -1,6 +1,6 @@
 import pytest
 
-from compress.recipe.prune_schema import Prune
+from compress.recipe.prune_schema import Prune, PruneTo
 
 
 @pytest.mark.parametrize(
@@ -10,6 +10,8 @@ from compress.recipe.prune_schema import Prune
         ({"to": {"parameters": 0.5}}, "taylor"),
         ({"to": {"speedup": 2}}, "fisher"),
         ({"to": {"speedup": 2}, "criterion": "kwon"}, "kwon"),
+        ({"to": PruneTo(speedup=2)}, "fisher"),
+        ({"to": PruneTo(parameters=0.5)}, "taylor"),
     ],
 )
 def test_the_criterion_depends_on_the_goal_unless_it_is_given(settings, criterion):
