@@ -27,7 +27,7 @@ from compress.prune.vocabulary.tokenizer_subset import check_file, check_rule
 from compress.recipe.loss_schema import Relation
 from compress.recipe.prune_schema import Prune
 from compress.recipe.schema import Recipe, Teacher
-from compress.recipe.training_schema import Distill, QuantizationAware, Student, Training, Vocabulary
+from compress.recipe.training_schema import Distill, QuantizationAware, Student, Training, Vocabulary, VocabularyRule
 from compress.train.distillation.layer_pairs import LayerPairs, check_local_batch_size, layer_map, uses_layer_map
 from compress.train.distillation.phases import loss_phases
 from compress.train.distillation.sanity_warnings import settings_warnings, settings_warnings_start
@@ -64,6 +64,7 @@ def compatibility_errors(recipe: Recipe, cards: Sequence[Path] = (), task: TaskI
     for section, pruned in (("student", student), ("prune", recipe.prune)):
         if pruned and pruned.vocabulary:
             checks.append((section, partial(_check_vocabulary, pruned.vocabulary, recipe, cards)))
+    checks.append(("prune", lambda: _check_kept_pieces(recipe)))
     if recipe.prune and recipe.prune.removes_units and origin:
         checks.append(("prune", partial(_check_pruning, recipe.prune, origin, student)))
     if recipe.finetune:
@@ -209,6 +210,17 @@ def _check_vocabulary(rule: Vocabulary, recipe: Recipe, cards: Sequence[Path]) -
     from compress.models.load_save import load_tokenizer
 
     check_rule(load_tokenizer(folder), rule, source)  # which transformers may make from other files
+
+
+def _check_kept_pieces(recipe: Recipe) -> None:
+    """Refuse to keep more pieces of the pruned model than the student has after its own vocabulary is pruned."""
+    rules = [section.vocabulary if section else None for section in (recipe.student, recipe.prune)]
+    left, wanted = (rule.keep if isinstance(rule, VocabularyRule) else None for rule in rules)
+    if left is not None and wanted is not None and wanted > left:
+        raise ModelError(
+            f"vocabulary: {wanted:,} pieces cannot be kept: student.vocabulary leaves {left:,}.",
+            hint=f"keep: {left} or less, or vocabulary: seen",
+        )
 
 
 def _check_layers(

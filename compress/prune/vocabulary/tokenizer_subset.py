@@ -37,7 +37,7 @@ RESERVED = re.compile(r"\[unused\d+\]")
 class PieceTable:
     """The pieces of a tokenizer.json by id, and what each of them needs."""
 
-    def __init__(self, content: Mapping[str, Any], source: str = "in memory") -> None:
+    def __init__(self, content: Mapping[str, Any], source: str = "this model") -> None:
         """``content`` is the parsed file and ``source`` the model's name in error messages."""
         self.content, self._model = content, content["model"]
         if self._model.get("type") not in MODELS:
@@ -141,7 +141,7 @@ def select_pieces(table: PieceTable, counts: NDArray[np.int64], rule: Vocabulary
     if rule == "seen" or rule.keep is None:
         least = 1 if rule == "seen" else rule.min_count or 1
         return kept.union(*(table.with_parts(int(index)) for index in np.flatnonzero(counts >= least)))
-    _check_keep(table, rule, len(kept))
+    _check_keep(table, rule, kept)
     for index in sorted(table.every - table.reserved(), key=lambda index: (-counts[index], index)):
         more = table.with_parts(index) - kept
         if len(kept) + len(more) <= rule.keep:
@@ -149,7 +149,7 @@ def select_pieces(table: PieceTable, counts: NDArray[np.int64], rule: Vocabulary
     return kept
 
 
-def check_rule(tokenizer: PreTrainedTokenizerBase, rule: Vocabulary, source: str = "in memory") -> PieceTable:
+def check_rule(tokenizer: PreTrainedTokenizerBase, rule: Vocabulary, source: str = "this model") -> PieceTable:
     """Return the pieces of a tokenizer, or raise a `ModelError` if they cannot be pruned by the rule."""
     if not tokenizer.is_fast:
         raise ModelError(
@@ -159,20 +159,24 @@ def check_rule(tokenizer: PreTrainedTokenizerBase, rule: Vocabulary, source: str
     return check_file(tokenizer.backend_tokenizer.to_str(), rule, source)
 
 
-def check_file(content: str, rule: Vocabulary, source: str = "in memory") -> PieceTable:
+def check_file(content: str, rule: Vocabulary, source: str = "this model") -> PieceTable:
     """Return the pieces of a tokenizer.json, or raise a `ModelError` if they cannot be pruned by the rule."""
     table = PieceTable(json.loads(content), source)
-    _check_keep(table, rule, len(table.required()))
+    _check_keep(table, rule, table.required())
     return table
 
 
-def _check_keep(table: PieceTable, rule: Vocabulary, required: int) -> None:
-    """Refuse to keep more pieces than there are, or fewer than every text may need."""
-    if rule != "seen" and rule.keep is not None and not required <= rule.keep <= len(table.every):
+def _check_keep(table: PieceTable, rule: Vocabulary, required: set[int]) -> None:
+    """Refuse to keep more pieces than can be, or fewer than every text may need."""
+    if rule == "seen" or rule.keep is None:
+        return
+    least, most = len(required), len((table.every - table.reserved()) | required)
+    if not least <= rule.keep <= most:
+        placeholders = " apart from placeholders ([unused1])" if most < len(table.every) else ""
         raise ModelError(
-            f"vocabulary: {rule.keep:,} pieces cannot be kept: the tokenizer has {len(table.every):,}, of which"
-            f" {required:,} are single characters or special and always stay.",
-            hint=f"keep: a number from {required} to {len(table.every)}, or vocabulary: seen",
+            f"vocabulary: {rule.keep:,} pieces cannot be kept: the tokenizer has {most:,}{placeholders}, of which"
+            f" {least:,} are single characters or special and always stay.",
+            hint=f"keep: a number from {least} to {most}, or vocabulary: seen",
         )
 
 

@@ -390,6 +390,17 @@ def test_vocabulary_that_cannot_be_pruned(errors_of):
     assert error.startswith("student: vocabulary: 9,000 pieces cannot be kept: the tokenizer has 141, of which 141")
 
 
+def test_more_pieces_than_the_students_vocabulary_has(errors_of, tmp_path):
+    path = tmp_path / "teacher" / "tokenizer.json"
+    content = json.loads(path.read_text())
+    words = [f"word{number}" for number in range(20)]
+    content["model"]["vocab"] |= {word: 141 + index for index, word in enumerate(words)}
+    path.write_text(json.dumps(content))
+    assert errors_of("student.vocabulary={keep: 150}", "prune.vocabulary={keep: 150}") == []
+    (error,) = errors_of("student.vocabulary={keep: 150}", "prune.vocabulary={keep: 155}")
+    assert error.startswith("prune: vocabulary: 155 pieces cannot be kept: student.vocabulary leaves 150.")
+
+
 def test_checkpoint_with_a_part_of_the_teachers_vocabulary(errors_of, tmp_path):
     part, content = tmp_path / "part", json.loads((tmp_path / "teacher" / "tokenizer.json").read_text())
     shutil.copytree(tmp_path / "teacher", part)

@@ -8,7 +8,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 from compress.errors import ModelError
-from compress.prune.vocabulary.tokenizer_subset import PieceTable, check_rule, rule_text, select_pieces
+from compress.prune.vocabulary.tokenizer_subset import PieceTable, check_file, check_rule, rule_text, select_pieces
 from compress.recipe.training_schema import VocabularyRule
 
 CORPUS = [
@@ -136,6 +136,12 @@ def test_bert_placeholders_make_room_for_words():
     vocabulary = {"[UNK]": 0, "[unused1]": 1, "[unused2]": 2, "the": 3, "film": 4}
     table = PieceTable({"model": {"type": "WordPiece", "vocab": vocabulary, "unk_token": "[UNK]"}, "added_tokens": []})
     assert select_pieces(table, np.zeros(5, int), VocabularyRule(keep=2), set()) == {0, 3}
+    assert select_pieces(table, np.zeros(5, int), VocabularyRule(keep=3), set()) == {0, 3, 4}
+    with pytest.raises(
+        ModelError, match=r"4 pieces cannot be kept: the tokenizer has 3 apart from placeholders"
+    ) as raised:
+        check_file(json.dumps(table.content), VocabularyRule(keep=4))
+    assert raised.value.hint.startswith("keep: a number from 1 to 3,")
 
 
 def test_pairs_of_ids_in_bert_and_roberta_templates_are_renumbered():
@@ -167,6 +173,8 @@ def test_tokenizers_that_cannot_be_pruned_are_refused(tiny_tokenizer):
     assert len(check_rule(tiny_tokenizer, VocabularyRule(keep=20)).every) == 23
     with pytest.raises(ModelError, match=r"of NAME cannot be pruned: its tokenizer has no tokenizer.json"):
         check_rule(SimpleNamespace(is_fast=False), "seen", "NAME")
+    with pytest.raises(ModelError, match=r"the vocabulary of this model cannot be pruned"):
+        check_rule(SimpleNamespace(is_fast=False), "seen")
 
 
 def test_rules_are_named():
