@@ -71,6 +71,7 @@ def cut(
     work: Path,
     *,
     latency: LatencyTable | None = None,
+    is_later: bool = False,
     console: Console | None = None,
 ) -> SpeedupResult | None:
     """Write the model folder of ``student`` without its least important heads and neurons to ``work``; no training.
@@ -86,6 +87,7 @@ def cut(
         seed: selects the rows that are scored.
         work: receives the result; the files of a killed attempt are removed first.
         latency: of models of this shape, where the goal is a speed-up.
+        is_later: whether ``settings`` are those of another than the first of several cuts (`resolve_ratios`).
         console: where progress is shown.
     """
     shutil.rmtree(work, ignore_errors=True)
@@ -99,7 +101,7 @@ def cut(
     for moved in filter(None, (model, guide)):
         torch.nn.Module.to(moved, "cuda" if torch.cuda.is_available() else "cpu")
     options: dict[str, Any] = {"teacher": guide, "teacher_ids": teacher_ids, "latency": latency, "console": console}
-    pruned, pruning, speedup = cut_from_model(model, rows, task, tokens, settings, seed, **options)
+    pruned, pruning, speedup = cut_from_model(model, rows, task, tokens, settings, seed, is_later=is_later, **options)
     torch.nn.Module.to(pruned, "cpu")
     if (info := find_info(student)) and info.pruning:
         pruning = since_first_cut(info.pruning, pruning)
@@ -119,13 +121,14 @@ def prune_from_model(
     teacher: PreTrainedModel | None = None,
     teacher_tokenizer: PreTrainedTokenizerBase | None = None,
     seed: int = 0,
+    work: Path | None = None,
     console: Console | None = None,
     **recovery: Any,
 ) -> PreTrainedModel:
     """Return a pruned copy of ``model``, recovered on canonical rows from ``teacher`` (or from ``model`` itself).
 
-    A teacher of whose vocabulary the model's is a part has a ``teacher_tokenizer``. ``recovery``: further arguments of
-    `distill_from_model` (`work`, `track`, `unlabelled_rows`).
+    A teacher of whose vocabulary the model's is a part has a ``teacher_tokenizer``. With a ``work`` folder a killed
+    recovery resumes from there. ``recovery``: further arguments of `distill_from_model` (`track`, `unlabelled_rows`).
     """
     if settings.vocabulary is not None:
         raise UsageError(
@@ -140,12 +143,14 @@ def prune_from_model(
     recovery |= {"seed": seed, "console": console, "student_tokenizer": tokenizer}
     options: dict[str, Any] = {"teacher": teacher, "teacher_ids": teacher_ids, "console": console}
     pruned = model
-    for stage in settings.stages():
-        result = cut_from_model(pruned, train_rows, task, tokens, stage, seed, **options)
+    for number, stage in enumerate(settings.stages(), start=1):
+        result = cut_from_model(pruned, train_rows, task, tokens, stage, seed, is_later=number > 1, **options)
         pruned = result.model
         if stage.recover:
             sets, guide = (theirs, train_rows, select_rows), teacher or model
-            pruned = distill_from_model(guide, pruned, *sets, task, stage.recover, pruning=result.pruning, **recovery)
+            # Each recovery has a folder of its own: it would refuse the files that another left when it was killed.
+            recovery |= {"work": work and work / f"recover-{number}", "pruning": result.pruning}
+            pruned = distill_from_model(guide, pruned, *sets, task, stage.recover, **recovery)
     return pruned
 
 
@@ -160,17 +165,18 @@ def cut_from_model(
     teacher: PreTrainedModel | None = None,
     teacher_ids: NDArray[np.int64] | None = None,
     latency: LatencyTable | None = None,
+    is_later: bool = False,
     console: Console | None = None,
 ) -> Cut:
     """Return a copy of ``model`` without the heads and neurons that matter least on a sample, and what it kept.
 
     ``teacher_ids``: as of `ids_in_teacher`. ``latency``: for a goal of speed-up whose settings name no file with
-    latencies.
+    latencies. ``is_later``: as of `cut`.
     """
     require_prunable(family_of(model))
     before = shape_of(model)
     goal = None if settings.speedup is None else SpeedupGoal(model, settings, latency, console or Console("quiet"))
-    select = goal.select if goal else _by_shares(before, settings)
+    select = goal.select if goal else _by_shares(before, settings, is_later)
     batches = list(_scoring_batches(rows, task, tokens, teacher_ids, settings, seed, model.device))
     units = collect_units(model, batches, _scoring_loss(model, teacher, task), seed, console)
     criterion = CRITERIA[settings.criterion]
@@ -190,9 +196,9 @@ def cut_from_model(
     return Cut(pruned, pruning, goal.result if goal else None)
 
 
-def _by_shares(shape: ShapeInfo, settings: Prune) -> Selection:
+def _by_shares(shape: ShapeInfo, settings: Prune, is_later: bool) -> Selection:
     """Return the function from importance to the units that stay in each layer; a goal out of reach is refused now."""
-    ratios = resolve_ratios(shape, settings)
+    ratios = resolve_ratios(shape, settings, is_later=is_later)
 
     def select(heads: Importance, ffn: Importance) -> tuple[list[list[int]], list[list[int]]]:
         heads_ratio, ffn_ratio = ratios

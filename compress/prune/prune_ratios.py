@@ -20,16 +20,25 @@ def check_sample(rows: int) -> None:
         )
 
 
-def resolve_ratios(shape: ShapeInfo, settings: Prune) -> tuple[float, float]:
-    """Return the shares of heads and of FFN neurons to remove; raise `ModelError` if a layer would lose all of them."""
+def resolve_ratios(shape: ShapeInfo, settings: Prune, *, is_later: bool = False) -> tuple[float, float]:
+    """Return the shares of heads and of FFN neurons to remove; raise `ModelError` if a layer would lose all of them.
+
+    Cuts round to whole units and blocks. One that ``is_later`` than the first may therefore be asked for slightly more
+    than can be removed of what the one before it left: it removes what can be.
+    """
     max_heads = max_removable(shape.heads, even=settings.even)
     max_ffn = max_removable(shape.ffn, settings.round_to, settings.even)
+    heads, ffn = settings.heads, settings.ffn
     if settings.remaining is not None:
-        ratio = _ratio_for_goal(shape, settings.remaining, min(max_heads, max_ffn))
-        return ratio, ratio
-    _check("heads", settings.heads, max_heads, "one head")
-    _check("ffn", settings.ffn, max_ffn, f"{settings.round_to} neurons (`round_to`)")
-    return settings.heads, settings.ffn
+        heads = ffn = _ratio_for_goal(shape, settings.remaining)
+    if is_later:
+        return min(heads, max_heads), min(ffn, max_ffn)
+    if settings.remaining is not None:
+        _check_goal(shape, settings.remaining, heads, min(max_heads, max_ffn))
+    else:
+        _check("heads", heads, max_heads, "one head")
+        _check("ffn", ffn, max_ffn, f"{settings.round_to} neurons (`round_to`)")
+    return heads, ffn
 
 
 def equivalent_ratios(shape: ShapeInfo, settings: Prune) -> list[tuple[float, float]]:
@@ -76,15 +85,16 @@ def _check(key: str, ratio: float, maximum: float, minimum_kept: str) -> None:
         )
 
 
-def _ratio_for_goal(shape: ShapeInfo, remaining: float, maximum: float) -> float:
+def _ratio_for_goal(shape: ShapeInfo, remaining: float) -> float:
     """Return the share of heads and neurons to remove so that ``remaining`` of the layers' parameters are left."""
-    total, removable = layer_parameters(shape), _removable_parameters(shape)
-    ratio = (1.0 - remaining) * total / removable
+    return (1.0 - remaining) * layer_parameters(shape) / _removable_parameters(shape)
+
+
+def _check_goal(shape: ShapeInfo, remaining: float, ratio: float, maximum: float) -> None:
     if ratio > maximum:
-        minimum = 1 - maximum * removable / total
+        minimum = 1 - maximum * _removable_parameters(shape) / layer_parameters(shape)
         raise ModelError(
             f"to.parameters: {remaining:g} of the layers' parameters cannot be reached: every layer keeps at"
             f" least one head and one block of neurons, so the minimum is {minimum:.3f}.",
             hint="give a larger share, give the student fewer layers, or lower prune.round_to",
         )
-    return ratio

@@ -24,7 +24,9 @@ from compress.recipe.prune_schema import Prune
 from compress.recipe.schema import Task
 from compress.recipe.training_schema import Student
 from compress.storage.file_digests import digests
+from compress.train.core import seed_restarts
 from compress.train.core.checkpoints import training_identity
+from compress.train.core.seed_restarts import delete_work_files
 from compress.train.core.training_data import fast_tokenizer
 from compress.train.distill import distill
 from tests.prune.test_latency_table import table
@@ -224,6 +226,30 @@ def test_prune_from_model_leaves_the_given_model_unchanged(data, tiny_model, tin
     assert sum(heads for heads, _ in layer_shapes(twice)) == 6
     cut_only = prune_from_model(model, tiny_tokenizer, rows, held, tiny_task, settings(recover=False))
     assert layer_shapes(cut_only) == layer_shapes(pruned)
+
+
+def test_prune_from_model_continues_after_a_kill_in_its_second_recovery(
+    data, tiny_model, tiny_tokenizer, tiny_task, tmp_path, monkeypatch
+):
+    rows, ended = list(load_prepared(data).rows("train")), []
+
+    def prune(work):
+        recovery = RECOVER | {"checkpoint": {"minutes": None, "steps": 3}}
+        options = settings(cuts=2, recover=recovery)
+        return prune_from_model(tiny_model("bert"), tiny_tokenizer, rows, rows[:8], tiny_task, options, work=work)
+
+    def end_or_kill(folder):
+        ended.append(folder)
+        if len(ended) == 2:
+            raise KeyboardInterrupt
+        delete_work_files(folder)
+
+    monkeypatch.setattr(seed_restarts, "delete_work_files", end_or_kill)
+    with pytest.raises(KeyboardInterrupt):
+        prune(tmp_path / "killed")
+    assert any((tmp_path / "killed" / "recover-2").rglob("*.safetensors"))
+    weights = prune(tmp_path / "killed").state_dict()
+    assert all(torch.equal(value, weights[name]) for name, value in prune(None).state_dict().items())
 
 
 def test_family_that_cannot_be_pruned_is_refused(data, tiny_folder, tmp_path):

@@ -1,10 +1,13 @@
 import copy
 
 import pytest
+import torch
 
 from compress.errors import ModelError
 from compress.families import FAMILIES
+from compress.model_info import ShapeInfo
 from compress.models.encoder_parts import layers_of, shape_of
+from compress.prune.allocation import select_units
 from compress.prune.prune_ratios import equivalent_ratios, layer_parameters, max_removable, resolve_ratios
 from compress.prune.surgery import remove_units
 from compress.recipe.prune_schema import Prune
@@ -43,6 +46,23 @@ def test_ratios_are_the_recipes(tiny_model):
 def test_ratios_above_the_maximum_are_refused(tiny_model, settings, message):
     with pytest.raises(ModelError, match=message):
         resolve_ratios(shape_of(tiny_model("bert")), Prune(**settings))
+
+
+@pytest.mark.parametrize("settings", [{"heads": 0.915}, {"ffn": 0.96}, {"to": {"parameters": 0.09}}])
+@pytest.mark.parametrize("cuts", [2, 5, 9])
+def test_rounding_of_several_cuts_puts_no_goal_out_of_reach(settings, cuts):
+    counts = {"heads": (12,) * 4, "ffn": (512,) * 4, "hidden": 96, "head_size": 8, "vocabulary": 9}
+    shape = ShapeInfo(family="bert", parameters=9, embedding_parameters=9, **counts)
+    whole = Prune(**settings, cuts=cuts)
+    wanted = resolve_ratios(shape, whole)
+    for number, stage in enumerate(whole.stages()):
+        heads, ffn = resolve_ratios(shape, stage, is_later=number > 0)
+        importances = [[torch.ones(count) for count in counts] for counts in (shape.heads, shape.ffn)]
+        kept = select_units(importances[0], heads), select_units(importances[1], ffn, stage.round_to)
+        heads, ffn = (tuple(map(len, layers)) for layers in kept)
+        shape = shape.model_copy(update={"heads": heads, "ffn": ffn})
+    assert sum(shape.heads) == pytest.approx(48 * (1 - wanted[0]), abs=1.5)
+    assert sum(shape.ffn) == pytest.approx(2048 * (1 - wanted[1]), abs=24)
 
 
 def test_equivalent_ratios_leave_the_same_parameters(tiny_model):

@@ -139,12 +139,13 @@ def _add_cut(
     plan: Plan, prune: Prune, parent: str, name: str, *, cut_step: str, recover_step: str, evaluated: bool
 ) -> None:
     source, teacher, seed = plan.model(parent).step, plan.teacher.step, plan.recipe.seed
-    cut = partial(training_steps.cut, teacher=teacher, parent=source, settings=prune, seed=seed)
+    is_later = plan.model(parent).section == "prune"
+    cut = partial(training_steps.cut, teacher=teacher, parent=source, settings=prune, seed=seed, is_later=is_later)
     latency = [step.name for step in plan.steps if step.kind == LATENCY_STEP]
     needs = list(dict.fromkeys(["data", teacher, source, *latency]))
     settings: dict[str, Any] = {"prune": hashed_pruning(prune), "parent": source, "seed": seed}
     # These two name how such cuts are made: results of versions that made them differently are not reused.
-    if plan.model(parent).section == "prune":
+    if is_later:
         settings["importance"] = "scaled to that of the cut before"
     if prune.speedup is not None:
         settings["chooses"] = "heads, neurons, whole layers"
@@ -177,7 +178,7 @@ def add_trimmed(
         *(target.length for target in recipe.targets),
         *(recipe.measure.grid.length if recipe.measure.grid else ()),
     ]
-    longest = max(recipe.task.max_length, *(length for length in lengths if isinstance(length, int)), 1)
+    longest = max([recipe.task.max_length, *(length for length in lengths if isinstance(length, int))])
     _add_vocabulary(plan, rule, longest, source, step)
     plan.models.append(PlannedModel(name, step, parent, VOCABULARY))
 

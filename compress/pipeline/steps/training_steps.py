@@ -65,13 +65,15 @@ def distill(
     return _rates(context, trained, settings, teacher)
 
 
-def cut(context: StepContext, teacher: str, parent: str, settings: Prune, seed: int) -> Mapping[str, Any] | None:
+def cut(
+    context: StepContext, teacher: str, parent: str, settings: Prune, seed: int, is_later: bool
+) -> Mapping[str, Any] | None:
     """Score the parent model's heads and neurons and remove the least important ones."""
     from compress.prune.cut_and_recover import cut as run
 
     parent_folder, teacher_folder, data = context.inputs[parent], context.inputs[teacher], context.inputs["data"]
     latency = read_table(context.inputs[LATENCY_STEP] / TABLE_FILE) if LATENCY_STEP in context.inputs else None
-    options: dict[str, Any] = {"latency": latency, "console": context.console}
+    options: dict[str, Any] = {"latency": latency, "is_later": is_later, "console": context.console}
     speedup = run(parent_folder, teacher_folder, data, settings, seed, context.work, **options)
     return speedup.model_dump(mode="json") if speedup else None
 

@@ -80,6 +80,7 @@ def test_several_cuts_have_recoveries_between_them(plan_of):
     assert plan.model("pruned-2-cut").parent == "pruned-1"
     assert plan.evaluated_parent("pruned").name == "student"
     assert len(plan.matching("prune")) == 6
+    assert [plan.step(name).run.keywords["is_later"] for name in ("cut-1", "cut-2", "cut")] == [False, True, True]
     heads, ffn = 1.0, 1.0
     for name in ("pruned-1-cut", "pruned-2-cut", "pruned-cut"):
         stage = plan.model(name).shape
