@@ -191,6 +191,8 @@ def cut_from_model(
     remaining = layer_parameters(after) / layer_parameters(before)
     shapes = f"{before.text} → {after.text}"
     (console or Console("quiet")).note(f"cut: {shapes}, {remaining:.1%} of the layers' parameters remain")
+    counts = [", ".join(str(len(units)) for units in kept) for kept in (kept_heads, kept_ffn)]
+    (console or Console("quiet")).note(f"cut: by layer, {counts[0]} heads; FFN {counts[1]}")
     layers = map(pruned_layer, kept_heads, heads, kept_ffn, ffn)
     pruning = PruningInfo(criterion=settings.criterion, layers=tuple(layers))
     return Cut(pruned, pruning, goal.result if goal else None)

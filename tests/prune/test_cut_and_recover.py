@@ -1,5 +1,6 @@
 """Cutting and recovering: from folders, from models in memory, and after a kill."""
 
+import io
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from compress.console import Console
 from compress.data.splits.prepare_splits import load_prepared, prepare_splits
 from compress.errors import ModelError, UsageError
 from compress.model_info import read_info
@@ -72,10 +74,12 @@ def settings(**changes):
 
 
 def test_cut_writes_a_smaller_model_and_what_it_kept(data, tiny_folder, tmp_path):
-    student = tiny_folder("bert")
+    student, notes = tiny_folder("bert"), io.StringIO()
     (tmp_path / "left-by-a-killed-attempt.bin").write_bytes(b"")
-    assert cut(student, student, data, settings(), 0, tmp_path) is None
+    assert cut(student, student, data, settings(), 0, tmp_path, console=Console("human", notes, notes)) is None
     info = read_info(tmp_path)
+    heads, ffn = (", ".join(map(str, counts)) for counts in (info.shape.heads, info.shape.ffn))
+    assert f"cut: by layer, {heads} heads; FFN {ffn}\n" in notes.getvalue()
     assert info.step == "cut"
     assert sum(info.shape.heads) == 6
     assert sum(info.shape.ffn) == 64
