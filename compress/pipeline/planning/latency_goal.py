@@ -75,5 +75,7 @@ def latency_variant(recipe: Recipe) -> str:
     given = recipe.prune.variant if recipe.prune else None
     named = given or (quantized or ["onnx-fp32"])[0]
     if named not in built:
-        raise UsageError(f"this recipe does not build {named}; it builds {', '.join(built)}")
+        builds = f"which this recipe does not build; it builds {', '.join(built)}"
+        hint = "build it (export, quantize), name another (prune.variant), or give shares: prune: {heads: 0.5}"
+        raise UsageError(f"the speed-up would be measured in {named}, {builds}", hint=hint)
     return named
