@@ -94,7 +94,10 @@ def _general_warnings(plan: Plan) -> Iterator[str]:
     if distill and distill != Distill() and not plan.recipe.student:
         yield "distill has no effect: the recipe has no student to distil"
     if plan.recipe.task.data.has_unlabelled and all(step.kind != UNLABELLED for step in plan.steps):
-        yield "unlabelled texts (task.data) have no effect: no student is distilled, and no pruned model recovers"
+        yield (
+            "unlabelled texts (task.data) have no effect: no student is distilled, no pruned model recovers, and no"
+            " vocabulary is pruned"
+        )
     cores = usable_cores()
     for target in plan.recipe.targets:
         if target.device == "cpu" and target.threads > cores:
