@@ -99,13 +99,13 @@ class SpeedupGoal:
         return self._closest(attempts)
 
     def _closest(self, attempts: Sequence[tuple[float, Choice]]) -> tuple[list[list[int]], list[list[int]]]:
-        """Return the choice nearest to the goal; refuse a goal that none reaches."""
+        """Return the choice nearest to the goal of those that reach it within `TOLERANCE`; refuse it if none does."""
         speeds = [speed for speed, _ in attempts]
-        measured = min(speeds, key=lambda speed: abs(speed / self.goal - 1))
-        fastest = max(speeds)
-        if fastest < self.goal * (1 - TOLERANCE):
-            raise ModelError(f"prune.to.speedup: {self.goal:g} cannot be reached: measured at most {fastest:.2f}.")
-        if abs(measured / self.goal - 1) > TOLERANCE:
+        reached = [speed for speed in speeds if speed >= self.goal * (1 - TOLERANCE)]
+        if not reached:
+            raise ModelError(f"prune.to.speedup: {self.goal:g} cannot be reached: measured at most {max(speeds):.2f}.")
+        measured = min(reached, key=lambda speed: abs(speed / self.goal - 1))
+        if measured > self.goal * (1 + TOLERANCE):
             self.console.warn(f"cut: the exported model is {measured:.2f} times faster; the goal was {self.goal:g}")
         return self._chosen(attempts, speeds.index(measured))
 

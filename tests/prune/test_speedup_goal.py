@@ -90,6 +90,13 @@ def test_a_goal_that_the_real_model_misses_is_refused(tiny_model, timed):
         timed(tiny_model("bert"), 10.0, 0.4).select(HEAD_IMPORTANCE, FFN)
 
 
+def test_a_choice_that_reaches_the_goal_comes_before_a_nearer_one_that_misses_it(tiny_model, timed, monkeypatch):
+    goal, times = timed(tiny_model("bert"), 3.0, 1.0), iter([2.55, 3.6, 2.4, 4.5])
+    monkeypatch.setattr(goal, "_measure", lambda uncut, choice: next(times))
+    goal.select(HEAD_IMPORTANCE, FFN)
+    assert goal.result.attempts[goal.result.chosen].measured == 3.6
+
+
 def test_attempts_end(tiny_model, timed, monkeypatch):
     goal, tried = timed(tiny_model("bert"), 3.0, 1.0), []
     monkeypatch.setattr(
