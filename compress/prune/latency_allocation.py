@@ -11,7 +11,7 @@ BINS = 4096
 """Steps into which the time is divided. Costs are rounded up, so that a choice is never above the budget."""
 
 SMALLEST_STEP = 1e-12
-"""Where nothing is left to share out, whatever costs more than the cheapest option is out of reach."""
+"""Lower limit of a step, so that there is no division by zero where the cheapest options use up the budget."""
 
 
 def allocate(costs: Sequence[ArrayLike], losses: Sequence[ArrayLike], budget: float) -> list[int] | None:
@@ -50,7 +50,7 @@ def allocate(costs: Sequence[ArrayLike], losses: Sequence[ArrayLike], budget: fl
 
 
 def allocate_to_some(costs: Sequence[ArrayLike], losses: Sequence[ArrayLike], budget: float) -> list[int] | None:
-    """Return what `allocate` does, where not all parts may take their first option, which is to be nothing."""
+    """Return what `allocate` does, with at least one part that does not take its first option (dropping the layer)."""
     chosen = allocate(costs, losses, budget)
     if chosen is None or any(chosen):
         return chosen

@@ -26,7 +26,8 @@ ROUNDS = 25
 """Rounds of two models, or as many as fit into the seconds given, but no fewer than `MIN_ROUNDS`."""
 MIN_ROUNDS = 5
 UNDISTURBED = 0.2
-"""Quantile of a turn's calls: others follow an interruption, which slows a larger model's calls more often."""
+"""The quantile of a turn's call times that is used. A low one: calls after an interruption are slow, and longer calls
+are interrupted more often, so a median would make large models look slower."""
 
 
 class Comparison(NamedTuple):

@@ -22,7 +22,7 @@ def exchange(units: LayerUnits, kept: Sequence[int]) -> list[int]:
 
     Removing a set of units costs the mean over rows of their squared sum of mask gradients, where effects of removed
     units on a row cancel or add up; importance knows each alone. From ``kept`` on, the pair of a removed and a kept
-    unit that lowers this cost most is exchanged, until no pair does.
+    unit that lowers this cost most is exchanged, until no pair does, or as many exchanges as the layer has units.
     """
     gradients = units.gradients.double()
     fisher = gradients.T @ gradients
