@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
@@ -55,6 +57,11 @@ def head_size(model: PreTrainedModel | PreTrainedConfig) -> int:
     if isinstance(size := getattr(config, "head_size", None), int):
         return size  # a non-uniform shape, whose head count no longer gives it
     return int(getattr(config, family_of(config).attention_width_key)) // int(config.num_attention_heads)
+
+
+def head_channels(heads: Sequence[int], size: int) -> list[int]:
+    """Return the channels of these heads, each of ``size`` channels."""
+    return [head * size + offset for head in heads for offset in range(size)]
 
 
 def layer_shapes(model: PreTrainedModel) -> list[tuple[int, int]]:

@@ -23,7 +23,7 @@ def select_units(importances: Sequence[Tensor], removed: float, block: int = 1, 
     """
     if even:
         return [kept for layer in importances for kept in select_units([layer], removed, block)]
-    orders = [torch.sort(layer, descending=True, stable=True).indices for layer in importances]
+    orders = [by_importance(layer) for layer in importances]
     blocks = [
         (first > 0, -float(importance[units].mean()), layer, units)
         for layer, (importance, order) in enumerate(zip(importances, orders, strict=True))
@@ -39,6 +39,11 @@ def select_units(importances: Sequence[Tensor], removed: float, block: int = 1, 
         kept[layer] += units.tolist()
         count += len(units)
     return [sorted(layer) for layer in kept]
+
+
+def by_importance(importance: Tensor) -> Tensor:
+    """Return the indices of units, the most important one first; of equal ones those with lower indices first."""
+    return torch.sort(importance, descending=True, stable=True).indices
 
 
 def least_loss(

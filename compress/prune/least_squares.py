@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from compress.models.encoder_parts import family_of, head_size, layers_of, part
+from compress.models.encoder_parts import family_of, head_channels, head_size, layers_of, part
 from compress.train.objective import Batch, forward
 
 DAMPING = 0.01
@@ -67,8 +67,7 @@ def fit_output_weights(
         batches: of rows of train.
     """
     family, size = family_of(model), head_size(model)
-    channels = [[head * size + offset for head in layer for offset in range(size)] for layer in heads]
-    kept = {family.attention_output: channels, family.ffn_out: ffn}
+    kept = {family.attention_output: [head_channels(layer, size) for layer in heads], family.ffn_out: ffn}
     depths = [depth for depth, layer in enumerate(heads) if layer]
     parts = {(depth, path): part(layers_of(model)[depth], path) for depth in depths for path in kept}
     fits = {(depth, path): OutputFit(module, kept[path][depth]) for (depth, path), module in parts.items()}

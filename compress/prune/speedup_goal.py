@@ -19,6 +19,7 @@ from compress.console import Console
 from compress.errors import ModelError
 from compress.export.onnx import export_onnx_from_model
 from compress.models.encoder_parts import shape_of
+from compress.prune.allocation import by_importance
 from compress.prune.latency_allocation import allocate, allocate_to_some, pareto_front
 from compress.prune.latency_table import (
     TOLERANCE,
@@ -186,14 +187,10 @@ def _layer_options(heads: Tensor, ffn: Tensor, table: LatencyTable, round_to: in
 
 
 def _most_important(importance: Tensor, count: int) -> list[int]:
-    return sorted(_ordered(importance)[:count].tolist())
-
-
-def _ordered(importance: Tensor) -> Tensor:
-    return torch.sort(importance, descending=True, stable=True).indices
+    return sorted(by_importance(importance)[:count].tolist())
 
 
 def _losses(importance: Tensor, sizes: Sequence[int]) -> list[float]:
     """Return the importance that is lost if only so many of the most important units stay."""
-    kept = importance.double()[_ordered(importance)].cumsum(0)
+    kept = importance.double()[by_importance(importance)].cumsum(0)
     return [float(kept[-1] - kept[size - 1]) for size in sizes]

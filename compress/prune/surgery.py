@@ -16,7 +16,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from compress.errors import ModelError
-from compress.models.encoder_parts import base_of, family_of, head_size, layers_of, part
+from compress.models.encoder_parts import base_of, family_of, head_channels, head_size, layers_of, part
 from compress.models.nonuniform_models import match_config_to_weights, set_head_count
 
 ATTENTION, FFN = ("query", "key", "value", "attention_output"), ("ffn_in", "ffn_out")
@@ -40,8 +40,7 @@ def remove_units(
     _drop_layers(model, [index for index, units in enumerate(zip(heads, ffn, strict=True)) if not all(units)])
     graph = _dependency_graph(model)
     for layer, (kept_heads, kept_neurons) in zip(layers_of(model), remaining, strict=True):
-        channels = [head * size + offset for head in kept_heads for offset in range(size)]
-        for names, kept in ((ATTENTION, channels), (FFN, kept_neurons)):
+        for names, kept in ((ATTENTION, head_channels(kept_heads, size)), (FFN, kept_neurons)):
             _keep_channels(graph, [part(layer, getattr(family, name)) for name in names], kept)
         set_head_count(layer, family, len(kept_heads), size)
     return match_config_to_weights(model)
