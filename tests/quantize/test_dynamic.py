@@ -125,7 +125,11 @@ def test_only_an_fp32_export_is_quantized(tiny_folder, quantized, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("difference", "message"), [([0, float("nan")], "outputs on golden inputs .* that are not numbers"), ([-50, 50], "only 0% of the decisions")]
+    ("difference", "message"),
+    [
+        ([0, float("nan")], "outputs on golden inputs .* that are not numbers"),
+        ([-50, 50], "only 0% of the decisions"),
+    ],
 )
 def test_a_broken_model_is_refused(exported, tmp_path, monkeypatch, difference, message):
     real = quantize_int8_dynamic_model
