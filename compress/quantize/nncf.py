@@ -29,10 +29,10 @@ from compress.runtime.openvino_runtime import OPENVINO_ERRORS, load_openvino
 from compress.runtime.runtime_errors import first_line
 from compress.tasks.base import Arrays
 
-MOST_RETURNED = 10
+MOST_RETURNED = 5
 """Groups of operations that are returned to fp32 at most: with more the model is hardly faster than unquantized."""
-RANKING_ROWS = 32
-"""Rows by whose outputs groups are ranked; each group is compiled and run on all of them."""
+RANKING_BATCHES = 4
+"""Batches of sample rows by whose outputs groups are ranked; each group is compiled and run on all of them."""
 
 
 def quantize_nncf(context: BuildContext) -> FolderInfo:
@@ -73,7 +73,7 @@ def quantize_nncf_accuracy(context: BuildContext) -> FolderInfo:
             advanced_quantization_parameters=_without_smoothing(nncf, options.pop("advanced_parameters")),
             advanced_accuracy_restorer_parameters=nncf.AdvancedAccuracyRestorerParameters(
                 max_num_iterations=MOST_RETURNED,
-                ranking_subset_size=RANKING_ROWS,
+                ranking_subset_size=RANKING_BATCHES,
                 num_ranking_workers=1,  # each would compile models and take their memory
             ),
             **options,
