@@ -43,7 +43,8 @@ RECIPE: dict[str, Any] = {
     "student": {"layers": 0.5},
     "prune": {"heads": 0.66, "ffn": 0.75},
 }
-"""The chain that the README measures; the benchmark quantizes its three models itself."""
+"""A teacher, its student, and the student with a third of its heads and a quarter of its neurons: the benchmark
+quantizes these three models itself."""
 STEPS = {"teacher": "finetune", "student": "distill", "pruned": "recover"}
 """The step that makes each model."""
 LEFT_OUT = {"openvino-int8-accuracy"}

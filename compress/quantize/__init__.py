@@ -105,7 +105,9 @@ QUANTIZERS: Mapping[str, Variant] = {
             },
         ),
         _for_openvino("nncf", "openvino-int8", "quantize_nncf"),
-        _for_openvino("nncf-accuracy", "openvino-int8-accuracy", "quantize_nncf_accuracy", reads=("max_drop",)),
+        _for_openvino(
+            "nncf-accuracy", "openvino-int8-accuracy", "quantize_nncf_accuracy", version=2, reads=("max_drop",)
+        ),
     )
 }
 """By the name in a recipe's `quantize.methods`: the variant it makes."""
