@@ -80,8 +80,9 @@ class Format:
     """Distributions that can open it, and the lowest version of each; any one of them is enough."""
     devices: tuple[str, ...] = ("cpu",)
     """Devices on which an export of this format runs."""
-    competes_unasked: bool = False
-    """Whether it is built and timed without being named under `export`."""
+    competes: bool = True
+    """Whether its exports compete where a recipe's `export` names it; otherwise it is built after `select`, for winners
+    only, unless the recipe says `{format: NAME, compete: true}`."""
 
     def weight_files(self, graph: Path) -> list[Path]:
         """Return the existing files of ``graph``'s weights, which include itself where it holds some."""

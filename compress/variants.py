@@ -29,7 +29,6 @@ def _variants() -> Iterator[Variant]:
             **dict(export_variant(name)),
             devices=each.devices,
             needs=export_variant(each.source).name if each.source else None,
-            default_on=each.devices if each.competes_unasked else (),
             builder=each.builder,
             version=each.version,
             build_modules=each.build_modules,
