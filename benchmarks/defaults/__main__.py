@@ -12,6 +12,7 @@ from benchmarks.defaults.real_sets import SETS
 from benchmarks.defaults.training_contestants import CONTESTANTS, GRIDS, Case
 from benchmarks.report_store import Store, beginning, carry_out, chosen, positive, run
 from compress.console import Console
+from compress.environment import describe_cpu
 from compress.errors import CompressError
 
 LIMIT, TRIAL_LIMIT = 8000, 200
@@ -89,9 +90,10 @@ def missing(names: Sequence[str], case: Case, report: DefaultsReport) -> tuple[s
 def attempt(case: Case, contestant: str) -> Entry:
     """Run one contestant; where it fails the entry has the reason."""
     try:
-        return CONTESTANTS[contestant](case)
+        entry = CONTESTANTS[contestant](case)
     except CompressError as error:
-        return Entry(set=case.set, seed=case.seed, contestant=contestant, reason=error.message)
+        entry = Entry(set=case.set, seed=case.seed, contestant=contestant, reason=error.message)
+    return entry.model_copy(update={"processor": describe_cpu().model})
 
 
 def show(report: DefaultsReport, console: Console) -> None:
@@ -101,10 +103,10 @@ def show(report: DefaultsReport, console: Console) -> None:
 
 
 def command(given: argparse.Namespace) -> str:
-    """Return the options that decide the results, as they could be typed; sets and contestants can be run in parts."""
+    """Return the options that decide a result, as typed; sets, contestants and seeds can be run in parts."""
     words = ["python -m benchmarks.defaults", *(["--trial"] if given.trial else [])]
     words += [f"--grid {given.grid}"] if given.grid != ("trial" if given.trial else "full") else []
-    return " ".join([*words, f"--rows {given.rows} --seeds {given.seeds}"])
+    return " ".join([*words, f"--rows {given.rows}"])
 
 
 if __name__ == "__main__":

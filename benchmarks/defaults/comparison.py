@@ -26,6 +26,8 @@ class Entry(ResultModel):
     """The chosen settings."""
     versus: Difference | None = None
     """The default recipe's teacher minus this one's model, on the same rows."""
+    processor: str | None = None
+    """What it ran on; None in entries of earlier versions, which ran on the report's own."""
     reason: str | None = None
     """Why there is no score."""
 

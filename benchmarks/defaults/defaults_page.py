@@ -33,7 +33,7 @@ def page(report: DefaultsReport) -> str:
     head = f"{METHOD.format(grid=grid)} Scores on test in each set's metric, means over seeds; {limit}."
     blocks = ["# Are the defaults good?", origin(report), head, table(scores(report), COLUMNS, COLUMNS[2:])]
     blocks += ["## Goals", GOAL_TEXT, table(goals(report), GOALS, GOALS[1:2])]
-    blocks += ["## Time", table(times(report), TIMES, TIMES[1:]), *reasons(report), machine(report)]
+    blocks += ["## Time", table(times(report), TIMES, TIMES[1:]), *reasons(report), *elsewhere(report), machine(report)]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -90,6 +90,17 @@ def reasons(report: DefaultsReport) -> list[str]:
     """Return what was not measured, and why."""
     missing = [f"- {each.key}: {each.reason}" for each in report.entries if each.reason]
     return ["## Not measured", "\n".join(missing)] if missing else []
+
+
+def elsewhere(report: DefaultsReport) -> list[str]:
+    """Return which results are of another processor than the report's."""
+    own = report.surroundings.cpu if report.surroundings else None
+    others = {each.processor for each in report.entries} - {None, own}
+    lines = [
+        f"- {name}: {', '.join(each.key for each in report.entries if each.processor == name)}"
+        for name in sorted(filter(None, others))
+    ]
+    return ["## Run on another processor than the one below", "\n".join(lines)] if lines else []
 
 
 def _sets(report: DefaultsReport) -> tuple[str, ...]:

@@ -99,12 +99,19 @@ def test_the_page_says_what_was_not_measured(report):
     assert "a grid of fine-tunings (learning rates and epochs: 0.0002 and 5)" in text
 
 
+def test_the_page_names_other_processors(report):
+    assert "another processor" not in page(report)
+    first, *others = report.entries
+    entries = (first, *(each.model_copy(update={"processor": "EPYC"}) for each in others))
+    assert "- EPYC: films/0/grid, films/0/setfit" in page(report.model_copy(update={"entries": entries}))
+
+
 def test_a_trial_is_small_and_overwrites_no_report():
     given = command.parse(["--trial", "--sets", "sst2", "--only", "grid"])
     assert (given.rows, given.seeds, given.out, given.only) == (200, 1, None, ("ours", "grid"))
     assert given.grid == "trial"
     assert command.parse([]).only == tuple(CONTESTANTS)
-    assert command.command(command.parse(["--grid", "small"])).endswith("--grid small --rows 8000 --seeds 3")
+    assert command.command(command.parse(["--grid", "small"])).endswith("--grid small --rows 8000")
 
 
 def test_what_fails_has_a_reason_and_the_rest_goes_on(tmp_path, monkeypatch):
@@ -160,6 +167,7 @@ def test_the_same_command_goes_on_with_what_is_missing(comparison, tmp_path):
     stored = json.loads((tmp_path / "out" / "report.json").read_text())
     assert len(stored["entries"]) == 4
     assert 40 <= stored["seconds"] < 60
+    assert run(*work, "--seeds", "2")[1] == ["sst2/1/ours", "sst2/1/trainer", "rte/1/ours", "rte/1/trainer"]
     assert len(run(*work, "--rows", "500")[1]) == 4  # another command
 
 
