@@ -47,7 +47,7 @@ class Runtime:
     """The extra that provides it; None: the base install, or something that no extra can provide."""
     modes: tuple[RunMode, ...] = ()
     tuner: str | None = None
-    """`module:function` that chooses session options by timing; None: there are none."""
+    """`module:function` that chooses session options by timing for files of its own format; None: there are none."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ RUNTIMES: Mapping[str, Runtime] = {
         Runtime(
             name="onnxruntime",
             opener="compress.runtime.onnx_runtime:open_onnx",
-            formats=("onnx",),
+            formats=("onnx", "ort"),
             devices=("cpu", "cuda"),
             needs="ONNX Runtime; on CUDA onnxruntime-gpu instead",
             modules=("onnxruntime",),
@@ -184,6 +184,18 @@ FORMATS: Mapping[str, Format] = {
             build_modules={"torch": "train", "onnx": "train", "onnxscript": "train"},
             minimum={"onnxruntime": "1.23", "onnxruntime-gpu": "1.23"},
             devices=("cpu", "cuda"),
+        ),
+        Format(
+            name="ort",
+            files=("model.ort",),
+            runtime="onnxruntime",
+            hub_library="onnx",
+            weights=(".ort",),
+            suffix=".ort",
+            builder="compress.export.ort_format:export_ort",
+            source="onnx",
+            minimum={"onnxruntime": "1.23"},
+            competes=False,
         ),
         Format(
             name="openvino",

@@ -7,6 +7,7 @@ light: builders are imported when they are called.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
 
 from compress.errors import UsageError, nearest
 from compress.export.variant_record import Variant
@@ -14,7 +15,50 @@ from compress.formats import EXPORTS, FORMATS, RUNTIMES
 from compress.quantize import QUANTIZERS
 from compress.runtime.model_formats import RUN_MODES, export_variant
 
-__all__ = ["EXPORTS", "QUANTIZERS", "VARIANTS", "Variant", "variants_for"]
+__all__ = ["ALL_FORMATS", "EXPORTS", "QUANTIZERS", "VARIANTS", "Variant", "missing_extras", "variants_for"]
+
+ALL_FORMATS = "all"
+"""Names every format that can be built here."""
+
+
+FURTHER: tuple[Variant, ...] = (
+    # TensorRT's libraries are on few machines, and its engines take minutes: built on request only.
+    Variant(
+        **dict(RUN_MODES["onnx-tensorrt"]),
+        devices=("cuda",),
+        needs="onnx-fp32",
+        builder="compress.export.tensorrt:export_tensorrt",
+        on_request=True,
+    ),
+    Variant(
+        name="ort-int8",
+        format="ort",
+        precision="int8",
+        runtime="onnxruntime",
+        libraries=FORMATS["ort"].minimum,
+        devices=("cpu",),
+        needs="onnx-int8",
+        compared_with="onnx-fp32",
+        builder="compress.export.ort_format:export_ort",
+        quantizer=QUANTIZERS["dynamic"].quantizer,
+        batch_sensitive=True,
+    ),
+    # It is as fast as openvino-fp32 (both compute in fp32), so it is only worth its time where the file's size counts.
+    Variant(
+        name="openvino-fp16",
+        format="openvino",
+        precision="fp16",
+        runtime="openvino",
+        libraries=FORMATS["openvino"].minimum,
+        batch_sensitive=False,
+        devices=("cpu",),
+        needs="onnx-fp32",
+        builder="compress.export.openvino_fp16:export_openvino_fp16",
+        build_modules=FORMATS["openvino"].build_modules,
+        on_request=True,
+    ),
+)
+"""Variants of exports that are neither their format's fp32 nor made by a quantizer of it."""
 
 
 def _variants() -> Iterator[Variant]:
@@ -34,15 +78,7 @@ def _variants() -> Iterator[Variant]:
             build_modules=each.build_modules,
         )
         yield from (variant for variant in QUANTIZERS.values() if variant.format == name)
-        if name == "onnx":
-            # TensorRT's libraries are on few machines, and its engines take minutes: built on request only.
-            yield Variant(
-                **dict(RUN_MODES["onnx-tensorrt"]),
-                devices=("cuda",),
-                needs="onnx-fp32",
-                builder="compress.export.tensorrt:export_tensorrt",
-                on_request=True,
-            )
+        yield from (variant for variant in FURTHER if variant.format == name)
 
 
 VARIANTS: dict[str, Variant] = {variant.name: variant for variant in _variants()}
@@ -67,7 +103,8 @@ def variants_for(
     for name in methods:
         _check_name("quantizer", name, QUANTIZERS)
         if (needed := QUANTIZERS[name].format) not in exports:
-            raise UsageError(f"quantize: {name} makes {needed} files; add {needed} to export.")
+            entry = needed if FORMATS[needed].competes else f"{{format: {needed}, compete: true}}"
+            raise UsageError(f"quantize: {name} makes {needed} files; add {entry} to export.")
     requested = {name: VARIANTS[name] for name in also}
     for variant in requested.values():
         if present and present.isdisjoint(variant.devices):
@@ -79,6 +116,13 @@ def variants_for(
         if variant.name in chosen:
             chosen.update(name for name in (variant.needs, variant.compared_with) if name)
     return [variant for name, variant in VARIANTS.items() if name in chosen]
+
+
+def missing_extras(form: str) -> dict[str, str]:
+    """Return the modules that building the format ``form`` needs and are not installed, with their extras."""
+    each = FORMATS[form]
+    needed = dict(each.build_modules) | (missing_extras(each.source) if each.source else {})
+    return {module: extra for module, extra in needed.items() if find_spec(module) is None}
 
 
 def _competes(variant: Variant, exports: Iterable[str], methods: Iterable[str], devices: set[str]) -> bool:

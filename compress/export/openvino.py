@@ -26,6 +26,11 @@ def export_openvino(context: BuildContext) -> FolderInfo:
     Raises:
         ModelError: the graph cannot be converted, or its outputs differ by more than rounding.
     """
+    return convert_to_openvino(context, fp16_weights=False, tolerance=TOLERANCE)
+
+
+def convert_to_openvino(context: BuildContext, *, fp16_weights: bool, tolerance: float) -> FolderInfo:
+    """Convert an ONNX export, with its weights in fp32 or rounded to fp16; outputs may differ by ``tolerance``."""
     graph = existing_onnx(context.source)
     openvino = load_openvino()
     try:
@@ -33,15 +38,15 @@ def export_openvino(context: BuildContext) -> FolderInfo:
         model = openvino.Core().read_model(str(graph))
     except OPENVINO_ERRORS as error:
         raise load_failure("OpenVINO", graph, error) from error
-    write_openvino(model, context.work)
+    write_openvino(model, context.work, fp16_weights=fp16_weights)
     reference = open_predictor(context.source)
-    return write_variant(context, read_info(context.source), reference, tolerance=TOLERANCE)[0]
+    return write_variant(context, read_info(context.source), reference, tolerance=tolerance)[0]
 
 
-def write_openvino(model: Any, folder: Path) -> None:
+def write_openvino(model: Any, folder: Path, *, fp16_weights: bool = False) -> None:
     """Write a model of OpenVINO as openvino_model.xml and .bin into ``folder``."""
     path = folder / FORMATS["openvino"].files[0]
     try:
-        load_openvino().save_model(model, str(path), compress_to_fp16=False)
+        load_openvino().save_model(model, str(path), compress_to_fp16=fp16_weights)
     except OPENVINO_ERRORS as error:  # a full disk is no OSError to it
         raise CompressError(f"{path} could not be written: {first_line(error)}", hint=FREE_SPACE) from error

@@ -50,7 +50,8 @@ class Variant(VariantInfo):
     @property
     def tuner(self) -> str | None:
         """`module:function` that chooses its session options by timing; None where it has none."""
-        return RUNTIMES[self.runtime].tuner if self.builder else None
+        runtime = RUNTIMES[self.runtime]
+        return runtime.tuner if self.builder and self.format == runtime.formats[0] else None
 
     @property
     def unquantized(self) -> str | None:

@@ -79,6 +79,7 @@ QUANTIZERS: Mapping[str, Variant] = {
             "embeddings-4bit",
             "onnx-int8-embeddings-4bit",
             "embeddings_4bit:quantize_embeddings_4bit",
+            version=2,
             batch_sensitive=True,
             absent=_NOT_ON_CUDA,
         ),

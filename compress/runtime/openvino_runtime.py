@@ -21,9 +21,10 @@ from compress.runtime.predictor import Placement, cast_inputs, describe_predicto
 from compress.runtime.runtime_errors import load_failure, run_failure
 from compress.tasks.base import Arrays
 
-HINTS = {"fp32": "f32", "int8": "f32", "unknown": "f32", "bf16": "bf16", "fp16": "f16"}
+HINTS = {"fp32": "f32", "int8": "f32", "unknown": "f32", "bf16": "bf16", "fp16": "f32"}
 """The precision of everything that is not INT8. It is always set: by default OpenVINO computes fp32 models in bf16 on
-processors that have it, which is faster and not what was requested."""
+processors that have it, which is faster and not what was requested. A file of fp16 has weights of 16 bits and computes
+in fp32, so that every CPU gives the same outputs."""
 
 OPENVINO_ERRORS = (RuntimeError, ValueError, MemoryError)
 """Errors that OpenVINO raises."""

@@ -15,7 +15,7 @@ MEMORY = re.compile(r"bad.alloc|out of memory|enough memory|(can't|cannot|to) al
 """Messages of allocators: torch's (CPU and CUDA), the runtimes', numpy's, the C++ library's."""
 
 UNREADABLE = re.compile(
-    "Protobuf parsing failed|No graph was found|ParseFromIstream|Unable to read the model"
+    "Protobuf parsing failed|No graph was found|ParseFromIstream|ORT model verification failed|Unable to read the model"
     "|pugi::status_ok|is_valid_weights_range"
 )
 """Messages of runtimes about files that are not models, or only parts of one."""

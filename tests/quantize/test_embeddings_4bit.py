@@ -6,7 +6,7 @@ import pytest
 
 from compress.model_info import read_info
 from compress.quantize import embeddings_4bit
-from compress.quantize.embeddings_4bit import BLOCK, four_bits
+from compress.quantize.embeddings_4bit import BLOCK, four_bits, packed
 from compress.runtime.text_model import TextModel
 from tests.variant_builder import build
 
@@ -21,6 +21,10 @@ def test_vectors_differ_by_half_a_step_at_most(width):
     assert (np.abs(integers * steps - vectors) <= 0.51 * steps).all()
 
 
+def test_two_integers_share_a_byte_the_first_in_its_lower_half():
+    assert packed(np.array([[-8, -7, 0, 7]], np.int8)).tolist() == [[0x10, 0xF8]]
+
+
 def test_the_largest_table_has_four_bits(tiny_folder, tmp_path, monkeypatch):
     monkeypatch.setattr(embeddings_4bit, "LEAST_ROWS", 65)  # the vocabulary has 64 pieces like the positions
     (tmp_path / "fp32").mkdir()
@@ -30,11 +34,11 @@ def test_the_largest_table_has_four_bits(tiny_folder, tmp_path, monkeypatch):
         build("onnx-int8-embeddings-4bit", tmp_path / "fp32", tmp_path / name)
         monkeypatch.setattr(embeddings_4bit, "LEAST_ROWS", 64)
     graphs = {name: onnx.load(tmp_path / name / "model.onnx").graph for name in ("none", "words")}
-    packed = {
-        name: [table.name for table in graph.initializer if table.data_type == onnx.TensorProto.INT4]
+    tables = {
+        name: [node.input[0] for node in graph.node if node.op_type == "GatherBlockQuantized"]
         for name, graph in graphs.items()
     }
-    assert packed["none"] == []
+    assert tables["none"] == []
     assert "com.microsoft.GatherBlockQuantized" in read_info(tmp_path / "words").variant.operators
-    assert "bert.embeddings.word_embeddings.weight" in packed["words"]
+    assert "bert.embeddings.word_embeddings.weight" in tables["words"]
     assert len(TextModel.open(tmp_path / "words").predict(["a good film", "bad"])) == 2
