@@ -25,8 +25,11 @@ class QuantizationLoss(ResultModel):
         """`lost 1.2 points on select against its own unquantized model, 0.5 points allowed`."""
         change = format_change(self.drop, self.larger_is_better)
         allowed = format_points(self.allowed, self.larger_is_better)
-        is_strict = self.outcome == "missed" and self.drop <= self.allowed
-        doubt = "; the gate is strict, and a larger loss is not excluded" if is_strict else ""
+        doubt = ""
+        if self.outcome == "missed" and self.drop <= self.allowed:
+            doubt = "; the gate is strict, and a larger loss is not excluded"
+        elif self.outcome == "undecided" and self.drop > self.allowed:
+            doubt = "; the rows cannot tell whether it is more"
         return f"{change} on select against its own unquantized model, {allowed} allowed{doubt}"
 
 
