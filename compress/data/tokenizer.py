@@ -53,7 +53,7 @@ class TextTokenizer:
         ``source`` is the model's name in error messages: by default its folder.
         """
         tokenizer = read_tokenizer(folder)
-        config = _read_json(folder / "config.json")
+        config = read_json(folder / "config.json")
         pad_id = _pad_id(folder, config, tokenizer)
         return cls(tokenizer, pad_id, max_positions(config, pad_id), source=source or str(folder))
 
@@ -143,9 +143,7 @@ def _pad_id(folder: Path, config: Mapping[str, Any], tokenizer: Tokenizer) -> in
     """Return the model's own pad id (RoBERTa counts positions from it), else the tokenizer's."""
     if isinstance(config.get("pad_token_id"), int):
         return int(config["pad_token_id"])
-    given = [
-        _read_json(folder / name).get("pad_token") for name in ("tokenizer_config.json", "special_tokens_map.json")
-    ]
+    given = [read_json(folder / name).get("pad_token") for name in ("tokenizer_config.json", "special_tokens_map.json")]
     names = [token.get("content") if isinstance(token, Mapping) else token for token in given]
     for name in (*names, "[PAD]", "<pad>"):
         pad_id = tokenizer.token_to_id(name) if isinstance(name, str) else None
@@ -165,7 +163,7 @@ def check_length(max_tokens: int, longest: int | None, source: str) -> None:
         )
 
 
-def _read_json(path: Path) -> Mapping[str, Any]:
+def read_json(path: Path) -> Mapping[str, Any]:
     """Return a JSON object, or an empty one if there is no such file."""
     if not path.is_file():
         return {}

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-import shutil
 from pathlib import Path
 
 import compress
 from compress.errors import ModelError
 from compress.export.build_context import BuildContext
+from compress.export.companion_files import copy_companions
 from compress.export.golden_inputs import golden_batches
 from compress.export.parity import Parity, compare_all, compare_groups, total
 from compress.model_info import FolderInfo, write_info
 from compress.runtime import open_predictor
-from compress.runtime.model_formats import COMPANIONS, find_graph
+from compress.runtime.model_formats import find_graph
 from compress.runtime.predictor import ONE_THREAD, Placement, Predictor
 
 STANDARD = ("", "ai.onnx")
@@ -48,9 +48,7 @@ def write_variant(
     variant = context.variant.model_copy(update={"operators": operators(context.work)})
     changes = {"step": variant.name, "made_by": f"compress {compress.__version__}", "variant": variant, "parents": ()}
     info = base.model_copy(update={**changes, "inputs": inputs or base.inputs})
-    for name in COMPANIONS:
-        if (context.source / name).is_file():
-            shutil.copyfile(context.source / name, context.work / name)
+    copy_companions(context.source, context.work)
     write_info(context.work, info)
     predictor = open_predictor(context.work, placement)
     groups = compare_groups(reference, predictor, golden_batches(context.work, info.task), info.task)

@@ -1,0 +1,64 @@
+"""The files beside an exported graph, written so that every tool of the family's plain models reads them.
+
+A graph computes what it computes, and config.json only describes it: an export of a pruned model or of one with a head
+of ours says `bert` and `BertForSequenceClassification`, without our own keys. The shape stays in compress.json.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from compress.data.tokenizer import read_json
+from compress.families import FAMILIES, plain_model_type
+from compress.runtime.model_formats import COMPANIONS
+
+Settings = dict[str, Any]
+
+OWN_KEYS = ("layer_shapes", "head_size", "factors", "head_pooling", "pooling", "sentence_size")
+"""Config keys that only compress reads, all of them for models with weights."""
+
+HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering")
+"""Heads of plain classes that a graph computes; others are exported as the encoder, or pooled on top of it."""
+
+
+def copy_companions(source: Path, work: Path) -> None:
+    """Copy the files that belong to a model besides its weights, and write config and tokenizer settings plainly."""
+    for name in COMPANIONS:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, work / name)
+    for name, rewritten in (("config.json", plain_config), ("tokenizer_config.json", plain_tokenizer_config)):
+        before = read_json(work / name)
+        if before and (after := rewritten(before)) != before:
+            (work / name).write_text(json.dumps(after, indent=2) + "\n", encoding="utf-8")
+
+
+def plain_config(config: Mapping[str, Any]) -> Settings:
+    """Return a config with the family's plain model_type and classes, without our own keys."""
+    plain = {key: value for key, value in config.items() if key not in OWN_KEYS}
+    model_type = plain["model_type"] = plain_model_type(str(config.get("model_type", "")))
+    if classes := config.get("architectures"):
+        plain["architectures"] = [_plain_class(str(name), model_type) for name in classes]
+    return plain
+
+
+def _plain_class(name: str, model_type: str) -> str:
+    """Return transformers' class for what the export of a model of this class computes."""
+    prefix, _, head = name.removeprefix("Compress").partition("For")
+    family = FAMILIES.get(model_type)
+    if head == "MultipleChoice" and family is not None and family.choice_head_is_sequence_head:
+        head = "SequenceClassification"
+    return f"{prefix}For{head}" if head in HEADS else f"{prefix.removesuffix('Model')}Model"
+
+
+def plain_tokenizer_config(settings: Mapping[str, Any]) -> Settings:
+    """Return a tokenizer's settings as transformers 4 reads them too; version 5 writes two of its own names."""
+    plain = dict(settings)
+    if plain.get("tokenizer_class") == "TokenizersBackend":
+        plain["tokenizer_class"] = "PreTrainedTokenizerFast"
+    if isinstance(plain.get("extra_special_tokens"), list):
+        plain["additional_special_tokens"] = plain.pop("extra_special_tokens")
+    return plain
