@@ -17,6 +17,8 @@ from compress.storage.atomic_write import write_model
 from compress.storage.schema_version import up_to
 
 INFO_FILE = "compress.json"
+GOLDEN_FILE = "golden.safetensors"
+"""Of an export: golden inputs and PyTorch's outputs for them (`export/golden_file.py`)."""
 
 
 class Info(BaseModel):

@@ -1,17 +1,20 @@
-"""Writes the folder around an exported graph: config, tokenizer, compress.json and parity with its source."""
+"""Writes the folder around an exported graph: config, tokenizer, compress.json, golden outputs, and how to run it."""
 
 from __future__ import annotations
 
 import math
+import shutil
 from pathlib import Path
 
 import compress
 from compress.errors import ModelError
 from compress.export.build_context import BuildContext
 from compress.export.companion_files import copy_companions
+from compress.export.export_readme import export_readme
+from compress.export.golden_file import write_golden
 from compress.export.golden_inputs import golden_batches
 from compress.export.parity import Parity, compare_all, compare_groups, total
-from compress.model_info import FolderInfo, write_info
+from compress.model_info import GOLDEN_FILE, FolderInfo, write_info
 from compress.runtime import open_predictor
 from compress.runtime.model_formats import find_graph
 from compress.runtime.predictor import ONE_THREAD, Placement, Predictor
@@ -50,8 +53,13 @@ def write_variant(
     info = base.model_copy(update={**changes, "inputs": inputs or base.inputs})
     copy_companions(context.source, context.work)
     write_info(context.work, info)
+    golden = golden_batches(context.work, info.task)
+    if (context.source / GOLDEN_FILE).is_file():  # an export, which has PyTorch's outputs
+        shutil.copyfile(context.source / GOLDEN_FILE, context.work / GOLDEN_FILE)
+    else:
+        write_golden(context.work, golden, reference)
     predictor = open_predictor(context.work, placement)
-    groups = compare_groups(reference, predictor, golden_batches(context.work, info.task), info.task)
+    groups = compare_groups(reference, predictor, golden, info.task)
     for name, parity in groups.items():
         _require_within(tolerance, parity, context, f"golden inputs ({name})")
     parity = total(groups.values())
@@ -63,6 +71,7 @@ def write_variant(
     context.console.note(f"{variant.name}: {parity}{alone}")
     info = info.model_copy(update={"variant": variant.model_copy(update={"parity": parity.record()})})
     write_info(context.work, info)
+    (context.work / "README.md").write_text(export_readme(info), encoding="utf-8")
     return info, parity
 
 

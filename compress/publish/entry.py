@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compress.errors import ModelError, UsageError
+from compress.formats import EXPORTS
 from compress.model_info import FolderInfo, read_info
 from compress.report.report_schema import LedgerRow, Report, TargetResult
 from compress.report.winner_verdict import Verdict
@@ -32,6 +33,12 @@ class PublishedVariant:
     def result(self) -> TargetResult:
         """Its scores and timings on the first target that it won."""
         return self.row.targets[self.verdicts[0].target]
+
+    @property
+    def exported_file(self) -> str | None:
+        """Where its folder in the entry has the model's file; None for a model folder, which is not exported."""
+        form = EXPORTS.get(self.info.variant.format) if self.info.variant else None
+        return path_in_entry(form.files[0]) if form else None
 
 
 @dataclass(frozen=True)
@@ -73,3 +80,8 @@ def make_entry(winners: Mapping[str, Path], report: Report, name: str) -> Entry:
         path = f"{VARIANTS_FOLDER}/{key.replace('/', '-')}" if variants else ""
         variants.append(PublishedVariant(path, folder, info, row, tuple(won)))
     return Entry(name, report, tuple(variants))
+
+
+def path_in_entry(name: str) -> str:
+    """Return where a variant's file goes: ONNX models into `onnx/`, as transformers.js and optimum expect."""
+    return f"onnx/{name}" if "/" not in name and ".onnx" in name else name

@@ -17,10 +17,11 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from compress.errors import CompressError, ModelError, UsageError
+from compress.export.export_readme import export_readme
 from compress.measure.resources.footprint import needed_files
-from compress.model_info import INFO_FILE
+from compress.model_info import GOLDEN_FILE, INFO_FILE
 from compress.publish.checksums import DIGESTS_FILE, Digests, read_digests, write_digests
-from compress.publish.entry import Entry, PublishedVariant, make_entry
+from compress.publish.entry import Entry, PublishedVariant, make_entry, path_in_entry
 from compress.publish.model_card import model_card
 from compress.report.pages.render import write_pages
 from compress.report.report_schema import REPORT_FILE, Report, report_json
@@ -92,12 +93,6 @@ def read_index(zoo: Path) -> dict[str, Any]:
         ) from error
 
 
-def path_in_entry(path: Path, folder: Path) -> str:
-    """Return where a variant's file goes: ONNX models into `onnx/`, as transformers.js and optimum expect."""
-    name = path.relative_to(folder).as_posix()
-    return f"onnx/{name}" if "/" not in name and ".onnx" in path.name else name
-
-
 def _check_replaceable(folder: Path) -> None:
     published = (folder / DIGESTS_FILE).is_file() and (folder / INFO_FILE).is_file()
     if folder.exists() and not published:
@@ -120,10 +115,14 @@ def _locked(zoo: Path) -> AbstractContextManager[object]:
 
 def _write_entry(work: Path, entry: Entry) -> Digests:
     for variant in entry.variants:
-        for path in needed_files(variant.source):
-            copy = work / variant.path / path_in_entry(path, variant.source)
+        golden = variant.source / GOLDEN_FILE
+        for path in (*needed_files(variant.source), *([golden] if golden.is_file() else [])):
+            copy = work / variant.path / path_in_entry(path.relative_to(variant.source).as_posix())
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, copy)
+        if variant.path and (file := variant.exported_file):
+            readme = export_readme(variant.info, file)
+            (work / variant.path / "README.md").write_text(readme, encoding="utf-8")
     (work / "README.md").write_text(model_card(entry), encoding="utf-8")
     (work / REPORT_FOLDER).mkdir()
     write_pages(work / REPORT_FOLDER, entry.report)

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from compress.cards import HubCheckpoint, TeacherCard, available, find_teacher
+from compress.export.export_readme import runner_section
 from compress.formats import FORMATS
 from compress.measure.quality.quality_result import Quality
 from compress.model_sources import HUB_ID
@@ -41,6 +42,7 @@ def model_card(entry: Entry) -> str:
     parts = [
         _headline(entry),
         _usage(entry),
+        runner_section(entry.main.info, entry.main.exported_file) if entry.main.exported_file else "",
         _variants(entry),
         _scores(entry),
         *(_speed(entry, variant, verdict) for variant in entry.variants for verdict in variant.verdicts),

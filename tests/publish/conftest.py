@@ -8,7 +8,7 @@ import pytest
 
 from compress.measure.quality.quality_result import Quality
 from compress.measure.timing.latency import Latency
-from compress.model_info import Parent, read_info, write_info
+from compress.model_info import GOLDEN_FILE, Parent, read_info, write_info
 from compress.publish.local_zoo import publish_entry
 from compress.report.report_schema import Report
 from tests.measure.conftest import write_variant
@@ -85,4 +85,5 @@ def write_winner(folder: Path, variant: str = "onnx-int8") -> Path:
     parents = (Parent(step="export", fingerprint="f" * 64, digest="d" * 64),)
     info = read_info(folder).model_copy(update={"variant": VARIANTS[variant], "parents": parents})
     write_info(folder, info)
+    (folder / GOLDEN_FILE).write_bytes(b"as exported")
     return folder

@@ -23,13 +23,14 @@ def test_an_entry_is_complete_and_predicts(published, winner, report):
         "compress.json",
         "config.json",
         "digests.json",
+        "golden.safetensors",
         "onnx/model.onnx",
         "report/report.html",
         "report/report.json",
         "report/report.md",
         "tokenizer.json",
     }
-    assert verify(published) == 8
+    assert verify(published) == 9
     assert read_report(published / "report") == report
     texts = ["good film", "a very bad plot"]
     assert TextModel.open(published).predict(texts) == TextModel.open(winner).predict(texts)
@@ -53,7 +54,7 @@ def test_an_entry_is_replaced_as_a_whole(published, winner, report):
     (winner / "config.json").write_text('{"model_type": "bert", "pad_token_id": 0, "more": 1}')
     assert publish_entry({"cpu": winner}, report, published.parent, "films-small") == published
     assert not (published / "left over").exists()
-    assert verify(published) == 8
+    assert verify(published) == 9
     assert read_index(published.parent)["films-small"]["digest"] != before
     assert sorted(path.name for path in published.parent.iterdir()) == [".lock", "films-small", "index.json"]
 
@@ -121,7 +122,8 @@ def test_the_index_has_a_schema_version(published):
 def test_winners_of_several_targets_share_an_entry(two_winners, two_target_report, tmp_path):
     entry = publish_entry(two_winners, two_target_report, tmp_path / "zoo", "films")
     variant = entry / "variants" / "student-onnx-fp32"
-    assert {path.name for path in variant.iterdir()} == {"compress.json", "config.json", "onnx", "tokenizer.json"}
+    files = {"README.md", "compress.json", "config.json", "golden.safetensors", "onnx", "tokenizer.json"}
+    assert {path.name for path in variant.iterdir()} == files
     assert verify(entry) == 12
     texts = ["good film", "a very bad plot"]
     assert TextModel.open(variant).predict(texts) == TextModel.open(two_winners["phone"]).predict(texts)
@@ -209,7 +211,7 @@ def test_a_kill_leaves_a_valid_entry_and_the_next_publication_succeeds(step, whe
     arguments = [step, when, winner, tmp_path / "report.json", zoo]
     killed = subprocess.run([sys.executable, "-c", textwrap.dedent(KILLED), *map(str, arguments)], check=False)
     assert killed.returncode == -signal.SIGKILL
-    assert verify(published) == 8
+    assert verify(published) == 9
     publish_entry({"cpu": winner}, report, zoo, "films-small")
-    assert verify(published) == 8
+    assert verify(published) == 9
     assert sorted(os.listdir(zoo)) == [".lock", "films-small", "index.json"]  # noqa: PTH208

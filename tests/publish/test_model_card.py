@@ -3,12 +3,15 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from compress.model_info import VocabularyInfo, read_info, write_info
+import compress
+from compress.model_info import GOLDEN_FILE, VocabularyInfo, read_info, write_info
 from compress.publish.entry import make_entry
+from compress.publish.local_zoo import publish_entry
 from compress.publish.model_card import base_model, front_matter, hub_data, model_card
 from compress.runtime.model_formats import RUN_MODES
 from compress.tasks import KINDS
 from tests.report.conftest import apply_gates
+from tests.run_readme import run_readme
 
 
 @pytest.fixture
@@ -42,6 +45,18 @@ def test_the_body_has_scores_speed_and_origin(entry):
     assert "1 thread, batch 1, lengths of the data" in body
     assert "- Licence of the teacher's weights: apache-2.0" in body
     assert f"- Built from: step export, {'f' * 16}" in body
+
+
+def test_the_runner_of_the_card_works_as_printed(published):
+    predictions = compress.open(published).predict(["good film", "bad plot"], batch=1)
+    lines = run_readme(published, "good film", "bad plot")
+    assert [line.split()[0] for line in lines] == [each["label"] for each in predictions]
+
+
+def test_a_further_variant_has_a_runner_of_its_own(two_winners, two_target_report, tmp_path):
+    folder = publish_entry(two_winners, two_target_report, tmp_path / "zoo", "films") / "variants" / "student-onnx-fp32"
+    assert run_readme(folder, "good film")
+    assert (folder / GOLDEN_FILE).is_file()
 
 
 @pytest.mark.parametrize("source", ["./my/own/teacher", "/home/someone/teacher", "unknown-card"])

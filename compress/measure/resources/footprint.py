@@ -9,12 +9,12 @@ from compress.errors import ModelError
 from compress.formats import FORMATS, WEIGHT_SUFFIXES
 from compress.measure.resources.flops import flops
 from compress.measure.result_base import ResultModel
-from compress.model_info import INFO_FILE, VariantInfo, read_info
+from compress.model_info import GOLDEN_FILE, INFO_FILE, VariantInfo, read_info
 from compress.runtime import runtime_of
 from compress.runtime.model_formats import COMPANIONS, describe_model_file
 
-DESCRIPTIONS = ("README.md", "LICENSE", "digests.json", ".gitattributes")
-"""Files of a published folder that describe the model and are not read to predict."""
+DESCRIPTIONS = (GOLDEN_FILE, "README.md", "LICENSE", "digests.json", ".gitattributes")
+"""Files of an exported or published folder that describe the model and are not read to predict."""
 DESCRIPTION_FOLDERS = ("report", "variants")
 LENGTH = 128
 """Word pieces at which operations are counted, or as many as the model reads of a text."""

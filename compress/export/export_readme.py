@@ -1,0 +1,57 @@
+"""README.md of an exported folder: what it holds, and a script that runs it without compress."""
+
+from __future__ import annotations
+
+from compress.export.runner_code import RUNNERS, decision_of, runner_code
+from compress.formats import FORMATS
+from compress.model_info import GOLDEN_FILE, INFO_FILE, FolderInfo, TaskInfo
+from compress.tasks import kind_of
+
+
+def export_readme(info: FolderInfo, file: str | None = None) -> str:
+    """Return the README.md of the folder with this compress.json.
+
+    Args:
+        info: of an exported folder.
+        file: the model's, where it is not where its format has it.
+    """
+    assert info.variant is not None
+    variant, task = info.variant, info.task
+    file = file or FORMATS[variant.format].files[0]
+    about = f"An encoder for {task.name} ({task.kind.replace('_', ' ')})" if task else "An encoder"
+    parts = [
+        f"# {variant.name}",
+        f"{about}, in the format {variant.format} and in {variant.precision}. `compress predict` reads this folder.",
+        runner_section(info, file),
+        f"- `{file}`: the model, which takes {', '.join(info.inputs)}\n"
+        f"- `tokenizer.json`, `config.json`, `{INFO_FILE}`: its tokenizer, its shape, its task\n"
+        f"- `{GOLDEN_FILE}`: texts as token ids, and what PyTorch computes for them, to check a runner in any language:"
+        " `GROUP/inputs/NAME` and `GROUP/outputs/NAME`, one padded batch a group",
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def runner_section(info: FolderInfo, file: str) -> str:
+    """Return the section with the script; empty where the format has none."""
+    code = runner_code(info, file)
+    if code is None or info.variant is None:
+        return ""
+    decision, package = decision_of(info.task), RUNNERS[info.variant.format].package
+    return "\n\n".join(
+        [
+            "## Without compress",
+            f"    pip install {package} tokenizers numpy\n    python run.py {decision.sample}",
+            f"prints {decision.prints}, where this folder holds `run.py`:",
+            f"```python\n{code}\n```",
+            *_limits(info.task),
+        ]
+    )
+
+
+def _limits(task: TaskInfo | None) -> list[str]:
+    """Return what the script does not do."""
+    if task is None:
+        return ["Texts must be no longer than the model reads."]
+    if not kind_of(task).in_windows(task):
+        return []
+    return [f"It reads the first {task.max_length} tokens of a text; compress reads longer ones in windows."]

@@ -1,0 +1,197 @@
+"""Runners: short scripts that predict with an exported folder, its runtime, tokenizers and numpy, and nothing of ours.
+
+All scripts have the same few lines: the tokenizer, the model (`RUNNERS`, by format), and the decision (`DECISIONS`, by
+task kind). A new format is one record here. Each text runs alone, cut to the length that the model was trained with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from compress.model_info import FolderInfo, TaskInfo, VariantInfo
+
+MAX_LINES = 15
+
+
+@dataclass(frozen=True)
+class Runner:
+    """How a format is opened and called in Python."""
+
+    package: str
+    """To install, besides tokenizers and numpy."""
+    module: str
+    """To import."""
+    open: Callable[[VariantInfo, str], list[str]]
+    """Lines that open a variant's file."""
+    call: str
+    """An expression: from `feed`, lists of numbers by input, to the outputs in the graph's order, each of one row."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """How texts are read from the command line, and what is printed of the outputs."""
+
+    prints: str
+    loop: str | None = None
+    """None: over texts, or pairs where the task reads pairs."""
+    encode: str = "text"
+    """Arguments of the tokenizer."""
+    before: tuple[str, ...] = ()
+    each: tuple[str, ...] = ()
+    """After `outputs` of each text, before the next."""
+    after: tuple[str, ...] = ()
+    sample: str = '"a text" "another text"'
+    """Arguments to try it with."""
+
+
+def _open_onnx(variant: VariantInfo, file: str) -> list[str]:
+    """Without VNNI some INT8 products overflow unless an exact kernel is asked for; the folder states if its own do."""
+    if variant.precision != "int8" or not variant.session.get("guard_overflow", True):
+        return [f'session = onnxruntime.InferenceSession("{file}")']
+    return [
+        "options = onnxruntime.SessionOptions()",
+        'options.add_session_config_entry("session.x64quantprecision", "1")',
+        f'session = onnxruntime.InferenceSession("{file}", options)',
+    ]
+
+
+_ARRAYS = "{name: numpy.array([values]) for name, values in feed.items()}"
+
+_NO_BF16 = '{"INFERENCE_PRECISION_HINT": "f32"}'
+"""On CPUs with bf16 OpenVINO would round to that by itself."""
+
+RUNNERS: Mapping[str, Runner] = {
+    "onnx": Runner("onnxruntime", "onnxruntime", _open_onnx, f"session.run(None, {_ARRAYS})"),
+    "openvino": Runner(
+        "openvino",
+        "openvino",
+        # On CPUs with bf16 it would round to that by itself.
+        lambda variant, file: [
+            f'model = openvino.compile_model("{file}", "CPU", {{"INFERENCE_PRECISION_HINT": "f32"}})'
+        ],
+        f"list(model({_ARRAYS}).values())",
+    ),
+}
+"""By format. One without a record has no runner; `compress.open` runs it."""
+
+_LABELS = ('labels = json.load(open("compress.json", encoding="utf-8"))["task"]["labels"]',)
+_TEXTS, _PAIRS = "for text in sys.argv[1:]:", "for pair in zip(sys.argv[1::2], sys.argv[2::2]):"
+_SCORES = ("scores.append(float(outputs[0][0][0]))",)
+_EMBEDDINGS = Decision(
+    "the cosine of each text with every other",
+    loop=_TEXTS,
+    before=("vectors = []",),
+    each=("vectors.append(outputs[0][0])",),
+    after=("print(numpy.array(vectors) @ numpy.array(vectors).T)",),
+)
+
+DECISIONS: Mapping[str, Decision] = {
+    "classification": Decision(
+        "the class of each text and its probability",
+        before=_LABELS,
+        each=(
+            "logits = outputs[0][0][:len(labels)]",
+            "print(labels[logits.argmax()], 1 / numpy.exp(logits - logits.max()).sum())",
+        ),
+    ),
+    "multi_label": Decision(
+        "the classes of each text whose probability is one half or more",
+        before=_LABELS,
+        each=("print([label for label, logit in zip(labels, outputs[0][0]) if logit >= 0])",),
+    ),
+    "regression": Decision("the score of each text", each=("print(outputs[0][0][0])",)),
+    "similarity": _EMBEDDINGS,
+    "retrieval": _EMBEDDINGS,
+    "multiple_choice": Decision(
+        "the letter of the best choice, and the score of each",
+        loop="for text in sys.argv[2:]:",
+        encode="sys.argv[1], text",
+        before=("scores = []",),
+        each=_SCORES,
+        after=('print("ABCDEFGHIJKLMNOPQRSTUVWXYZ"[scores.index(max(scores))], scores)',),
+        sample='"a question" "a choice" "another choice"',
+    ),
+    "ranking": Decision(
+        "the candidates by falling score, counted from 0, and the score of each",
+        loop="for text in sys.argv[2:]:",
+        encode="sys.argv[1], text",
+        before=("scores = []",),
+        each=_SCORES,
+        after=("print(sorted(range(len(scores)), key=lambda index: -scores[index]), scores)",),
+        sample='"a query" "a candidate" "another candidate"',
+    ),
+    "token_classification": Decision(
+        "the tag of each word of each text",
+        loop='for text in (" ".join(text.split()) for text in sys.argv[1:]):',
+        before=_LABELS,
+        each=(
+            "tokens = [(text[:end].rstrip().count(' '), text[start:end].strip()) for start, end in encoding.offsets]",
+            "tags = {word: row.argmax() for (word, token), row in zip(tokens[::-1], outputs[0][0][::-1]) if token}",
+            "print([labels[tags[word]] for word in sorted(tags)])",
+        ),
+    ),
+    "question_answering": Decision(
+        "the answer to each question",
+        loop=_PAIRS,
+        encode="*pair",
+        each=(
+            "(start, end), part = (scores[0] for scores in outputs), encoding.sequence_ids",
+            "spans = [(i, j) for i in range(len(part)) for j in range(i, min(i + {max_answer}, len(part)))]",
+            "score, i, j = max((start[i] + end[j], i, j) for i, j in spans if part[i] == part[j] == 1)",
+            "print(pair[1][encoding.offsets[i][0] : encoding.offsets[j][1]].strip(){unless})",
+        ),
+        sample='"a question" "the text with its answer"',
+    ),
+}
+"""By task kind; of other models the outputs are printed as they are."""
+
+_OUTPUTS = Decision("the outputs for each text", each=("print(outputs)",))
+
+
+def decision_of(task: TaskInfo | None) -> Decision:
+    """Return how a task's texts are read and what is printed."""
+    return DECISIONS.get(task.kind, _OUTPUTS) if task else _OUTPUTS
+
+
+def runner_code(info: FolderInfo, file: str) -> str | None:
+    """Return the script that predicts with the model in ``file`` of an exported folder; None where there is none."""
+    runner = RUNNERS.get(info.variant.format) if info.variant else None
+    if info.variant is None or runner is None:
+        return None
+    task, decision = info.task, decision_of(info.task)
+    loop, encode = decision.loop or _TEXTS, decision.encode
+    if decision.loop is None and task is not None and len(task.text) > 1:
+        loop, encode = _PAIRS, "*pair"
+    fields = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
+    modules = (*(["json"] if decision.before == _LABELS else []), "sys", "numpy", runner.module, "tokenizers")
+    lines = [
+        f"import {', '.join(modules)}",
+        *decision.before,
+        'tokenizer = tokenizers.Tokenizer.from_file("tokenizer.json")',
+        "tokenizer.no_padding()",
+        *_truncation(task),
+        *runner.open(info.variant, file),
+        loop,
+        f"    encoding = tokenizer.encode({encode})",
+        "    feed = {" + ", ".join(f'"{name}": encoding.{fields[name]}' for name in info.inputs) + "}",
+        f"    outputs = {runner.call}",
+        *(f"    {_filled(line, task)}" for line in decision.each),
+        *decision.after,
+    ]
+    return "\n".join(lines)
+
+
+def _truncation(task: TaskInfo | None) -> list[str]:
+    if task is None:
+        return []
+    strategy = ', strategy="only_second"' if task.kind == "question_answering" else ""
+    return [f"tokenizer.enable_truncation({task.max_length}{strategy})"]
+
+
+def _filled(line: str, task: TaskInfo | None) -> str:
+    """Fill in the longest answer, and the margin from which on there is no answer."""
+    if task is None or task.kind != "question_answering":
+        return line
+    unless = "" if task.threshold is None else f' if start[0] + end[0] - score <= {task.threshold} else "no answer"'
+    return line.replace("{max_answer}", str(task.max_answer)).replace("{unless}", unless)
