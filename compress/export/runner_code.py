@@ -63,6 +63,12 @@ _NO_BF16 = '{"INFERENCE_PRECISION_HINT": "f32"}'
 
 RUNNERS: Mapping[str, Runner] = {
     "onnx": Runner("onnxruntime", "onnxruntime", _open_onnx, f"session.run(None, {_ARRAYS})"),
+    "ort": Runner(
+        "onnxruntime",
+        "onnxruntime",
+        lambda variant, file: [f'session = onnxruntime.InferenceSession("{file}")'],
+        f"session.run(None, {_ARRAYS})",
+    ),
     "openvino": Runner(
         "openvino",
         "openvino",

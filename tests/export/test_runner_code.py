@@ -119,7 +119,7 @@ def test_a_classifier_of_pairs_reads_two_texts_at_a_time(exports):
     agrees("classification", run_readme(folder, *typed), compress.open(folder).predict(given, batch=1))
 
 
-@pytest.mark.parametrize("name", ["onnx-int8", "openvino-fp32"])
+@pytest.mark.parametrize("name", ["onnx-int8", "ort-fp32", "openvino-fp32"])
 def test_other_variants_have_their_own_script(name, exports, tmp_path):
     if VARIANTS[name].info.format == "openvino":
         pytest.importorskip("openvino", reason="openvino is not installed")

@@ -124,7 +124,7 @@ def test_winners_of_several_targets_share_an_entry(two_winners, two_target_repor
     variant = entry / "variants" / "student-onnx-fp32"
     files = {"README.md", "compress.json", "config.json", "golden.safetensors", "onnx", "tokenizer.json"}
     assert {path.name for path in variant.iterdir()} == files
-    assert verify(entry) == 12
+    assert verify(entry) == 15
     texts = ["good film", "a very bad plot"]
     assert TextModel.open(variant).predict(texts) == TextModel.open(two_winners["phone"]).predict(texts)
     assert TextModel.open(entry).predict(texts) == TextModel.open(two_winners["cpu"]).predict(texts)
