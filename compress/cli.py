@@ -59,6 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return failure.exit_code
 
 
+OUTPUTS = ("human", "json", "quiet")
+"""Formats of the output; the first is the default."""
+
 REPEATED = {"predict": "texts", "bench": "models"}
 """The commands whose last argument may be repeated, and its name."""
 
@@ -74,15 +77,15 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         options.to = Path(rest[0])
     elif rest:
         grammar.error(f"unrecognized arguments: {' '.join(flags or rest)}")
+    if options.command == "export":
+        outputs = [name for name in options.formats if name in OUTPUTS]
+        options.format = outputs[-1] if outputs else OUTPUTS[0]
+        options.formats = [name for name in options.formats if name not in OUTPUTS]
     return options
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    shared = argparse.ArgumentParser(add_help=False)
-    shared.add_argument("--format", choices=("human", "json", "quiet"), default="human", help="format of the output")
-    shared.add_argument("--cards", action="append", type=Path, default=[], metavar="DIR", help="your own cards")
-    shared.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder of runs (runs/)")
     top = argparse.ArgumentParser(
         prog="compress",
         description="Make BERT-family encoders small and fast, and prove it.",
@@ -93,7 +96,12 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
     def command(name: str, text: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, parents=[shared], help=text, description=text)
+        sub = commands.add_parser(name, help=text, description=text)
+        sub.add_argument("--cards", action="append", type=Path, default=[], metavar="DIR", help="your own cards")
+        sub.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder of runs (runs/)")
+        if name != "export":  # there, the same option names formats of models too
+            sub.add_argument("--format", choices=OUTPUTS, default=OUTPUTS[0], help="format of the output")
+        return sub
 
     for add in (_init, _ls, _plan, _run, _clean, _report, _bench, _export, _publish, _pull, _verify, _predict, _doctor):
         add(command)
@@ -172,10 +180,14 @@ def _export(command: Command) -> None:
     sub.add_argument("model", help="a model folder, or a hub id")
     sub.add_argument("to", type=Path, metavar="OUT", help="the folder to write, or to check")
     sub.add_argument(
+        "--format",
         "--as",
-        dest="form",
-        metavar="FORMAT",
-        help=f"{' or '.join(EXPORTS)} (default: what --quantize makes, else the first)",
+        action="append",
+        default=[],
+        dest="formats",
+        metavar="NAME",
+        help=f"{', '.join(EXPORTS)}, a variant of one, or all; where there are several, each goes into OUT/NAME/"
+        " (default: what --quantize makes, else the first); also how the output is written: human, json, quiet",
     )
     sub.add_argument("--quantize", metavar="METHOD", help="int8, or one of the methods in docs/quantizing.md")
     about = "texts from which a static method takes its ranges, one a line, their parts separated by tabs"

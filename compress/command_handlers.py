@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from compress.console import Console
 from compress.errors import UsageError, nearest, pluralize
-from compress.formats import EXPORTS
 
 if TYPE_CHECKING:
     from compress.pipeline.run import Options
@@ -105,23 +104,23 @@ def bench(options: argparse.Namespace, console: Console) -> None:
 
 def export(options: argparse.Namespace, console: Console) -> None:
     """Export a model folder, and quantize it if a method is given; or check an existing export."""
-    from compress.pipeline.commands.export_command import check_and_show, export_folder
-    from compress.quantize import QUANTIZERS
+    from compress.pipeline.commands.check_export import check_and_show
+    from compress.pipeline.commands.export_command import chosen_variants, export_all, export_folder
+    from compress.variants import ALL_FORMATS
 
     if options.check:
-        if options.form or options.quantize or options.calibration:
+        if options.formats or options.quantize or options.calibration:
             raise UsageError("--check compares the export that is in OUT; the options that make one have no effect.")
         check_and_show(options.model, options.to, console)
         return
-    method = QUANTIZERS.get(options.quantize or "")
-    form = options.form or (method.format if method else next(iter(EXPORTS)))
-    if method and method.format != form:
-        raise UsageError(f"--quantize {options.quantize} makes {method.format} files, not {form}; leave --as out.")
     if options.calibration and not options.quantize:
         raise UsageError("--calibration has no effect without --quantize METHOD.")
-    info = export_folder(
-        options.model, options.to, form, options.quantize, console=console, calibration=options.calibration
-    )
+    variants = chosen_variants(options.formats, options.quantize)
+    if len(variants) > 1 or ALL_FORMATS in options.formats:
+        export_all(options.model, options.to, variants, console=console, calibration=options.calibration)
+        return
+    (variant,) = variants
+    info = export_folder(options.model, options.to, variant, console=console, calibration=options.calibration)
     name = info.variant.name if info.variant else "model"
     console.data({"folder": str(options.to), "variant": info.variant}, f"{options.to} holds {name}")
 
@@ -184,6 +183,7 @@ def doctor(options: argparse.Namespace, console: Console) -> None:
 def _show(report: Report, folder: Path, console: Console) -> None:
     """Show the ledger of each target, then the winners."""
     from compress.report.tables.ledger_tables import ledger_table
+    from compress.report.tables.packaged_table import packaged_table
 
     if console.format == "json":
         console.data(report)
@@ -192,6 +192,9 @@ def _show(report: Report, folder: Path, console: Console) -> None:
         for target in report.targets:
             table = ledger_table(report, target.title)
             console.table(table.rows, table.columns, title=f"{report.name} on {target.title}")
+        if report.packaged:
+            table = packaged_table(report, report.packaged)
+            console.table(table.rows, table.columns, title="further formats of the winners")
     run = folder if folder.is_dir() else folder.parent
     for verdict in report.verdicts:
         winner = run / "winner" / verdict.target

@@ -15,7 +15,16 @@ from compress.formats import EXPORTS, FORMATS, RUNTIMES
 from compress.quantize import QUANTIZERS
 from compress.runtime.model_formats import RUN_MODES, export_variant
 
-__all__ = ["ALL_FORMATS", "EXPORTS", "QUANTIZERS", "VARIANTS", "Variant", "missing_extras", "variants_for"]
+__all__ = [
+    "ALL_FORMATS",
+    "EXPORTS",
+    "QUANTIZERS",
+    "VARIANTS",
+    "Variant",
+    "missing_extras",
+    "variant_in",
+    "variants_for",
+]
 
 ALL_FORMATS = "all"
 """Names every format that can be built here."""
@@ -116,6 +125,13 @@ def variants_for(
         if variant.name in chosen:
             chosen.update(name for name in (variant.needs, variant.compared_with) if name)
     return [variant for name, variant in VARIANTS.items() if name in chosen]
+
+
+def variant_in(form: str, precision: str) -> Variant:
+    """Return the variant that the format ``form`` is built as in a precision: its first one, or that in fp32."""
+    built = [each for each in VARIANTS.values() if each.format == form and each.builder and not each.on_request]
+    first = {each.precision: each for each in reversed(built)}
+    return first.get(precision) or first.get("fp32") or built[0]
 
 
 def missing_extras(form: str) -> dict[str, str]:

@@ -104,6 +104,8 @@ class Plan:
     models: list[PlannedModel] = field(default_factory=list)
     """The teacher first, and each after its parent: the only description of a run's models."""
     variants: list[ModelVariant] = field(default_factory=list)
+    packages: dict[str, str] = field(default_factory=dict)
+    """By format that is built for winners only, the step that builds it."""
     missing_targets: dict[str, str] = field(default_factory=dict)
     """Targets that are not on this machine, and why."""
 

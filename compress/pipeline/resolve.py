@@ -11,14 +11,15 @@ from pydantic import ValidationError
 from compress.cards import HubCheckpoint, StudentCard, find_student, find_teacher
 from compress.errors import UsageError, first_error
 from compress.model_sources import source_kind
+from compress.pipeline.export_formats import listed_formats
 from compress.pipeline.preflight.allowed_names import NAMES
 from compress.recipe.schema import Recipe
 from compress.recipe.training_schema import Student, Training
 
 
 def resolve(recipe: Recipe, cards: Sequence[Path] = ()) -> Recipe:
-    """Return the recipe with missing settings taken from its teacher's and student's cards."""
-    changes: dict[str, Any] = {}
+    """Return the recipe with missing settings taken from its teacher's and student's cards, and its formats listed."""
+    changes: dict[str, Any] = {"export": listed_formats(recipe)}
     if source_kind(recipe.teacher.source, "teachers", cards) == "card" and recipe.finetune:
         card = find_teacher(recipe.teacher.source, cards)
         pooling = {"pooling": card.pooling} if card.pooling else {}

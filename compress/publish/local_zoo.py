@@ -123,10 +123,17 @@ def _write_entry(work: Path, entry: Entry) -> Digests:
         if variant.path and (file := variant.exported_file):
             readme = export_readme(variant.info, file)
             (work / variant.path / "README.md").write_text(readme, encoding="utf-8")
+        for form in packaged_folders(variant.source):
+            shutil.copytree(form, work / variant.path / form.name)
     (work / "README.md").write_text(model_card(entry), encoding="utf-8")
     (work / REPORT_FOLDER).mkdir()
     write_pages(work / REPORT_FOLDER, entry.report)
     return write_digests(work)
+
+
+def packaged_folders(winner: Path) -> list[Path]:
+    """Return the folders of further formats within a winner's folder."""
+    return sorted(path.parent for path in winner.glob(f"*/{INFO_FILE}"))
 
 
 def _index_entry(entry: Entry, listed: Digests) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from compress.report.report_schema import Report
 from compress.report.retention import quality_on_test, winner_above_baseline
 from compress.report.tables import ledger_tables
 from compress.report.tables.machine_facts import describe_target, row_counts, truncation
+from compress.report.tables.packaged_table import packaged_table
 from compress.report.tables.speed_tables import format_p50, unstable_reasons
 from compress.report.tables.table_type import make_table
 from compress.report.tables.throughput_unit import describe_call, per_call_suffix, timed_unit
@@ -44,6 +45,7 @@ def model_card(entry: Entry) -> str:
         _usage(entry),
         runner_section(entry.main.info, entry.main.exported_file) if entry.main.exported_file else "",
         _variants(entry),
+        _formats(entry),
         _scores(entry),
         *(_speed(entry, variant, verdict) for variant in entry.variants for verdict in variant.verdicts),
         _requirements(entry),
@@ -172,6 +174,20 @@ def _variants(entry: Entry) -> str:
     ]
     note = "Each folder opens on its own; the scores below are those of the first."
     return f"## Variants\n\n{note}\n\n{markdown_table(make_table(rows, names=3))}"
+
+
+def _formats(entry: Entry) -> str:
+    """Return the table of further formats that the entry holds beside its variants."""
+    report = entry.report
+    folders = {won.target: variant.path for variant in entry.variants for won in variant.verdicts[:1]}
+    held = [each for each in report.packaged if each.is_delivered and each.target in folders]
+    if not held:
+        return ""
+    paths = ["/".join(filter(None, [entry.name, folders[each.target], each.format])) for each in held]
+    shown = zip(paths, packaged_table(report, held).rows, strict=True)
+    table = make_table(({"folder": path, **cells} for path, cells in shown), names=4, sentences=("reason",))
+    note = "The same model for other runtimes, each folder complete. Scores are on test, in the format's own runtime."
+    return f"## Formats\n\n{note}\n\n{markdown_table(table)}"
 
 
 def _scores(entry: Entry) -> str:

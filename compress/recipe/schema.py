@@ -215,6 +215,18 @@ class Quantize(ShortForm):
         return value
 
 
+class Export(ShortForm):
+    """A format, for all models or for winners only."""
+
+    short_key = "format"
+    """`export: [onnx, web]`"""
+    format: Annotated[str, name_in("formats")]
+    """`all`: every format that can be built here."""
+    compete: Flag | None = None
+    """Whether it is built for every model and competes on the targets; otherwise it is built for winners, after they
+    are selected. By default what is usual for the format."""
+
+
 class Gate(Frozen):
     """The quality the winner may lose against the teacher, absolute and in the primary metric (0.01 is one point).
 
@@ -251,7 +263,7 @@ class Recipe(Frozen):
     distill: Annotated[Distill | Literal[False], switched] = Distill()
     prune: Prune | None = None
     quantize: Quantize | None = None
-    export: Annotated[tuple[Annotated[str, name_in("formats")], ...], as_list] = ("onnx",)
+    export: Annotated[tuple[Export, ...], as_list] = (Export(format="onnx"),)
     variants: Annotated[tuple[Annotated[str, name_in("variants")], ...], as_list] = ()
     """Variants that compete in addition to those of the devices, `export` and `quantize`: `torch-compiled`."""
     gate: Gate = Gate()
@@ -267,6 +279,13 @@ class Recipe(Frozen):
         titles = [target.title for target in self.targets]
         if len(set(titles)) < len(titles):
             raise ValueError(f"targets: two of {', '.join(titles)} are called the same; give them names")
+        return self
+
+    @model_validator(mode="after")
+    def _check_distinct_formats(self) -> Recipe:
+        formats = [each.format for each in self.export]
+        if repeated := next((name for name in formats if formats.count(name) > 1), None):
+            raise ValueError(f"export: {repeated} is named twice")
         return self
 
     def map_trainings(self, change: Callable[[Training], Training]) -> Recipe:

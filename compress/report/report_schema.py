@@ -17,6 +17,7 @@ from compress.measure.result_base import ResultModel
 from compress.measure.roofline.roofline import LimitShares, MachineLimits
 from compress.measure.timing.latency import Latency
 from compress.model_info import ChosenSetting, LayerMap, TaskInfo, VariantInfo, VocabularyInfo
+from compress.report.packaged_format import PackagedFormat
 from compress.report.pruned_units import PrunedStructure
 from compress.report.run_facts import DataFacts, Machine, Provenance, StepCost, TargetFacts
 from compress.report.winner_verdict import Verdict
@@ -153,6 +154,8 @@ class Report(ResultModel):
     chosen: Mapping[str, Mapping[str, ChosenSetting]] = {}
     """By model, the values of settings that the recipe left to `auto`."""
     verdicts: tuple[Verdict, ...] = ()
+    packaged: tuple[PackagedFormat, ...] = ()
+    """Formats that were built for the winners only; empty in older reports."""
     remarks: tuple[str, ...] = ()
 
     def row(self, key: str | None) -> LedgerRow | None:

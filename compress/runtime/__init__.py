@@ -94,7 +94,7 @@ def _check_requirements(model_file: ModelFile, variant: VariantInfo, placement: 
     if model_file.format not in runtime.formats:
         raise ModelError(
             f"{path} is in the format {model_file.format}; {runtime.name} reads {' and '.join(runtime.formats)}.",
-            hint=f"compress export {path} OUT --as {runtime.formats[0]}" if model_file.format == "torch" else None,
+            hint=f"compress export {path} OUT --format {runtime.formats[0]}" if model_file.format == "torch" else None,
         )
     if placement.device not in runtime.devices:
         raise DeviceUnavailable(f"{runtime.name} runs on {' and '.join(runtime.devices)}, not on {placement.device}.")

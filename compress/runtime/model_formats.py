@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from compress.errors import ModelError, nearest
+from compress.errors import ModelError
 from compress.formats import BARE_FILES, FORMATS, RUNTIMES, STORED_PRECISION, Format, describe_bare_files
 from compress.model_info import FolderInfo, VariantInfo, find_info
 
@@ -99,7 +99,10 @@ def describe_model_file(path: Path, wanted: Collection[str] = ()) -> ModelFile:
     info = find_info(path)
     stated = info.variant.format if info and info.variant else None
     if stated is not None and stated not in FORMATS:
-        raise ModelError(f"no format is called '{stated}'{nearest(stated, FORMATS)}")
+        raise ModelError(
+            f"{path} is in the format '{stated}', which this version of compress does not read.",
+            hint=f"it was written by {info.made_by}; upgrade compress-encoders" if info and info.made_by else None,
+        )
     for name in (stated,) if stated else dict.fromkeys((*wanted, *FORMATS)):
         if file := find_graph(path, name):
             return ModelFile(path, name, _check_weights(file, FORMATS[name]), info)

@@ -7,7 +7,7 @@ import pytest
 
 from compress.errors import DeviceUnavailable, ModelError
 from compress.formats import RUNTIMES
-from compress.model_info import FolderInfo, write_info
+from compress.model_info import FolderInfo, VariantInfo, write_info
 from compress.runtime import RUN_MODES, open_predictor
 from compress.runtime.model_formats import FP32, describe_model_file
 from compress.runtime.predictor import Placement
@@ -80,6 +80,16 @@ def test_openvino_graph_without_its_weights_is_refused(tmp_path):
         describe_model_file(tmp_path / "graph.xml")
 
 
+def test_a_format_of_a_later_version_is_refused(tmp_path):
+    variant = VariantInfo(name="coming-fp32", format="coming", precision="fp32", runtime="coming")
+    write_info(tmp_path, FolderInfo(step="export", made_by="compress 9.0", variant=variant))
+    with pytest.raises(
+        ModelError, match="is in the format 'coming', which this version of compress does not"
+    ) as raised:
+        describe_model_file(tmp_path)
+    assert raised.value.hint == "it was written by compress 9.0; upgrade compress-encoders"
+
+
 def test_missing_graph_of_a_stated_format_is_refused(tmp_path):
     write_info(tmp_path, FolderInfo(step="export", made_by="tests", variant=EXPORTED))
     with pytest.raises(ModelError, match=r"has no model\.onnx"):
@@ -113,7 +123,7 @@ def test_a_format_runs_only_in_runtimes_that_read_it(tmp_path, write_sum, tiny_f
     folder = tiny_folder("bert")
     with pytest.raises(ModelError, match="is in the format torch; openvino reads openvino and onnx") as raised:
         open_predictor(folder, variant=RUN_MODES["openvino"])
-    assert raised.value.hint == f"compress export {folder} OUT --as openvino"
+    assert raised.value.hint == f"compress export {folder} OUT --format openvino"
     with pytest.raises(DeviceUnavailable, match="openvino runs on cpu, not on cuda"):
         open_predictor(tmp_path / "any.onnx", Placement("cuda"), RUN_MODES["openvino"])
     with pytest.raises(DeviceUnavailable, match="onnxruntime-tensorrt runs on cuda, not on cpu"):

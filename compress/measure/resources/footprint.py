@@ -65,10 +65,12 @@ def needed_files(model: Path, variant: VariantInfo | None = None) -> list[Path]:
 
 def _all_but_descriptions(folder: Path) -> list[Path]:
     named = [(path, path.relative_to(folder).parts) for path in sorted(folder.rglob("*")) if path.is_file()]
+    others = {path.parent for path in folder.glob(f"*/{INFO_FILE}")}  # the same model in further formats
     return [
         path
         for path, parts in named
         if path.name not in DESCRIPTIONS
+        and folder / parts[0] not in others
         and parts[0] not in DESCRIPTION_FOLDERS
         and not any(part.startswith(".") for part in parts)
     ]

@@ -1,81 +1,157 @@
-"""`compress export`: exports a model folder outside any run, or checks an existing export."""
+"""`compress export`: exports a model folder outside any run, to one format or to several."""
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
 from compress.console import Console
-from compress.errors import UsageError
+from compress.errors import CompressError, UsageError, nearest, pluralize, unexpected
 from compress.export import BuildContext
 from compress.export.build_context import Batches
 from compress.export.calibration_texts import calibration_batches
-from compress.export.parity import Parity
-from compress.export.parity_check import check_parity
-from compress.model_info import FolderInfo, find_info
+from compress.measure.resources.footprint import footprint
+from compress.model_info import FolderInfo, find_info, read_info
 from compress.models.fetch import fetch
-from compress.quantize import chosen_methods
+from compress.quantize import AUTOMATIC, CHOICES, QUANTIZERS
+from compress.report import format_numbers as fmt
 from compress.runtime.predict_command import read_lines
 from compress.storage.atomic_write import atomic_copy_folder
-from compress.variants import variants_for
+from compress.variants import ALL_FORMATS, EXPORTS, VARIANTS, Variant, missing_extras, variant_in
+
+
+def chosen_variants(names: Sequence[str], quantizer: str | None) -> list[Variant]:
+    """Return the variants that `--format` and `--quantize` name.
+
+    Args:
+        names: formats, variants, or `all`; none: the format that ``quantizer`` makes, or the first one.
+        quantizer: `int8` for the INT8 of each format that has one, or a method, which is of one format.
+    """
+    known = (ALL_FORMATS, *EXPORTS, *(name for name, each in VARIANTS.items() if each.builder))
+    for name in names:
+        if name not in known:
+            raise UsageError(f"no format is called '{name}'{nearest(name, known)}")
+    if quantizer is not None and quantizer not in (*CHOICES, *QUANTIZERS):
+        raise UsageError(f"no quantizer is called '{quantizer}'{nearest(quantizer, (*CHOICES, *QUANTIZERS))}")
+    if quantizer is not None and quantizer in QUANTIZERS:
+        method = QUANTIZERS[quantizer]
+        if others := [name for name in names if name != method.format]:
+            what = f"makes {method.format} files, not {', '.join(others)}"
+            raise UsageError(f"--quantize {quantizer} {what}; leave --format out, or write --quantize {AUTOMATIC}.")
+        return [method]
+    listed = [name for name in names if name != ALL_FORMATS] or ([] if names else [next(iter(EXPORTS))])
+    if ALL_FORMATS in names:
+        listed += EXPORTS
+    precision = "fp32" if quantizer is None else "int8"
+    variants = [variant_in(name, precision) if name in EXPORTS else VARIANTS[name] for name in listed]
+    if len(variants) == 1 and quantizer is not None and variants[0].precision != precision:
+        raise UsageError(f"{listed[0]} has no variant in INT8; leave --quantize out.")
+    return list({each.name: each for each in variants}.values())
 
 
 def export_folder(
-    model: str, to: Path, form: str, quantizer: str | None, *, console: Console, calibration: Path | None = None
+    model: str, to: Path, variant: Variant, *, console: Console, calibration: Path | None = None
 ) -> FolderInfo:
-    """Export a model (a folder, card or hub id) into ``to``, quantize it if requested, and tune it for this machine.
+    """Export a model (a folder, card or hub id) as ``variant`` into ``to``, and tune it for this machine.
 
     ``calibration``: a file of texts from which static methods take their ranges.
     """
-    if to.exists() and (not to.is_dir() or any(to.iterdir())):
-        raise UsageError(f"{to} already exists and is not empty.", hint="name another folder, or remove it first")
-    methods = chosen_methods([quantizer], [form])[:1] if quantizer else ()
-    source = fetch(model)
-    sample = _calibration(calibration, source) if calibration else ()
-    with tempfile.TemporaryDirectory(prefix="compress-export-") as scratch:
-        folders: dict[str | None, Path] = {None: source}
-        for variant in variants_for([form], methods, []):
-            work = folders[variant.name] = Path(scratch) / variant.name
-            work.mkdir()
-            parent = folders[variant.needs]
-            context = BuildContext(variant.info, parent, work, console=console, calibration=lambda: sample)
-            info = variant.make(context)
+    _refuse_existing(to)
+    with _exporter(model, console, calibration) as exporter:
+        return exporter.export(variant, to)
+
+
+def export_all(
+    model: str, to: Path, variants: Sequence[Variant], *, console: Console, calibration: Path | None = None
+) -> None:
+    """Export a model to several formats, each into a folder of its name in ``to``, and show what became of each.
+
+    One that fails does not stop the others. One whose extra is not installed is listed, and counts as no failure.
+
+    Raises:
+        CompressError: at the end, where any failed.
+    """
+    _refuse_existing(to)
+    formats = [each.format for each in variants]
+    names = {each.name: each.format if formats.count(each.format) == 1 else each.name for each in variants}
+    rows: list[dict[str, Any]] = []
+    with _exporter(model, console, calibration) as exporter:
+        for variant in variants:
+            folder = to / names[variant.name]
+            row = {"format": variant.format, "variant": variant.name, "folder": "", "size": "", "outcome": "done"}
+            if missing := _missing(variant):
+                row["outcome"] = f"not installed: {missing}"
+            else:
+                try:
+                    exporter.export(variant, folder)
+                    row |= {"folder": str(folder), "size": fmt.size(footprint(folder).bytes_total)}
+                except Exception as error:  # noqa: BLE001  # whatever a library raises, the others are built
+                    failure = error if isinstance(error, CompressError) else unexpected(error)
+                    row["outcome"] = f"failed: {failure.message}"
+            rows.append(row)
+    console.table(rows)
+    if failed := [row["variant"] for row in rows if row["outcome"].startswith("failed")]:
+        raise CompressError(f"{len(failed)} of {pluralize(len(rows), 'format')} failed: {', '.join(failed)}.")
+
+
+@dataclass
+class _Exporter:
+    """Builds variants of one model, each of those in between once."""
+
+    model: Path
+    scratch: Path
+    console: Console
+    sample: Batches
+    built: dict[str, Path] = field(default_factory=dict)
+
+    def export(self, variant: Variant, to: Path) -> FolderInfo:
+        """Build ``variant`` and write it into ``to``, with the session options that are fastest on this machine."""
+        work = self._build(variant)
         if variant.tuner is not None:
             resolve_name(variant.tuner)(work, work)
         atomic_copy_folder(work, to)
-    return info
+        return read_info(work)
+
+    def _build(self, variant: Variant) -> Path:
+        """Return the folder of ``variant``; it is there only once it is complete."""
+        if variant.name not in self.built:
+            parent = self._build(VARIANTS[variant.needs]) if variant.needs else self.model
+            work = Path(tempfile.mkdtemp(dir=self.scratch))
+            variant.make(
+                BuildContext(variant.info, parent, work, console=self.console, calibration=lambda: self.sample)
+            )
+            self.built[variant.name] = work
+        return self.built[variant.name]
+
+
+@contextmanager
+def _exporter(model: str, console: Console, calibration: Path | None) -> Iterator[_Exporter]:
+    source = fetch(model)
+    sample = _calibration(calibration, source) if calibration else ()
+    with tempfile.TemporaryDirectory(prefix="compress-export-") as scratch:
+        yield _Exporter(source, Path(scratch), console, sample)
+
+
+def _missing(variant: Variant) -> str:
+    """Return what building ``variant`` needs and is not installed, and how to install it; empty where nothing is."""
+    absent = missing_extras(variant.format) | {
+        module: extra for module, extra in variant.build_modules.items() if find_spec(module) is None
+    }
+    extras = ",".join(sorted(set(absent.values())))
+    return f"{', '.join(absent)}; pip install 'compress-encoders[{extras}]'" if absent else ""
+
+
+def _refuse_existing(to: Path) -> None:
+    if to.exists() and (not to.is_dir() or any(to.iterdir())):
+        raise UsageError(f"{to} already exists and is not empty.", hint="name another folder, or remove it first")
 
 
 def _calibration(file: Path, source: Path) -> Batches:
     info = find_info(source)
     return calibration_batches(read_lines(file, []), source, info.task if info else None)
-
-
-def check_and_show(model: str, folder: Path, console: Console) -> None:
-    """Compare the export in ``folder`` with a model (a folder, card or hub id), show the differences, and judge them.
-
-    Raises:
-        ParityMissed: they exceed the limits of the export's precision.
-    """
-    check = check_parity(fetch(model), folder)
-    groups = {**check.groups, "all": check.total}
-    if console.format == "json":
-        inputs = {name: parity.record() for name, parity in groups.items()}
-        console.data({"variant": check.variant.name, "limit": check.limit, "misses": check.misses, "inputs": inputs})
-    else:
-        console.table([parity_row(name, parity) for name, parity in groups.items()])
-    check.raise_for_misses(folder)
-    console.note(f"{folder} ({check.variant.name}) repeats PyTorch: {check.total}")
-
-
-def parity_row(inputs: str, parity: Parity) -> dict[str, Any]:
-    """Return the differences on a group of golden inputs as a row of the table."""
-    return {
-        "inputs": inputs,
-        "rows": parity.rows,
-        "largest difference": parity.max_abs_difference,
-        "largest output": parity.largest_output,
-        "equal decisions": None if parity.agreement is None else f"{parity.agreement:.1%}",
-    }

@@ -11,6 +11,7 @@ from compress.environment import describe, usable_cores, versions
 from compress.errors import UsageError, nearest
 from compress.formats import RUNTIMES
 from compress.model_sources import identity
+from compress.pipeline.export_formats import competing_formats
 from compress.pipeline.fingerprint import hashed_student
 from compress.pipeline.graph import Plan
 from compress.pipeline.steps import latency_step
@@ -68,9 +69,11 @@ def latency_target(recipe: Recipe) -> Target:
 
 def latency_variant(recipe: Recipe) -> str:
     """Return the variant in which the goal is measured; raise `UsageError` where the recipe does not build it."""
-    methods = chosen_methods(recipe.quantize.methods, recipe.export) if recipe.quantize else ()
+    methods = chosen_methods(recipe.quantize.methods, competing_formats(recipe)) if recipe.quantize else ()
     devices = list(dict.fromkeys(target.device for target in recipe.targets))
-    built = [variant.name for variant in variants_for(recipe.export, methods, devices, also=recipe.variants)]
+    built = [
+        variant.name for variant in variants_for(competing_formats(recipe), methods, devices, also=recipe.variants)
+    ]
     quantized = [QUANTIZERS[method].name for method in methods if QUANTIZERS[method].graph_builder]
     given = recipe.prune.variant if recipe.prune else None
     named = given or (quantized or ["onnx-fp32"])[0]

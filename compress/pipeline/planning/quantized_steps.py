@@ -14,18 +14,11 @@ from compress.environment import describe, versions
 from compress.formats import RUNTIMES
 from compress.pipeline.graph import Plan, PlannedModel
 from compress.pipeline.steps.fallback_step import FallbackSettings, fallback
+from compress.pipeline.steps.scoring_steps import scoring_batch
 from compress.pipeline.steps.screen_step import ADMISSION, admit, screen_files
 from compress.pipeline.steps.select_step import rules_of
 from compress.recipe.measure_schema import Target
 from compress.variants import VARIANTS, Variant
-
-SCORING_BATCH = 32
-"""Rows scored together where a variant's outputs do not depend on what shares its batch."""
-
-
-def scoring_batch(variant: Variant, target: Target) -> int:
-    """Return how many rows are scored together for a target."""
-    return target.batch if variant.batch_sensitive else SCORING_BATCH
 
 
 def cpu_target(plan: Plan) -> Target | None:

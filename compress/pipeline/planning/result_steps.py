@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from compress.environment import cuda_devices, cuda_version, describe, driver_version, versions
 from compress.formats import RUNTIMES
+from compress.pipeline.export_formats import packaged_formats
 from compress.pipeline.graph import Plan
 from compress.pipeline.steps.build_report import report
 from compress.pipeline.steps.measure_step import measure
+from compress.pipeline.steps.package_format import PACKAGE_FORMAT, package_format
 from compress.pipeline.steps.package_step import package
 from compress.pipeline.steps.publish_step import is_in_zoo, publish
 from compress.pipeline.steps.quality_step import quality
@@ -18,6 +21,7 @@ from compress.pipeline.steps.scoring_steps import floor
 from compress.pipeline.steps.select_step import rules_of, select
 from compress.pipeline.strip_paths import recipe_without_paths
 from compress.recipe.measure_schema import Measure
+from compress.variants import VARIANTS
 
 SHARED_LIBRARIES = ("tokenizers", "numpy")
 """Their versions are part of every measurement."""
@@ -46,8 +50,10 @@ def add_results(plan: Plan, limits: bool) -> None:
         "rows": [entry.key for entry in plan.variants],
     }
     plan.add("select", "select", settings, ["quality", "measure", *served], partial(select, plan=plan), tolerant=True)
+    _add_packaged_formats(plan, settings, served)
     settings = {"recipe": recipe_without_paths(recipe)}
-    plan.add("package", "package", settings, ["select", *served], partial(package, plan=plan), tolerant=True)
+    needs = ["select", *served, *plan.packages.values()]
+    plan.add("package", "package", settings, needs, partial(package, plan=plan), tolerant=True)
     needs = [step.name for step in plan.steps]
     plan.add("report", "report", settings | {"missing": missing}, needs, partial(report, plan=plan), tolerant=True)
     if recipe.publish:
@@ -55,6 +61,23 @@ def add_results(plan: Plan, limits: bool) -> None:
         settings = {"to": to, "name": recipe.publish.name or recipe.name}
         run, in_effect = partial(publish, settings=recipe.publish), partial(is_in_zoo, settings=recipe.publish)
         plan.add("publish", "publish", settings, ["package", "report"], run, optional=True, in_effect=in_effect)
+
+
+def _add_packaged_formats(plan: Plan, selecting: Mapping[str, Any], served: Sequence[str]) -> None:
+    """The steps that build a format for winners only, one a format; ``selecting`` are the settings of the selection."""
+    recipe, scored = plan.recipe, plan.step("quality").needs
+    for form in packaged_formats(recipe):
+        settings: dict[str, Any] = {
+            "format": form,
+            "versions": {name: each.version for name, each in VARIANTS.items() if each.format == form and each.builder},
+            "rules": selecting["rules"],
+            "bootstrap": recipe.measure.bootstrap,
+            "seed": recipe.seed,
+        }
+        run = partial(package_format, plan=plan, form=form)
+        needs = list(dict.fromkeys(["select", "quality", *scored, *served, *(each.step for each in plan.evaluated)]))
+        name = f"package-{form}"
+        plan.packages[form] = plan.add(name, PACKAGE_FORMAT, settings, needs, run, optional=True, tolerant=True)
 
 
 def _measuring(plan: Plan, limits: bool) -> dict[str, Any]:

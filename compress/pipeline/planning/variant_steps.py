@@ -8,15 +8,16 @@ from typing import Any, Literal
 
 from compress.environment import describe, versions
 from compress.formats import RUNTIMES
+from compress.pipeline.export_formats import competing_formats
 from compress.pipeline.graph import ModelVariant, Plan, PlannedModel
 from compress.pipeline.planning.quantized_steps import (
     add_admission,
     add_fallback,
     add_screening,
     cpu_target,
-    scoring_batch,
 )
 from compress.pipeline.steps import build_variant, scoring_steps
+from compress.pipeline.steps.scoring_steps import scoring_batch
 from compress.quantize import QUANTIZERS, chosen_methods
 from compress.recipe.measure_schema import Target
 from compress.variants import VARIANTS, Variant, variants_for
@@ -30,14 +31,14 @@ def add_variants(plan: Plan, model: PlannedModel) -> None:
     """
     recipe = plan.recipe
     devices = list(dict.fromkeys(target.device for target in recipe.targets))
-    methods = chosen_methods(recipe.quantize.methods, recipe.export) if recipe.quantize else ()
+    methods = chosen_methods(recipe.quantize.methods, competing_formats(recipe)) if recipe.quantize else ()
     if model is not plan.evaluated[-1]:
         methods = methods[:1]
     further = {QUANTIZERS[method].name for method in methods[1:]} - {*recipe.variants}
     built: dict[str, str] = {}
     judged: dict[str, str] = {}
-    for variant in variants_for(recipe.export, methods, devices, also=recipe.variants):
-        step = built[variant.name] = _add_build(plan, model, variant, built)
+    for variant in variants_for(competing_formats(recipe), methods, devices, also=recipe.variants):
+        step = built[variant.name] = _add_build(plan, model, variant, built | judged)
         if variant.quantizer is not None:
             judged[variant.name] = step = add_fallback(plan, model, variant, step, built)
         if variant.name not in further:

@@ -10,7 +10,7 @@ from compress.prune.latency_table import LATENCY_VARIANTS
 from compress.quantize import CHOICES
 from compress.tasks import KINDS
 from compress.tasks.presets import KIND_DEFAULTS, NAMED_TASKS
-from compress.variants import EXPORTS, QUANTIZERS, VARIANTS
+from compress.variants import ALL_FORMATS, EXPORTS, QUANTIZERS, VARIANTS
 
 TRACKERS = ("tensorboard", "wandb", "mlflow", "comet_ml", "aim", "clearml", "dvclive", "swanlab", "trackio")
 """Experiment trackers that Accelerate supports; each needs its own library installed."""
@@ -20,7 +20,7 @@ NAMES: Mapping[str, Collection[str]] = {
     "pruning criteria": CRITERIA,
     "latency variants": LATENCY_VARIANTS,
     "quantizers": (*CHOICES, *QUANTIZERS),
-    "formats": EXPORTS,
+    "formats": (ALL_FORMATS, *EXPORTS),
     "variants": VARIANTS,
     "perturbations": PERTURBATIONS,
     "trackers": TRACKERS,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from compress.errors import Problem
 from compress.losses import LOSSES, TASK_LOSSES, LayerLoss
+from compress.pipeline.export_formats import competing_formats
 from compress.quantize import chosen_methods
 from compress.recipe.loss_schema import SoftLabel
 from compress.recipe.schema import Recipe
@@ -51,7 +52,7 @@ def unused_settings(recipe: Recipe) -> Iterator[Problem]:
 
 def _training_for_another_method(recipe: Recipe) -> Iterator[Problem]:
     """Yield quantization-aware training where the method that it imitates is not used."""
-    methods = chosen_methods(recipe.quantize.methods, recipe.export) if recipe.quantize else ()
+    methods = chosen_methods(recipe.quantize.methods, competing_formats(recipe)) if recipe.quantize else ()
     if recipe.quantize and recipe.quantize.training and IMITATED not in methods:
         reason = f"imitates the method {IMITATED}, and methods are {', '.join(methods)}; add {IMITATED} to them"
         yield Problem(("quantize", "training"), reason)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from compress.prune.latency_table import SpeedupResult
 from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Data
 from compress.report.apply_selection import apply_selection
+from compress.report.packaged_format import PackagedFormat, read_packaged
 from compress.report.pruned_units import pruned_structure
 from compress.report.report_schema import LedgerRow, Report, ReportModel, TargetResult
 from compress.report.run_facts import DataFacts, Machine, StepCost, TargetFacts
@@ -128,9 +129,22 @@ class ReportBuilder:
             },
             vocabularies=self._vocabularies(infos),
             models=tuple(self._model(model) for model in self.plan.evaluated),
+            packaged=tuple(self._packaged()),
             makings=provenance(self.plan, self._folders()),
             chosen=chosen_settings(self.plan, self._folders()),
         )
+
+    def _packaged(self) -> Iterator[PackagedFormat]:
+        """Yield the formats of the winners; of a step without a result, why it has none."""
+        winners = read_selection(self.context.inputs["select"]).winners
+        for form, step in self.plan.packages.items():
+            if folder := self.context.inputs.get(step):
+                yield from read_packaged(folder).formats
+                continue
+            status: Literal["not built", "failed"] = "not built" if step in self.context.skipped else "failed"
+            reason = failure_of(self.context, step)
+            for target, winner in winners.items():
+                yield PackagedFormat(target=target, winner=winner, format=form, status=status, reason=reason)
 
     def _probe_name(self) -> str:
         folder = self._folders().get(self.plan.teacher.name)

@@ -13,6 +13,7 @@ from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import RECORD_FILE, share_folder
 from compress.pipeline.steps.scoring_steps import ANSWERS_FILE
 from compress.pipeline.strip_paths import recipe_without_paths
+from compress.report.packaged_format import read_packaged
 from compress.report.report_schema import Report
 from compress.select.selection import read_selection
 from compress.storage.atomic_write import atomic_copy_folder
@@ -28,6 +29,7 @@ def package(context: StepContext, plan: Plan) -> None:
     winners = read_selection(context.inputs["select"]).winners
     for target, key in winners.items():
         _collect(context, plan, entries[key], context.work / target)
+        _add_formats(context, plan, target)
     context.write_json(PACKAGE_FILE, {"winners": winners})
 
 
@@ -57,6 +59,18 @@ def winner_folder(winners: Path, report: Report, target: str) -> Path:
     if not (folder / INFO_FILE).is_file():
         raise UsageError(f"{folder} does not exist.", hint="compress run copies the winner there again")
     return folder
+
+
+def _add_formats(context: StepContext, plan: Plan, target: str) -> None:
+    """Put each format that was built for the winner on ``target`` beside it, unless it lost too much."""
+    for form, step in plan.packages.items():
+        built = read_packaged(context.inputs[step]).formats if step in context.inputs else ()
+        if any(each.target == target and each.is_delivered for each in built):
+            folder, made = context.work / target / form, context.records[step]
+            share_folder(context.inputs[step] / target, folder)
+            parents = (Parent(step=step, fingerprint=made.fingerprint, digest=made.digest),)
+            changes = {"parents": parents, "recipe": recipe_without_paths(plan.recipe)}
+            write_info(folder, read_info(folder).model_copy(update=changes))
 
 
 def _collect(context: StepContext, plan: Plan, entry: ModelVariant, folder: Path) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from compress.data.encode import EncodedRows
     from compress.measure.predict_rows import EmbeddedDocuments
+    from compress.recipe.measure_schema import Target
     from compress.tasks.base import Row
     from compress.variants import Variant
 
@@ -29,6 +30,13 @@ SCORED_FILE = "scored.json"
 SCORED_ROLES: tuple[Role, ...] = ("select", "test")
 LENGTHS = "lengths"
 """Key of the stored lengths of the test rows, in word pieces."""
+SCORING_BATCH = 32
+"""Rows scored together where a variant's outputs do not depend on what shares its batch."""
+
+
+def scoring_batch(variant: Variant, target: Target) -> int:
+    """Return how many rows are scored together for a target."""
+    return target.batch if variant.batch_sensitive else SCORING_BATCH
 
 
 def score(context: StepContext, parent: str, variant: Variant, device: Device, batch: int) -> None:

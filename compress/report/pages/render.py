@@ -21,6 +21,7 @@ from compress.report.retention import winner_above_baseline
 from compress.report.run_facts import TargetFacts
 from compress.report.tables import ledger_tables
 from compress.report.tables.machine_facts import describe_target, environment_facts, row_counts, truncation
+from compress.report.tables.packaged_table import packaged_table
 from compress.report.tables.pruning_table import describe_goal, pruning_table, speedup_table
 from compress.report.tables.quality_tables import format_quality
 from compress.report.tables.size_tables import vocabulary_table
@@ -112,6 +113,7 @@ def _context(report: Report) -> dict[str, Any]:
     return {
         "report": report,
         "sections": [_section(report, target) for target in report.targets],
+        "packaged": packaged_table(report, report.packaged),
         "steps": ledger_tables.step_table(report),
         "environment": environment_facts(report),
         "limits": limits_table(report.limits),

@@ -8,8 +8,11 @@ import onnx
 import pytest
 
 from compress.cli import main
+from compress.errors import ModelError
+from compress.formats import EXPORTS
 from compress.model_info import read_info, write_info
 from compress.models.tiny import write_tiny_model
+from compress.pipeline.commands import export_command
 from tests.variant_builder import add_to_logits, build
 
 
@@ -205,7 +208,7 @@ def test_a_calibration_line_that_the_task_does_not_read_is_named(tiny_model, tin
 
 def test_the_format_is_that_of_the_method(source, tmp_path, capsys):
     assert main(["export", str(source), str(tmp_path / "out"), "--as", "onnx", "--quantize", "nncf"]) == 2
-    assert "nncf makes openvino files, not onnx; leave --as out" in capsys.readouterr().err
+    assert "nncf makes openvino files, not onnx; leave --format out" in capsys.readouterr().err
     assert main(["export", str(source), str(tmp_path / "out"), "--quantize", "nncf"]) == 2
     assert "takes its ranges from sample rows" in capsys.readouterr().err
 
@@ -216,3 +219,77 @@ def test_calibration_that_cannot_be_used(source, tmp_path, capsys):
     assert "no effect without --quantize" in capsys.readouterr().err
     assert main([*words, "--quantize", "static-minmax"]) == 1
     assert "cannot be read: No such file" in capsys.readouterr().err
+
+
+def export(model, to, *more):
+    return main(["export", str(model), str(to), *more])
+
+
+def test_a_format_is_named_beside_the_format_of_the_output(source, tmp_path, capsys):
+    assert export(source, tmp_path / "out", "--format", "ort", "--format", "json") == 0
+    assert json.loads(capsys.readouterr().out)["variant"]["name"] == "ort-fp32"
+    assert read_info(tmp_path / "out").variant.name == "ort-fp32"
+
+
+def test_int8_of_a_format_that_is_converted(source, tmp_path):
+    assert export(source, tmp_path / "out", "--as", "ort", "--quantize", "int8") == 0
+    assert read_info(tmp_path / "out").variant.name == "ort-int8"
+
+
+def test_several_formats_have_a_folder_each_and_a_failing_one_stops_no_other(source, tmp_path, monkeypatch, capsys):
+    def fail(context):
+        raise ModelError("the graph has an operator that the format lacks.")
+
+    monkeypatch.setattr("compress.export.openvino.export_openvino", fail)
+    names = [word for name in ("onnx", "openvino", "ort") for word in ("--format", name)]
+    assert export(source, tmp_path / "out", *names, "--format", "json") == 1
+    output = capsys.readouterr()
+    outcomes = {row["variant"]: row["outcome"] for row in json.loads(output.out)}
+    assert outcomes["openvino-fp32"] == "failed: the graph has an operator that the format lacks."
+    assert outcomes["onnx-fp32"] == outcomes["ort-fp32"] == "done"
+    assert "1 of 3 formats failed: openvino-fp32" in output.err
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["onnx", "ort"]
+
+
+def test_a_format_whose_extra_is_missing_is_listed_and_is_no_failure(source, tmp_path, monkeypatch, capsys):
+    missing = {"openvino": {"openvino": "openvino"}}
+    monkeypatch.setattr(export_command, "missing_extras", lambda form: missing.get(form, {}))
+    assert export(source, tmp_path / "out", "--format", "onnx", "--format", "openvino") == 0
+    assert "not installed: openvino; pip install 'compress-encoders[openvino]'" in capsys.readouterr().out
+
+
+def test_all_names_every_format():
+    assert {each.format for each in export_command.chosen_variants(["all"], None)} == set(EXPORTS)
+    int8 = export_command.chosen_variants(["all"], "int8")
+    assert {"onnx-int8", "ort-int8", "openvino-int8"} <= {each.name for each in int8}
+
+
+def test_a_variant_of_a_format_may_be_named():
+    assert [each.name for each in export_command.chosen_variants(["openvino-fp16"], None)] == ["openvino-fp16"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--format", "onx"], "no format is called 'onx'; did you mean onnx?"),
+        (["--format", "torch-fp32"], "no format is called 'torch-fp32'"),
+        (["--quantize", "int9"], "no quantizer is called 'int9'; did you mean int8?"),
+    ],
+)
+def test_unknown_names(words, message, source, tmp_path, capsys):
+    assert export(source, tmp_path / "out", *words) == 2
+    assert_one_message(capsys, message)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_full_folder_is_left_as_it_is(source, tmp_path, capsys):
+    (tmp_path / "note.txt").touch()
+    assert export(source, tmp_path, "--format", "all") == 2
+    assert_one_message(capsys, "already exists and is not empty")
+
+
+def test_a_folder_of_a_later_version_is_one_message(source, broken, capsys):
+    content = json.loads((broken / "compress.json").read_text())
+    (broken / "compress.json").write_text(json.dumps(content | {"schema_version": 99}))
+    assert main(["predict", str(broken), "a good film"]) == 1
+    assert_one_message(capsys, "schema_version")

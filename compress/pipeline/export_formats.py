@@ -1,0 +1,30 @@
+"""The formats that a recipe's `export` names: those that compete, and those that are built for winners only."""
+
+from __future__ import annotations
+
+from compress.formats import EXPORTS
+from compress.recipe.schema import Export, Recipe
+from compress.variants import ALL_FORMATS, missing_extras
+
+
+def listed_formats(recipe: Recipe) -> tuple[Export, ...]:
+    """Return one entry a format, each of which says whether it competes; those that `all` means come last."""
+    named = [each for each in recipe.export if each.format in EXPORTS]
+    for each in recipe.export:
+        if each.format == ALL_FORMATS:
+            others = [name for name in EXPORTS if name not in {one.format for one in named}]
+            named += [Export(format=name, compete=each.compete) for name in others if not missing_extras(name)]
+    return tuple(
+        each if each.compete is not None else Export(format=each.format, compete=EXPORTS[each.format].competes)
+        for each in named
+    )
+
+
+def competing_formats(recipe: Recipe) -> list[str]:
+    """Return the formats that are built for every model."""
+    return [each.format for each in listed_formats(recipe) if each.compete]
+
+
+def packaged_formats(recipe: Recipe) -> list[str]:
+    """Return the formats that are built for winners only, after they are selected."""
+    return [each.format for each in listed_formats(recipe) if not each.compete]

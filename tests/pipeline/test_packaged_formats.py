@@ -1,0 +1,167 @@
+"""Formats that are built for winners only: planned, built, gated, delivered, shown and published."""
+
+import json
+import shutil
+
+import pytest
+
+from compress.cli import main
+from compress.errors import DeviceUnavailable, ModelError
+from compress.formats import EXPORTS
+from compress.measure.resources.footprint import footprint
+from compress.model_info import read_info
+from compress.pipeline import export_formats
+from compress.pipeline.run import Options, prepare
+from compress.pipeline.steps import package_format
+from compress.report.report_schema import read_report
+from compress.runtime.text_model import TextModel
+from compress.variants import VARIANTS, variant_in
+from tests.conftest import write_tiny_recipe
+
+
+@pytest.fixture
+def plan_of(tmp_path):
+    recipe = write_tiny_recipe(tmp_path)
+    return lambda *overrides: prepare(recipe, overrides, Options(runs=tmp_path / "runs"))
+
+
+def test_a_format_that_does_not_compete_is_built_after_the_selection(plan_of):
+    plan = plan_of("export=[onnx, ort]")
+    names = [step.name for step in plan.steps]
+    assert plan.packages == {"ort": "package-ort"}
+    assert names.index("select") < names.index("package-ort") < names.index("package") < names.index("report")
+    assert plan.step("package-ort").optional
+    assert "package-ort" in plan.step("package").needs
+    assert not [name for name in names if name.startswith("export-") and "ort-" in name]
+
+
+def test_each_format_has_a_step_of_its_own(plan_of):
+    one, two = plan_of("export=[onnx, ort]"), plan_of("export=[onnx, ort, {format: openvino, compete: false}]")
+    assert list(two.packages) == ["ort", "openvino"]
+    assert one.step("package-ort").fingerprint == two.step("package-ort").fingerprint
+
+
+def test_a_format_may_compete(plan_of):
+    plan = plan_of("export=[onnx, {format: ort, compete: true}]")
+    assert plan.packages == {}
+    assert {"pruned/ort-fp32", "pruned/ort-int8"} <= {entry.key for entry in plan.variants}
+    assert "fallback-pruned-onnx-int8" in plan.step("quantize-pruned-ort-int8").needs  # with its layers in fp32
+
+
+def test_all_means_what_can_be_built_here(plan_of, monkeypatch):
+    missing = {"openvino": {"openvino": "openvino"}}
+    monkeypatch.setattr(export_formats, "missing_extras", lambda form: missing.get(form, {}))
+    plan = plan_of("export=[{format: ort, compete: true}, all]")
+    listed = {each.format: each.compete for each in plan.recipe.export}
+    assert listed["ort"] is True
+    assert listed["onnx"] is True
+    assert set(listed) == EXPORTS.keys() - {"openvino"}
+
+
+def test_the_precision_is_the_winners():
+    assert variant_in("ort", "int8").name == "ort-int8"
+    assert variant_in("ort", "fp32").name == variant_in("ort", "bf16").name == "ort-fp32"
+    assert variant_in("openvino", "int8").name == "openvino-int8"
+
+
+@pytest.fixture(scope="module")
+def packaged(finished_run, tmp_path_factory):
+    """The finished run with the ORT format for its winner."""
+    folder = tmp_path_factory.mktemp("packaged") / "copy"
+    shutil.copytree(finished_run.parent, folder, symlinks=True)
+    assert rerun(folder) == 0
+    return folder
+
+
+def rerun(folder, *more):
+    words = ["--set", "export=[onnx, ort]", "--set", f"publish={folder / 'zoo'}", "--format", "quiet", *more]
+    return main(["run", str(folder / "tiny.yaml"), "--runs", str(folder / "runs"), *words])
+
+
+def test_the_format_is_delivered_beside_the_winner_and_predicts_as_it_does(packaged):
+    winner = packaged / "runs" / "tiny" / "winner" / "cpu"
+    own, other = read_info(winner), read_info(winner / "ort")
+    assert (winner / "ort" / "model.ort").is_file()
+    assert other.variant.precision == own.variant.precision
+    assert [parent.step for parent in other.parents] == ["package-ort"]
+    assert other.recipe == own.recipe
+    texts = ["a sunny day", "a rainy day"]
+    ours, theirs = TextModel.open(winner / "ort").predict(texts), TextModel.open(winner).predict(texts)
+    assert [answer["label"] for answer in ours] == [answer["label"] for answer in theirs]
+
+
+def test_the_report_has_its_scores_and_gate(packaged):
+    report = read_report(packaged / "runs" / "tiny")
+    (row,) = report.packaged
+    winner = report.row(report.verdicts[0].winner)
+    assert (row.target, row.format, row.winner, row.status) == ("cpu", "ort", winner.key, "ok")
+    assert row.gate.outcome == winner.targets["cpu"].gate.outcome
+    assert row.test.primary == winner.targets["cpu"].test.primary
+    for name in ("report.md", "report.html"):
+        assert "Further formats of the winners" in (packaged / "runs" / "tiny" / name).read_text()
+
+
+def test_the_terminal_shows_it(packaged, capsys):
+    words = ["report", str(packaged / "runs" / "tiny"), "--runs", str(packaged / "runs")]
+    assert main(words) == 0
+    assert "further formats of the winners" in capsys.readouterr().out
+
+
+def test_it_is_published_with_the_winner_whose_size_is_its_own(packaged):
+    entry = packaged / "zoo" / "tiny"
+    assert main(["verify", str(entry), "--format", "quiet"]) == 0
+    assert "ort/model.ort" in json.loads((entry / "digests.json").read_text())["files"]
+    assert "| tiny/ort |" in (entry / "README.md").read_text()
+    winner, alone = packaged / "runs" / "tiny" / "winner" / "cpu", packaged / "alone"
+    shutil.copytree(winner, alone, ignore=shutil.ignore_patterns("ort"))
+    assert footprint(winner).bytes_total == footprint(alone).bytes_total
+
+
+@pytest.fixture
+def changed(finished_run, tmp_path):
+    shutil.copytree(finished_run.parent, tmp_path / "copy", symlinks=True)
+    return tmp_path / "copy"
+
+
+def test_a_failing_format_stops_nothing_else(changed, monkeypatch, capsys):
+    def fail(context):
+        raise ModelError("the graph has an operator that the format lacks.")
+
+    monkeypatch.setattr("compress.export.ort_format.export_ort", fail)
+    assert rerun(changed) == 1
+    assert "package-ort: the graph has an operator that the format lacks." in capsys.readouterr().err
+    (row,) = read_report(changed / "runs" / "tiny").packaged
+    assert (row.status, row.reason) == ("failed", "the graph has an operator that the format lacks.")
+    assert (changed / "runs" / "tiny" / "winner" / "cpu" / "compress.json").is_file()
+    assert not (changed / "runs" / "tiny" / "winner" / "cpu" / "ort").exists()
+
+
+def test_without_its_runtime_a_format_is_not_scored_and_yet_delivered(changed, monkeypatch):
+    def refuse(*_):
+        raise DeviceUnavailable("its runtime runs elsewhere.")
+
+    monkeypatch.setattr(package_format, "score", refuse)
+    assert rerun(changed) == 0
+    (row,) = read_report(changed / "runs" / "tiny").packaged
+    assert (row.outcome, row.reason) == ("not scored", "its runtime runs elsewhere.")
+    assert (changed / "runs" / "tiny" / "winner" / "cpu" / "ort").is_dir()
+
+
+def test_a_format_that_loses_too_much_is_not_delivered(changed, monkeypatch, capsys):
+    judged = package_format.gate
+
+    def miss(*arguments, **options):
+        reasons = ("lost 9 points against the teacher, 1 point allowed",)
+        return judged(*arguments, **options).model_copy(update={"outcome": "missed", "reasons": reasons})
+
+    monkeypatch.setattr(package_format, "gate", miss)
+    assert rerun(changed) == 0
+    assert "is not delivered: it lost 9 points" in capsys.readouterr().err
+    (row,) = read_report(changed / "runs" / "tiny").packaged
+    assert not row.is_delivered
+    assert not (changed / "runs" / "tiny" / "winner" / "cpu" / "ort").exists()
+
+
+def test_every_format_that_is_packaged_has_a_variant():
+    for form in EXPORTS:
+        assert variant_in(form, "fp32").name in VARIANTS
