@@ -43,8 +43,8 @@ def try_quantizer(extended):
 
 
 def try_format(extended):
-    report = extended.run("--set", "export=[onnx, ort]")
-    (row,) = (row for row in report["rows"] if row["model"] == "pruned" and row["variant"]["format"] == "ort")
+    report = extended.run("--set", "export=[onnx, onnx-data]")
+    (row,) = (row for row in report["rows"] if row["model"] == "pruned" and row["variant"]["format"] == "onnx-data")
     assert row["status"] == "ok"
 
 

@@ -1,4 +1,4 @@
-"""OpenVINO with weights of 16 bits: half the file of fp32, and as fast, because products are still computed in fp32."""
+"""OpenVINO with weights of 16 bits: half the file of fp32. Products are computed in fp32, so it saves no time."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ LIMITS: Mapping[str, ParityLimit] = {
     "fp16": ParityLimit(difference=0.05, agreement=0.95),
     "int8": ParityLimit(difference=0.25, agreement=0.85),
 }
-"""By precision, with the reasons in docs/exporting.md."""
+"""By precision, with the reasons in docs/exported-graph.md."""
 
 
 @dataclass(frozen=True)

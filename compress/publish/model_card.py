@@ -185,7 +185,9 @@ def _formats(entry: Entry) -> str:
         return ""
     paths = ["/".join(filter(None, [entry.name, folders[each.target], each.format])) for each in held]
     shown = zip(paths, packaged_table(report, held).rows, strict=True)
-    table = make_table(({"folder": path, **cells} for path, cells in shown), names=4, sentences=("reason",))
+    table = make_table(
+        ({"folder": path, **cells} for path, cells in shown), names=4, left=("gate",), sentences=("reason",)
+    )
     note = "The same model for other runtimes, each folder complete. Scores are on test, in the format's own runtime."
     return f"## Formats\n\n{note}\n\n{markdown_table(table)}"
 
