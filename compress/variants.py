@@ -52,7 +52,7 @@ FURTHER: tuple[Variant, ...] = (
         quantizer=QUANTIZERS["dynamic"].quantizer,
         batch_sensitive=True,
     ),
-    # It computes in fp32 as openvino-fp32 does, so it gains nothing but a smaller file, and INT8 has an even smaller one.
+    # It computes in fp32 as openvino-fp32 does: all it gains is a smaller file, and that of INT8 is smaller still.
     Variant(
         name="openvino-fp16",
         format="openvino",

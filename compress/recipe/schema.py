@@ -281,12 +281,13 @@ class Recipe(Frozen):
             raise ValueError(f"targets: two of {', '.join(titles)} are called the same; give them names")
         return self
 
-    @model_validator(mode="after")
-    def _check_distinct_formats(self) -> Recipe:
-        formats = [each.format for each in self.export]
+    @field_validator("export")
+    @classmethod
+    def _check_distinct_formats(cls, export: tuple[Export, ...]) -> tuple[Export, ...]:
+        formats = [each.format for each in export]
         if repeated := next((name for name in formats if formats.count(name) > 1), None):
-            raise ValueError(f"export: {repeated} is named twice")
-        return self
+            raise ValueError(f"{repeated} is named twice")
+        return export
 
     def map_trainings(self, change: Callable[[Training], Training]) -> Recipe:
         """Return a copy in which ``change`` was applied to the settings of every training."""

@@ -301,7 +301,7 @@ def test_all_problems_at_once_in_order_with_lines():
         ("targets: [{threads: 2}]", "targets.0.device: is missing"),
         ("targets: [{device: cpu, length: x}]", "targets.0.length: expected a whole number or data, got 'x'"),
         ("targets: [cpu, cpu]", "targets: two of cpu, cpu are called the same; give them names"),
-        ("export: [onx]", "export.0.format: no format is called 'onx'; did you mean onnx?"),
+        ("export: [onx]", "export.0: no format is called 'onx'; did you mean onnx?"),
         ("export: [onnx, {format: onnx, compete: false}]", "export: onnx is named twice"),
         ("export: [{format: onnx, compete: 1}]", "export.0.compete: expected true or false, got 1"),
         ("track: wand", "track: no tracker is called 'wand'; did you mean wandb?"),
