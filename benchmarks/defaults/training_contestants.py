@@ -131,7 +131,7 @@ def run_default_recipe(case: Case) -> Entry:
     _compress(case, "init", "recipe.yaml", f"--train={train}", *words)
     overrides = [word for key, value in settings for word in ("--set", f"{key}={json.dumps(value)}")]
     _compress(case, "run", "recipe.yaml", *overrides)
-    seconds = {step.name: step.seconds for step in case.report.steps}
+    seconds = {step.name: step.seconds for step in case.report.steps if step.seconds is not None}  # not skipped
     return Entry(
         set=case.set,
         seed=case.seed,
