@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from compress.errors import Problem
 from compress.formats import EXPORTS
 from compress.recipe.schema import Export, Recipe
 from compress.variants import ALL_FORMATS, missing_extras
@@ -28,3 +31,14 @@ def competing_formats(recipe: Recipe) -> list[str]:
 def packaged_formats(recipe: Recipe) -> list[str]:
     """Return the formats that are built for winners only, after they are selected."""
     return [each.format for each in listed_formats(recipe) if not each.compete]
+
+
+def format_problems(recipe: Recipe) -> Iterator[Problem]:
+    """Yield formats that are to compete and run on no device of a target."""
+    targets = {target.device for target in recipe.targets}
+    for number, each in enumerate(recipe.export):
+        devices = EXPORTS[each.format].devices if each.format in EXPORTS else tuple(targets)
+        if each.compete and targets.isdisjoint(devices):
+            able = f"runs on {' and '.join(devices)}" if devices else "has no runtime on this machine"
+            reason = f"{each.format} {able}, and the targets on {' and '.join(sorted(targets))}"
+            yield Problem(("export", number, "compete"), f"{reason}; without compete it is built for winners")

@@ -18,6 +18,7 @@ from compress.errors import CompressError, GateMissed, UsageError
 from compress.pipeline.commands.clean import LOCK_FILE, named_steps
 from compress.pipeline.commands.smoke import SMOKE_FOLDER, smoke_recipe
 from compress.pipeline.execute import Executor, Outcome
+from compress.pipeline.export_formats import format_problems
 from compress.pipeline.graph import Plan
 from compress.pipeline.plan import make_plan
 from compress.pipeline.preflight.allowed_names import NAMES
@@ -101,6 +102,7 @@ def read_recipe(source: RecipeSource, overrides: Sequence[str] = (), cards: Sequ
     checks = (
         lambda recipe: task_problems(recipe.task),
         unused_settings,
+        format_problems,
         goal_problems,
         partial(source_problems, cards=cards),
     )

@@ -11,7 +11,9 @@ from compress.formats import EXPORTS
 from compress.measure.resources.footprint import footprint
 from compress.model_info import read_info
 from compress.pipeline import export_formats
+from compress.pipeline.preflight import preflight
 from compress.pipeline.run import Options, prepare
+from compress.pipeline.step_store import StepStore
 from compress.pipeline.steps import package_format
 from compress.report.report_schema import read_report
 from compress.runtime.text_model import TextModel
@@ -56,6 +58,20 @@ def test_all_means_what_can_be_built_here(plan_of, monkeypatch):
     assert listed["ort"] is True
     assert listed["onnx"] is True
     assert set(listed) == EXPORTS.keys() - {"openvino"}
+
+
+def test_a_format_competes_on_devices_where_it_runs(tmp_path, capsys):
+    words = ["--set", "export=[onnx, {format: ort, compete: true}]", "--set", "targets=[cuda]"]
+    assert main(["plan", str(write_tiny_recipe(tmp_path)), "--runs", str(tmp_path / "runs"), *words]) == 2
+    message = "export.1.compete: ort runs on cpu, and the targets on cuda; without compete it is built for winners"
+    assert message in capsys.readouterr().err
+
+
+def test_a_missing_extra_of_a_format_is_named_before_the_run(plan_of, tmp_path, monkeypatch):
+    monkeypatch.setattr(preflight, "missing_extras", lambda form: {"absent_library": form})
+    plan = plan_of("export=[onnx, ort]")
+    findings = preflight.check(plan, StepStore(tmp_path / "runs"), set())
+    assert "not installed: absent_library; pip install 'compress-encoders[ort]'" in findings.missing
 
 
 def test_the_precision_is_the_winners():

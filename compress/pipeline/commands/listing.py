@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 
 from compress.cards import HubCheckpoint, available, list_students, list_teachers
 from compress.errors import CompressError, UsageError, nearest
-from compress.formats import RUNTIMES
+from compress.formats import FORMATS, RUNTIMES
 from compress.losses import LOSSES
 from compress.measure.quality.robustness import PERTURBATIONS
 from compress.recipe import schema_lookup
@@ -21,7 +21,7 @@ from compress.recipe.training_schema import DEFAULT_LOSSES
 from compress.report.report_schema import REPORT_FILE, read_report
 from compress.tasks import KINDS
 from compress.tasks.presets import NAMED_TASKS
-from compress.variants import VARIANTS
+from compress.variants import VARIANTS, Variant
 
 Row = dict[str, Any]
 Rows = list[Row]
@@ -99,7 +99,17 @@ def _variants(options: argparse.Namespace) -> Iterator[Row]:
     for variant in VARIANTS.values():
         row = {key: getattr(variant, key) for key in ("name", "format", "precision", "runtime")}
         where = {"devices": list(variant.devices), "by default on": list(variant.default_on)}
+        where["exported"] = _when_exported(variant)
         yield row | where | {"needs": RUNTIMES[variant.runtime].needs}
+
+
+def _when_exported(variant: Variant) -> str:
+    """Return what a recipe makes of a variant whose format its `export` names."""
+    if variant.builder is None:
+        return ""
+    if variant.on_request:
+        return "on request"
+    return "competes" if FORMATS[variant.format].competes else "for winners"
 
 
 def _perturbations(options: argparse.Namespace) -> Iterator[Row]:

@@ -31,6 +31,7 @@ from compress.pipeline.forecast.training_costs import (
 )
 from compress.pipeline.graph import Plan, PlannedModel
 from compress.pipeline.step_store import StepRecord, StepStore
+from compress.pipeline.steps.package_format import PACKAGE_FORMAT
 from compress.recipe.field_types import Role
 from compress.recipe.training_schema import Distill, EpochBounds, Student, Training
 from compress.tasks import kind_of
@@ -40,6 +41,7 @@ PREDICTED_ROLES: Mapping[str, tuple[Role, ...]] = {
     "fallback": ("select",),
     "score": ("select", "test"),
     "perturb": ("test",),
+    PACKAGE_FORMAT: ("select", "test"),
 }
 """By kind of step, the roles whose rows are predicted."""
 SAMPLE = 500

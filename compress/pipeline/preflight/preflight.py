@@ -17,10 +17,11 @@ from compress.model_sources import local_folder
 from compress.pipeline.graph import Plan, Step
 from compress.pipeline.preflight.model_availability import absent_models
 from compress.pipeline.step_store import StepStore
+from compress.pipeline.steps.package_format import PACKAGE_FORMAT
 from compress.prune.prune_ratios import check_sample
 from compress.recipe.training_schema import Distill
 from compress.tasks import primary_metric, task_info
-from compress.variants import VARIANTS
+from compress.variants import VARIANTS, missing_extras, variant_in
 
 TRAINING = {"torch": "train", "transformers": "train", "accelerate": "train"}
 LIBRARIES_OF_STEPS = {
@@ -133,6 +134,9 @@ def _missing_libraries(plan: Plan, waiting: Sequence[Step]) -> Iterator[str]:
         if "variant" in step.settings:
             variant = VARIANTS[step.settings["variant"]]
             needed |= {**variant.run_modules, **(variant.build_modules if step.kind in BUILD_STEPS else {})}
+        if step.kind == PACKAGE_FORMAT:
+            form = step.settings["format"]
+            needed |= {**missing_extras(form), **variant_in(form, "int8").build_modules}
     if plan.recipe.track and any(step.trains for step in waiting):
         needed[plan.recipe.track] = "track"
     absent = {library: extra for library, extra in needed.items() if importlib.util.find_spec(library) is None}
