@@ -17,6 +17,7 @@ from compress.pipeline.step_store import StepStore
 from compress.pipeline.steps import package_format
 from compress.report.report_schema import read_report
 from compress.runtime.text_model import TextModel
+from compress.select.selection import read_selection
 from compress.variants import VARIANTS, variant_in
 from tests.conftest import write_tiny_recipe
 
@@ -137,6 +138,20 @@ def test_it_is_published_with_the_winner_whose_size_is_its_own(packaged):
 def changed(finished_run, tmp_path):
     shutil.copytree(finished_run.parent, tmp_path / "copy", symlinks=True)
     return tmp_path / "copy"
+
+
+def test_an_int8_winner_gets_int8_which_is_compared_with_its_own_model(changed, monkeypatch):
+    def with_int8_winner(folder):
+        selection = read_selection(folder)
+        (one,) = selection.targets
+        key = f"{one.winner.partition('/')[0]}/onnx-int8"
+        return selection.model_copy(update={"targets": (one.model_copy(update={"winner": key}),)})
+
+    monkeypatch.setattr(package_format, "read_selection", with_int8_winner)
+    assert rerun(changed) == 0
+    (row,) = read_report(changed / "runs" / "tiny").packaged
+    assert (row.variant.name, row.gate.outcome) == ("ort-int8", "passed")
+    assert row.select.versus_unquantized is not None
 
 
 def test_a_failing_format_stops_nothing_else(changed, monkeypatch, capsys):
