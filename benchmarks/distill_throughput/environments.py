@@ -11,9 +11,9 @@ import venv
 from dataclasses import dataclass
 from pathlib import Path
 
-from compress.data.loading.quickstart_dataset import cache_folder
 from compress.measure.timing.worker_process import error_line
 from compress.pipeline.strip_paths import strip_paths
+from compress.storage.cache_folder import cache_folder
 
 TORCH = "torch==2.13.0"
 """Always pinned: a plain `torch` may be another build of several gigabytes."""

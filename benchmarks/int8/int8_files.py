@@ -85,6 +85,16 @@ def make_models(work: Path, rows: int) -> Models:
 
 def our_files(models: Models, model: str, work: Path, console: Console) -> Iterator[tuple[str, Callable[[], Path]]]:
     """Yield the name of each file of ours and what builds it; sources come first."""
+    source, build = models.folders[model], variant_builder(models, model, work, console)
+    yield TORCH, lambda: source
+    for variant in VARIANTS.values():
+        present = all(importlib.util.find_spec(name) for name in (*variant.build_modules, *variant.run_modules))
+        if variant.builder and "cpu" in variant.devices and present and variant.name not in LEFT_OUT:
+            yield variant.name, lambda variant=variant: build(variant)  # type: ignore[misc]
+
+
+def variant_builder(models: Models, model: str, work: Path, console: Console) -> Callable[[Variant], Path]:
+    """Return what builds the folder of a variant of a model, or takes the one that is there; its source comes first."""
     source = models.folders[model]
     train = models.data.rows("train")
     sample = sample_train(models.data, source, SAMPLE_ROWS, 0)
@@ -93,10 +103,11 @@ def our_files(models: Models, model: str, work: Path, console: Console) -> Itera
     def build(variant: Variant) -> Path:
         folder = made_from(source, work) / variant.name
         if not folder.is_dir():
+            made_of = build(VARIANTS[variant.needs]) if variant.needs else source
             with new_folder(folder) as made:
                 context = BuildContext(
                     variant.info,
-                    folder.with_name(variant.needs) if variant.needs else source,
+                    made_of,
                     made,
                     settings={"max_drop": Quantize().max_drop},
                     console=console,
@@ -106,11 +117,7 @@ def our_files(models: Models, model: str, work: Path, console: Console) -> Itera
                 variant.make(context)
         return folder
 
-    yield TORCH, lambda: source
-    for variant in VARIANTS.values():
-        present = all(importlib.util.find_spec(name) for name in (*variant.build_modules, *variant.run_modules))
-        if variant.builder and "cpu" in variant.devices and present and variant.name not in LEFT_OUT:
-            yield variant.name, lambda variant=variant: build(variant)  # type: ignore[misc]
+    return build
 
 
 def made_from(source: Path, work: Path) -> Path:

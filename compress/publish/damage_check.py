@@ -7,11 +7,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-from compress.data.loading.quickstart_dataset import cache_folder
 from compress.errors import ModelError
 from compress.publish.checksums import DIGESTS_FILE
 from compress.publish.verify import differences
 from compress.storage.atomic_write import atomic_write
+from compress.storage.cache_folder import cache_folder
 from compress.storage.file_digests import file_digest
 
 CACHE_FILE = "verified.json"

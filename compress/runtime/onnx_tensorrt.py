@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
-from compress.data.loading.quickstart_dataset import cache_folder
 from compress.errors import DeviceUnavailable, ModelError
 from compress.model_info import VariantInfo
 from compress.runtime.model_formats import ModelFile
 from compress.runtime.onnx_runtime import PROVIDERS, OnnxPredictor, Provider, check_provider, make_session
 from compress.runtime.predictor import ONE_THREAD, Placement
+from compress.storage.cache_folder import cache_folder
 from compress.storage.file_digests import combined_digest, file_digest
 
 PROVIDER = "TensorrtExecutionProvider"

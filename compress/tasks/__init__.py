@@ -6,10 +6,10 @@ A new kind is a file with an object that satisfies the contract of ``base.py``, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from compress.errors import UsageError, nearest
 from compress.model_info import TaskInfo
-from compress.recipe.schema import Task
 from compress.tasks.base import Encode, Encoding, Metric, RawRow, Row
 from compress.tasks.kind import Kind
 from compress.tasks.kinds.classification import Classification
@@ -21,6 +21,9 @@ from compress.tasks.kinds.regression import Regression
 from compress.tasks.kinds.retrieval import Retrieval
 from compress.tasks.kinds.text_similarity import Similarity
 from compress.tasks.kinds.token_classification import TokenClassification
+
+if TYPE_CHECKING:
+    from compress.recipe.schema import Task
 
 __all__ = ["KINDS", "Encode", "Encoding", "Kind", "Metric", "RawRow", "Row", "kind_of", "primary_metric", "task_info"]
 
@@ -56,6 +59,6 @@ def primary_metric(task: Task | TaskInfo) -> Metric:
 
 def task_info(task: Task, labels: Sequence[str]) -> TaskInfo:
     """Return the part of a task that model folders store, once its labels are known."""
-    shared = {name: getattr(task, name) for name in TaskInfo.model_fields if name in Task.model_fields}
+    shared = {name: getattr(task, name) for name in TaskInfo.model_fields if name in type(task).model_fields}
     overlap = task.max_length // 3 if task.overlap is None else task.overlap
     return TaskInfo(**{**shared, "labels": tuple(labels), "metric": primary_metric(task).name, "overlap": overlap})

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compress.errors import Problem
 from compress.model_info import TaskInfo
-from compress.recipe.schema import Task
 from compress.tasks.base import Encode, Example, RawRow, Row, TaskInput
 from compress.tasks.parsing.columns import text_value
+
+if TYPE_CHECKING:
+    from compress.recipe.schema import Task
 
 
 class RowReader(ABC):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-import os
 import re
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -22,6 +21,7 @@ from compress.console import Console
 from compress.data.loading.data_digest import BUILTIN_SOURCES, BUILTIN_VERSION, source_versions
 from compress.errors import DataError
 from compress.storage.atomic_write import atomic_write
+from compress.storage.cache_folder import cache_folder
 from compress.tasks.base import RawRow
 
 ROWS_PER_CLASS = 1500
@@ -80,11 +80,6 @@ def builtin_file(name: str, console: Console) -> Path:
                 hint="COMPRESS_CACHE names another folder for such files",
             ) from error
     return path
-
-
-def cache_folder() -> Path:
-    """Return the folder of builtin sets: COMPRESS_CACHE, else ~/.cache/compress."""
-    return Path(os.environ.get("COMPRESS_CACHE") or "~/.cache/compress").expanduser()
 
 
 def package_roots(libraries: Iterable[str]) -> dict[str, Path]:

@@ -18,7 +18,6 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from compress.console import Console
-from compress.data.loading.quickstart_dataset import cache_folder
 from compress.environment import cuda_devices, describe, usable_cores, versions
 from compress.errors import DeviceUnavailable, ModelError, pluralize
 from compress.measure.interference.verdict import instabilities
@@ -29,6 +28,7 @@ from compress.measure.timing.worker_process import WorkerLost, run_in_subprocess
 from compress.measure.timing.worker_protocol import Task
 from compress.model_info import ShapeInfo
 from compress.storage.atomic_write import atomic_write
+from compress.storage.cache_folder import cache_folder
 
 SCHEMA = 1
 TIMEOUT = 180.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 from compress.batch_arrays import BatchArray
 from compress.errors import DataError, Problem
 from compress.model_info import TaskInfo
-from compress.recipe.schema import Task
 from compress.tasks.base import Array, Confidence, Metric, Row, Rows
 from compress.tasks.kinds.text_kind import TextKind, label_column, same_argmax, softmax
 from compress.tasks.metrics.f1_mcc import ClassCounts, class_f1, macro_f1, matthews, total_variation
 from compress.tasks.metrics.weighted_metrics import Scores, Weights, safe_divide, weighted_counts
 from compress.tasks.parsing.columns import column_value, label_columns, text_fields
 from compress.tasks.parsing.labels import class_index, collect_classes
+
+if TYPE_CHECKING:
+    from compress.recipe.schema import Task
 
 
 class Classification(TextKind):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 from compress.batch_arrays import BatchArray
 from compress.errors import DataError, Problem
 from compress.model_info import TaskInfo
-from compress.recipe.schema import Task
 from compress.tasks.base import Array, Confidence, Metric, Row, Rows
 from compress.tasks.kinds.text_kind import TextKind
 from compress.tasks.metrics.f1_mcc import ClassCounts, macro_f1, micro_f1
 from compress.tasks.metrics.weighted_metrics import Scores, Weights, weighted_means
 from compress.tasks.parsing.columns import column_value, label_columns, parse_list, text_fields, wrong_value
 from compress.tasks.parsing.labels import class_index, collect_classes
+
+if TYPE_CHECKING:
+    from compress.recipe.schema import Task
 
 THRESHOLD = 0.5
 """A class is predicted from this probability on."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from string import ascii_uppercase
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from compress.errors import DataError, pluralize
 from compress.model_info import TaskInfo
-from compress.recipe.schema import Task
 from compress.tasks.base import Array, Confidence, Metric, Row, Rows
 from compress.tasks.kinds.candidate_kind import CandidateKind, check_list, split_rows_scores
 from compress.tasks.kinds.text_kind import label_column, softmax
@@ -27,6 +26,9 @@ from compress.tasks.parsing.columns import (
     text_value,
     wrong_value,
 )
+
+if TYPE_CHECKING:
+    from compress.recipe.schema import Task
 
 NO_CHOICE = -1.0
 """Pads predictions after the last choice of a row."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from compress.batch_arrays import BatchArray
 from compress.errors import DataError, Problem
 from compress.model_info import TaskInfo
-from compress.recipe.schema import Task
 from compress.tasks.base import Array, Arrays, Confidence, Encode, Example, Metric, Row, Rows, TaskInput
 from compress.tasks.decoding.answer_spans import SPAN, best_spans, best_threshold, merge_windows, token_span
 from compress.tasks.kind import Kind
@@ -25,6 +24,9 @@ from compress.tasks.kinds.text_kind import column_texts, model_output, truncate_
 from compress.tasks.metrics.squad_metrics import match_answers, word_f1
 from compress.tasks.parsing.columns import SKIP_HINT, text_value
 from compress.tasks.parsing.squad_answers import parse_answers
+
+if TYPE_CHECKING:
+    from compress.recipe.schema import Task
 
 MAX_QUESTION = 64
 """Tokens of a question that are read; it never takes more than half of a window."""

@@ -11,19 +11,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import chain, groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from compress.errors import DataError, pluralize
 from compress.model_info import TaskInfo
-from compress.recipe.schema import Task
 from compress.tasks.base import Array, Metric, RawRow, Row, Rows
 from compress.tasks.kinds.candidate_kind import CandidateKind, check_list, split_rows_scores
 from compress.tasks.metrics.ir_metrics import ndcg, reciprocal_ranks
 from compress.tasks.model_interface import pad_rows
 from compress.tasks.parsing.columns import SKIP_HINT, column_value, label_columns, parse_number, text_value, wrong_value
+
+if TYPE_CHECKING:
+    from compress.recipe.schema import Task
 
 NO_CANDIDATE = float(np.finfo(np.float32).min)
 """Pads predictions after the last candidate of a row; no score is as low."""

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from compress.batch_arrays import BatchArray
 from compress.model_info import TaskInfo
-from compress.recipe.schema import Task
 from compress.tasks.base import Array, Metric, Row, Rows
 from compress.tasks.kinds.text_kind import TextKind, label_column
 from compress.tasks.metrics.weighted_metrics import Scores, Weights, pearson, spearman, weighted_means
 from compress.tasks.parsing.columns import LABEL_HINT, column_value, label_columns, parse_number, text_fields
+
+if TYPE_CHECKING:
+    from compress.recipe.schema import Task
 
 
 class Regression(TextKind):

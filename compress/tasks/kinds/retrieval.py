@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,15 @@ from numpy.typing import NDArray
 from compress.batch_arrays import BatchArray
 from compress.errors import DataError
 from compress.model_info import TaskInfo
-from compress.recipe.schema import Task
 from compress.tasks.base import Array, Encode, Example, Metric, Row, Rows, TaskInput
 from compress.tasks.decoding.nearest_neighbours import nearest_documents
 from compress.tasks.kinds.embedding_kind import EmbeddingKind, embeddings_to_json
 from compress.tasks.kinds.text_kind import check_texts
 from compress.tasks.metrics.ir_metrics import is_relevant, list_overlap, ndcg, recall_at, reciprocal_ranks
 from compress.tasks.parsing.columns import column_value, has_column, is_missing, label_columns, parse_list, text_value
+
+if TYPE_CHECKING:
+    from compress.recipe.schema import Task
 
 QUERY, POSITIVE, NEGATIVE = 0, 1, 2
 """The role of an example in its row: `part` in a batch."""

@@ -7,18 +7,20 @@ model that reads both together (`regression`) is usually more exact, and must ru
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from compress.errors import DataError, Problem, UsageError
 from compress.model_info import TaskInfo
-from compress.recipe.schema import Task
 from compress.tasks.base import Array, Encode, Example, Metric, Row, Rows, TaskInput
 from compress.tasks.kinds.embedding_kind import EmbeddingKind, embeddings_to_json
 from compress.tasks.kinds.regression import Regression, correlation_scores
 from compress.tasks.kinds.text_kind import check_texts
 from compress.tasks.metrics.weighted_metrics import Scores, Weights
+
+if TYPE_CHECKING:
+    from compress.recipe.schema import Task
 
 
 class Similarity(EmbeddingKind, Regression):

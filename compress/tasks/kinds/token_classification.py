@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from compress.batch_arrays import IGNORED_LABEL, BatchArray
 from compress.errors import DataError, Problem, UsageError, nearest
 from compress.model_info import TaskInfo
-from compress.recipe.schema import Task
 from compress.tasks.base import Array, Arrays, Confidence, Encode, Example, Metric, Row, Rows, TaskInput
 from compress.tasks.kind import Kind
 from compress.tasks.kinds.text_kind import as_tuple, check_finite, model_output
@@ -27,6 +26,9 @@ from compress.tasks.parsing.bio_tags import OUTSIDE, PAD_TAG, Tags, is_tag
 from compress.tasks.parsing.columns import SKIP_HINT, column_value, label_columns
 from compress.tasks.parsing.labels import UnknownClass, label_indices
 from compress.tasks.parsing.tagged_sentences import cell_tags, is_word, parse_tagged_words, parse_words
+
+if TYPE_CHECKING:
+    from compress.recipe.schema import Task
 
 WORD = np.dtype([("word", np.int32), ("tag", np.int16), ("probability", np.float32), ("margin", np.int16)])
 """What is stored of a word's first token; `margin` is its distance from the nearer end of its window."""

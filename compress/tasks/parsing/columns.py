@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compress.errors import DataError, nearest
-from compress.recipe.schema import Task
+
+if TYPE_CHECKING:
+    from compress.recipe.schema import Task
 
 SHOWN_CHARS, SHOWN_COLUMNS = 40, 20
 """How much of a column's name or of a value, and how many columns, a message shows."""

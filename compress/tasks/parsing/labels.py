@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compress.errors import DataError, nearest
-from compress.recipe.schema import Task
 from compress.tasks.parsing.columns import LABEL_HINT, class_name, is_missing
+
+if TYPE_CHECKING:
+    from compress.recipe.schema import Task
 
 
 class UnknownClass(DataError):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compress.batch_arrays import LABELLED, SOFT_LABELS
 from compress.errors import DataError, pluralize
-from compress.recipe.schema import Task
 from compress.tasks.base import Row
 from compress.tasks.parsing.columns import (
     class_name,
@@ -22,6 +21,9 @@ from compress.tasks.parsing.columns import (
     wrong_value,
 )
 from compress.tasks.row_reader import RowReader
+
+if TYPE_CHECKING:
+    from compress.recipe.schema import Task
 
 TOLERANCE = 1e-3
 """How far a row's probabilities may sum from one; they are divided by their sum."""

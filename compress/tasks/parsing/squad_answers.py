@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compress.errors import DataError
-from compress.recipe.schema import Task
 from compress.tasks.parsing.columns import SKIP_HINT, column_value, is_missing, label_columns, parse_number, wrong_value
+
+if TYPE_CHECKING:
+    from compress.recipe.schema import Task
 
 IMPOSSIBLE = "is_impossible"
 """The column in which SQuAD 2.0 marks questions without an answer."""

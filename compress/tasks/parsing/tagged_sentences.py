@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compress.errors import DataError, pluralize
-from compress.recipe.schema import Task
 from compress.tasks.parsing.bio_tags import is_tag
 from compress.tasks.parsing.columns import parse_list, wrong_value
+
+if TYPE_CHECKING:
+    from compress.recipe.schema import Task
 
 
 def parse_tagged_words(words: Any, tags: Any, task: Task, where: str) -> tuple[list[str], list[str]]:

@@ -1,0 +1,1 @@
+"""One student in every format that runs here: time, loading, size, memory and agreement."""
