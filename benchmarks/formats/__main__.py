@@ -23,7 +23,9 @@ from compress.variants import VARIANTS, Variant
 
 MODEL = "student"
 ROWS, TRIAL_ROWS = 8000, 200
-BUDGET, TRIAL_BUDGET = 120, 2
+BUDGET = 120
+TRIAL = Measure(rounds=3, processes=1, seconds=0.05)
+"""Without a budget: all formats' processes together may take longer to start than any that is short."""
 REPORT, DOCS = Path("reports/formats"), Path("docs/exports.md")
 
 
@@ -33,14 +35,16 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--rows", type=positive, help=f"of each role, at most (default: {ROWS}; {TRIAL_ROWS} in a trial)"
     )
-    parser.add_argument("--budget", type=positive, help=f"seconds of a session (default: {BUDGET})")
+    parser.add_argument(
+        "--budget", type=positive, help=f"seconds of a session (default: {BUDGET}; a trial has a few rounds)"
+    )
     parser.add_argument("--out", type=Path, help=f"folder of the report (default: {REPORT}; none in a trial)")
     parser.add_argument("--work", type=Path, help="folder of the models and files, kept (default: a temporary one)")
     parser.add_argument("--trial", action="store_true", help="a small run that decides nothing")
     parser.add_argument("--draw", action="store_true", help=f"write the table of {REPORT} into {DOCS}, and stop")
     given = parser.parse_args(arguments)
     given.rows = given.rows or (TRIAL_ROWS if given.trial else ROWS)
-    given.budget = given.budget or (TRIAL_BUDGET if given.trial else BUDGET)
+    given.budget = given.budget or BUDGET
     if given.out is None and not given.trial:
         given.out = REPORT
     return given
@@ -68,7 +72,8 @@ def compare(given: argparse.Namespace, work: Path, store: Store[FormatsReport], 
         target = Target(device="cpu", threads=1, batch=1, length=length)
         own = texts if length == "data" else None
         arguments = {f"{path}:torch-fp32" if name == TORCH else str(path): name for name, path in files.items()}
-        done = bench(list(arguments), target, texts=own, settings=Measure(budget=given.budget))
+        settings = TRIAL if given.trial else Measure(budget=given.budget)
+        done = bench(list(arguments), target, texts=own, settings=settings)
         for argument, timed in done.targets[0].models.items():
             entry = next(each for each in store.report.entries if each.variant == arguments[argument])
             latency = timed.latency
