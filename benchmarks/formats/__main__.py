@@ -35,9 +35,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--rows", type=positive, help=f"of each role, at most (default: {ROWS}; {TRIAL_ROWS} in a trial)"
     )
-    parser.add_argument(
-        "--budget", type=positive, help=f"seconds of a session (default: {BUDGET}; a trial has a few rounds)"
-    )
+    parser.add_argument("--budget", type=positive, help=f"seconds of a session (default: {BUDGET})")
     parser.add_argument("--out", type=Path, help=f"folder of the report (default: {REPORT}; none in a trial)")
     parser.add_argument("--work", type=Path, help="folder of the models and files, kept (default: a temporary one)")
     parser.add_argument("--trial", action="store_true", help="a small run that decides nothing")
