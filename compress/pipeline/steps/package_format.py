@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compress.errors import DeviceUnavailable, MissingExtra
+from compress.formats import RUNTIMES
 from compress.pipeline.graph import ModelVariant, Plan
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.scoring_steps import score, scoring_batch
@@ -112,6 +113,8 @@ class FormatPackager:
         """Return the scores of the built file in its own runtime, compared with the teacher's and its own model's."""
         from compress.pipeline.steps.quality_step import QualityScorer, RowQuality
 
+        if not variant.devices:
+            raise DeviceUnavailable(f"it runs in {RUNTIMES[variant.runtime].needs}, and not here.")
         device = target.device if target.device in variant.devices else "cpu"
         work.mkdir()
         context = replace(self.context, inputs={**self.context.inputs, SOURCE: folder, SCORED: work}, work=work)
