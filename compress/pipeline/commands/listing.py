@@ -99,8 +99,7 @@ def _variants(options: argparse.Namespace) -> Iterator[Row]:
     for variant in VARIANTS.values():
         row = {key: getattr(variant, key) for key in ("name", "format", "precision", "runtime")}
         where = {"devices": list(variant.devices), "by default on": list(variant.default_on)}
-        where["exported"] = _when_exported(variant)
-        yield row | where | {"needs": RUNTIMES[variant.runtime].needs}
+        yield row | where | {"exported": _when_exported(variant), "needs": RUNTIMES[variant.runtime].needs}
 
 
 def _when_exported(variant: Variant) -> str:
