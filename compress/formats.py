@@ -181,7 +181,7 @@ FORMATS: Mapping[str, Format] = {
             suffix=".onnx",
             builder="compress.export.onnx:export_onnx",
             version=3,
-            build_modules={"torch": "train", "onnx": "train", "onnxscript": "train"},
+            build_modules=dict.fromkeys(("torch", "onnx", "onnxscript", "optimum", "requests"), "train"),
             minimum={"onnxruntime": "1.23", "onnxruntime-gpu": "1.23"},
             devices=("cpu", "cuda"),
         ),

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-BLOCKED = ("torch", "transformers", "datasets", "sklearn", "accelerate", "onnx", "safetensors")
+BLOCKED = ("torch", "transformers", "datasets", "sklearn", "accelerate", "onnx", "optimum", "safetensors")
 BLOCK = f"import sys\nsys.modules.update(dict.fromkeys({BLOCKED!r}))\n"
 
 

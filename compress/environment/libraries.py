@@ -24,6 +24,7 @@ _GENERAL: dict[str, str | None] = {
     "datasets": "train",
     "onnx": "train",
     "onnxscript": "train",
+    "optimum": "train",
     "torch-pruning": "train",
     "safetensors": "train",
     "scikit-learn": "train",

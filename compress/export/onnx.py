@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 from compress.data.tokenizer import TOKENIZER_FILE
 from compress.errors import ModelError
 from compress.export.build_context import BuildContext
+from compress.export.exporter_config import example_inputs, exporter_config
 from compress.export.inference_graph import inference_modules, make_reshapes_constant
 from compress.export.parity import TOLERANCE
 from compress.export.write_variant import write_variant
@@ -64,7 +65,7 @@ def export_onnx_from_model(model: PreTrainedModel) -> onnx.ModelProto:
     size = sum(parameter.numel() * 4 for parameter in model.parameters())
     if size > LARGEST:
         raise ModelError(f"the model's weights take {size / 10**9:.1f} GB, and one ONNX file holds at most 2 GB.")
-    example = example_inputs(model)
+    axes, example = exporter_config(model).inputs, example_inputs(model)
     with export_mode(model), torch.no_grad():
         names = [name for name, value in model(**example).items() if isinstance(value, torch.Tensor)]
         try:
@@ -73,8 +74,8 @@ def export_onnx_from_model(model: PreTrainedModel) -> onnx.ModelProto:
                 kwargs=example,
                 dynamo=True,
                 opset_version=OPSET,
-                dynamic_shapes={name: {0: "batch", 1: "length"} for name in example},
-                input_names=list(example),
+                dynamic_shapes=axes,
+                input_names=list(axes),
                 output_names=names,
                 verbose=False,
             )
@@ -83,13 +84,6 @@ def export_onnx_from_model(model: PreTrainedModel) -> onnx.ModelProto:
             raise ModelError(f"a {family_of(model).name} model like this cannot be exported: {reason}") from error
     assert program is not None  # None is what the old exporter returns
     return without_traces(program.model_proto)
-
-
-def example_inputs(model: PreTrainedModel) -> dict[str, torch.Tensor]:
-    """Return a batch to trace: of sizes that occur nowhere else, and with padding, so that masks are traced."""
-    example = {name: torch.ones(2, 7, dtype=torch.long, device=model.device) for name in family_of(model).inputs}
-    example["attention_mask"][1, 5:] = 0
-    return example
 
 
 @contextmanager

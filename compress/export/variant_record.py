@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pkgutil import resolve_name
 
+from compress.errors import MissingExtra
 from compress.export.build_context import BuildContext
 from compress.formats import RUNTIMES
 from compress.model_info import FolderInfo, VariantInfo
@@ -65,7 +67,14 @@ class Variant(VariantInfo):
         return {name.partition(".")[0]: runtime.extra for name in runtime.modules} if runtime.extra else {}
 
     def make(self, context: BuildContext) -> FolderInfo:
-        """Build it into ``context.work``."""
+        """Build it into ``context.work``.
+
+        Raises:
+            MissingExtra: a library that builds it is not installed.
+        """
         assert self.builder is not None, f"a model folder runs as {self.name} as it is"
+        for module, extra in self.build_modules.items():
+            if find_spec(module) is None:
+                raise MissingExtra(module, extra)
         info: FolderInfo = resolve_name(self.builder)(context)
         return info

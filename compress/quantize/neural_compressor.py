@@ -20,7 +20,8 @@ from transformers import PreTrainedModel
 from compress.environment import require
 from compress.errors import ModelError
 from compress.export.build_context import BuildContext
-from compress.export.onnx import OPSET, example_inputs, export_mode, without_traces
+from compress.export.exporter_config import example_inputs, exporter_config
+from compress.export.onnx import OPSET, export_mode, without_traces
 from compress.measure.predict_rows import Run
 from compress.model_info import FolderInfo, find_info
 from compress.models.encoder_parts import family_of, layers_of, part, shape_of
@@ -81,7 +82,7 @@ def quantize_neural_compressor_model(
         from neural_compressor.torch.export import export
 
         traced = _TensorInputs(model)
-        example = tuple(example_inputs(model).values())
+        axes, example = exporter_config(model).inputs, tuple(example_inputs(model).values())
         shapes = {"arrays": tuple({0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC} for _ in example)}
         graph = export(traced, example, dynamic_shapes=shapes)
         tried = configurations(quantization, traced)
@@ -102,8 +103,8 @@ def quantize_neural_compressor_model(
             args=example,
             dynamo=True,
             opset_version=OPSET,
-            dynamic_shapes=tuple({0: "batch", 1: "length"} for _ in example),
-            input_names=list(traced.inputs),
+            dynamic_shapes=tuple(axes.values()),
+            input_names=list(axes),
             output_names=list(traced.outputs),
             verbose=False,
         )

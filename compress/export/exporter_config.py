@@ -1,0 +1,114 @@
+"""Our exporters in optimum's table: for each family and task the inputs of the graph, their free axes and a sample.
+
+optimum's `TasksManager` maps (model_type, backend, task) to a config of the export, and since its version 2 has none of
+its own: backends register theirs. What optimum knows is taken from it: the names of tasks and of their outputs, a
+family's config keys (`NormalizedConfigManager`) and the generator of sample inputs.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+from optimum.exporters.base import ExporterConfig
+from optimum.exporters.tasks import TasksManager
+from optimum.utils import DummyTextInputGenerator, NormalizedConfigManager, NormalizedTextConfig
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from compress.families import FAMILIES, Family
+from compress.formats import EXPORTS
+from compress.models.encoder_parts import family_of
+from compress.models.heads import head_of
+
+TASKS: Mapping[str, str] = {
+    "sequence-classification": "text-classification",
+    "token-classification": "token-classification",
+    "question-answering": "question-answering",
+    "sentence-embedding": "sentence-similarity",
+    "encoder": "feature-extraction",
+}
+"""optimum's name for what each head of `compress.models.heads.HEADS` computes."""
+
+AXES = {0: "batch", 1: "length"}
+"""Names of the free axes of every input."""
+
+SAMPLE_SIZES = {"batch_size": 2, "sequence_length": 7}
+"""Of the batch to trace: sizes that occur nowhere else in a model."""
+
+
+class FamilyExporter(ExporterConfig):  # type: ignore[misc]
+    """How a family is exported for a task; subclasses name the family."""
+
+    family: Family
+    DUMMY_INPUT_GENERATOR_CLASSES = (DummyTextInputGenerator,)
+
+    @property
+    def inputs(self) -> dict[str, dict[int, str]]:
+        """The arrays that the graph takes, and their free axes."""
+        return {name: dict(AXES) for name in self.family.inputs}
+
+    @property
+    def outputs(self) -> list[str]:
+        """The arrays that the graph returns first; an encoder's pooled states may follow."""
+        return ["sentence_embedding"] if self.task == TASKS["sentence-embedding"] else list(super().outputs)
+
+
+def exporter_config(model: PreTrainedModel, form: str = "onnx") -> FamilyExporter:
+    """Return how a model is exported to a format that is made from PyTorch, a key of `EXPORTS` without a source."""
+    register_exporters()
+    constructor = TasksManager.get_exporter_config_constructor(
+        form, model_type=family_of(model).name, task=TASKS[head_of(model).name], library_name="transformers"
+    )
+    config: FamilyExporter = constructor(model.config)
+    return config
+
+
+def example_inputs(model: PreTrainedModel, form: str = "onnx") -> dict[str, Tensor]:
+    """Return a batch to trace, of random tokens, and with padding, so that masks are traced."""
+    with _fixed_random_state():
+        sample = exporter_config(model, form).generate_dummy_inputs(framework="pt", **SAMPLE_SIZES)
+    if "token_type_ids" in sample:  # optimum draws two types, and a model may have one
+        sample["token_type_ids"].clamp_(max=model.config.type_vocab_size - 1)
+    return {name: values.to(model.device) for name, values in sample.items()}
+
+
+@cache
+def register_exporters() -> None:
+    """Add every family, for every task and every format made from PyTorch, to optimum's table."""
+    for form in [name for name, each in EXPORTS.items() if each.source is None]:
+        register = TasksManager.create_register(form, overwrite_existing=True)
+        for family in FAMILIES.values():
+            register(family.name, *TASKS.values())(_exporter_of(family))
+
+
+def _exporter_of(family: Family) -> type[FamilyExporter]:
+    members = {"family": family, "NORMALIZED_CONFIG_CLASS": config_names(family), "__module__": __name__}
+    return type(f"{family.name.title().replace('-', '')}Exporter", (FamilyExporter,), members)
+
+
+def config_names(family: Family) -> Any:
+    """Return what reads a family's config by optimum's names: optimum's own class, or one of our table's keys."""
+    try:
+        return NormalizedConfigManager.get_normalized_config_class(family.name)
+    except KeyError:  # MobileBERT
+        return NormalizedTextConfig.with_args(
+            hidden_size=family.hidden_key, num_layers=family.layers_key, num_attention_heads=family.heads_key
+        )
+
+
+@contextmanager
+def _fixed_random_state() -> Iterator[None]:
+    """Make what is drawn the same each time, and leave the global generators as they were."""
+    state = random.getstate()
+    with torch.random.fork_rng(devices=[]):
+        try:
+            random.seed(0)
+            torch.manual_seed(0)
+            yield
+        finally:
+            random.setstate(state)
