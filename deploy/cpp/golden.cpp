@@ -3,7 +3,7 @@
 //     golden MODEL.onnx golden.safetensors [TOLERANCE]
 //
 // Prints the largest difference of each group and ends with 1 where one exceeds TOLERANCE (by default 0.0001, for fp32;
-// docs/exporting.md has the limits of other precisions), as a share of the largest output or of 1.
+// docs/exported-graph.md has the limits of other precisions), as a share of the largest output or of 1.
 
 #include <onnxruntime_cxx_api.h>
 
