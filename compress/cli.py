@@ -192,6 +192,8 @@ def _export(command: Command) -> None:
     sub.add_argument("--quantize", metavar="METHOD", help="int8, or one of the methods in docs/quantizing.md")
     about = "texts from which a static method takes its ranges, one a line, their parts separated by tabs"
     sub.add_argument("--calibration", type=Path, metavar="FILE", help=about)
+    about = "where the web format finds its npm packages (docs/web.md); by default npm downloads them once"
+    sub.add_argument("--assets", type=Path, metavar="DIR", help=about)
     about = "compare the export in OUT with MODEL in PyTorch and write nothing; exit code 3 where outputs differ"
     sub.add_argument("--check", action="store_true", help=about)
 

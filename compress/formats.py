@@ -72,6 +72,8 @@ class Format:
     """`module:function`; None where a model folder already has this format."""
     source: str | None = None
     """The format it is converted from; None: the model folder."""
+    usual: str = "fp32"
+    """The precision that `compress export` makes without being asked for one."""
     version: int = 1
     """Raised when the builder's output changes, so that existing exports are rebuilt."""
     build_modules: Mapping[str, str] = field(default_factory=dict)
@@ -137,7 +139,7 @@ RUNTIMES: Mapping[str, Runtime] = {
         Runtime(
             name="onnxruntime",
             opener="compress.runtime.onnx_runtime:open_onnx",
-            formats=("onnx", "ort"),
+            formats=("onnx", "ort", "web"),
             devices=("cpu", "cuda"),
             needs="ONNX Runtime; on CUDA onnxruntime-gpu instead",
             modules=("onnxruntime",),
@@ -218,6 +220,20 @@ FORMATS: Mapping[str, Format] = {
             weights=(".safetensors", ".bin"),
             minimum={"torch": "2.11"},
             devices=("cpu", "cuda"),
+        ),
+        # After the weights: a hub repository with both runs in full precision.
+        Format(
+            name="web",
+            files=("onnx/model_quantized.onnx", "onnx/model.onnx"),
+            runtime="onnxruntime",
+            hub_library="transformers.js",
+            weights=(".onnx",),
+            builder="compress.export.web.export_web:export_web",
+            source="onnx",
+            usual="int8",
+            build_modules={"onnx": "train"},
+            minimum={"onnxruntime": "1.23", "onnxruntime-gpu": "1.23"},
+            competes=False,
         ),
     )
 }

@@ -39,18 +39,22 @@ FURTHER: tuple[Variant, ...] = (
         builder="compress.export.tensorrt:export_tensorrt",
         on_request=True,
     ),
-    Variant(
-        name="ort-int8",
-        format="ort",
-        precision="int8",
-        runtime="onnxruntime",
-        libraries=FORMATS["ort"].minimum,
-        devices=("cpu",),
-        needs="onnx-int8",
-        compared_with="onnx-fp32",
-        builder="compress.export.ort_format:export_ort",
-        quantizer=QUANTIZERS["dynamic"].quantizer,
-        batch_sensitive=True,
+    *(
+        Variant(
+            name=f"{form}-int8",
+            format=form,
+            precision="int8",
+            runtime="onnxruntime",
+            libraries=FORMATS[form].minimum,
+            devices=("cpu",),
+            needs="onnx-int8",
+            compared_with="onnx-fp32",
+            builder=FORMATS[form].builder,
+            quantizer=QUANTIZERS["dynamic"].quantizer,
+            batch_sensitive=True,
+            build_modules=FORMATS[form].build_modules,
+        )
+        for form in ("ort", "web")
     ),
     # It computes in fp32 as openvino-fp32 does: all it gains is a smaller file, and that of INT8 is smaller still.
     Variant(

@@ -16,6 +16,8 @@ from compress.families import max_positions
 from compress.tasks.base import Encoding
 
 TOKENIZER_FILE = "tokenizer.json"
+SAMPLE = "a"
+"""A text of at least one token."""
 
 
 class TextTokenizer:
@@ -97,6 +99,16 @@ class TextTokenizer:
         cut = [len(parts) > limit and number == limit for number in range(1, len(encodings) + 1)]
         sequence, source = (0, text) if pair is None else (1, pair)
         return [_window(each, sequence, source, is_cut) for each, is_cut in zip(encodings, cut, strict=True)]
+
+    def template(self, *, is_pair: bool) -> list[dict[str, int]]:
+        """Return the order of special tokens (with their ``id``) and of the texts (``sequence`` 0 or 1), with types."""
+        sample = self._tokenizer.encode(SAMPLE)
+        sample.truncate(1)
+        whole = self._processor.process(sample, sample if is_pair else None)
+        return [
+            {"id": token, "type": kind} if sequence is None else {"sequence": sequence, "type": kind}
+            for token, kind, sequence in zip(whole.ids, whole.type_ids, whole.sequence_ids, strict=True)
+        ]
 
     def digest(self) -> str:
         """Return a digest of everything that decides into which tokens a text is cut, and of how long it may be."""

@@ -77,7 +77,7 @@ def write_variant(
 
 def operators(folder: Path) -> tuple[str, ...]:
     """Return the version of the ONNX standard and the operators that the graph in ``folder`` uses; none without one."""
-    graph = find_graph(folder, "onnx")
+    graph = find_graph(folder, "onnx") or find_graph(folder, "web")
     if graph is None:
         return ()
     import onnx

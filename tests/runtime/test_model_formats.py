@@ -96,13 +96,6 @@ def test_missing_graph_of_a_stated_format_is_refused(tmp_path):
         describe_model_file(tmp_path)
 
 
-def test_unknown_format_names_the_nearest(tmp_path):
-    later = EXPORTED.model_copy(update={"format": "openvin"})
-    write_info(tmp_path, FolderInfo(step="export", made_by="tests", variant=later))
-    with pytest.raises(ModelError, match="did you mean openvino"):
-        describe_model_file(tmp_path)
-
-
 def test_every_run_mode_has_a_runtime():
     for name, way in RUN_MODES.items():
         assert way.name == name

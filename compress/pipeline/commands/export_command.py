@@ -48,27 +48,40 @@ def chosen_variants(names: Sequence[str], quantizer: str | None) -> list[Variant
     listed = [name for name in names if name != ALL_FORMATS] or ([] if names else [next(iter(EXPORTS))])
     if ALL_FORMATS in names:
         listed += EXPORTS
-    precision = "fp32" if quantizer is None else "int8"
-    variants = [variant_in(name, precision) if name in EXPORTS else VARIANTS[name] for name in listed]
-    if len(variants) == 1 and quantizer is not None and variants[0].precision != precision:
+    usual = {name: EXPORTS[name].usual if quantizer is None else "int8" for name in EXPORTS}
+    variants = [variant_in(name, usual[name]) if name in EXPORTS else VARIANTS[name] for name in listed]
+    if len(variants) == 1 and quantizer is not None and variants[0].precision != "int8":
         raise UsageError(f"{listed[0]} has no variant in INT8; leave --quantize out.")
     return list({each.name: each for each in variants}.values())
 
 
 def export_folder(
-    model: str, to: Path, variant: Variant, *, console: Console, calibration: Path | None = None
+    model: str,
+    to: Path,
+    variant: Variant,
+    *,
+    console: Console,
+    calibration: Path | None = None,
+    assets: Path | None = None,
 ) -> FolderInfo:
     """Export a model (a folder, card or hub id) as ``variant`` into ``to``, and tune it for this machine.
 
-    ``calibration``: a file of texts from which static methods take their ranges.
+    ``calibration``: a file of texts from which static methods take their ranges. ``assets``: a folder with the npm
+    packages of the web format.
     """
     _refuse_existing(to)
-    with _exporter(model, console, calibration) as exporter:
+    with _exporter(model, console, calibration, assets) as exporter:
         return exporter.export(variant, to)
 
 
 def export_all(
-    model: str, to: Path, variants: Sequence[Variant], *, console: Console, calibration: Path | None = None
+    model: str,
+    to: Path,
+    variants: Sequence[Variant],
+    *,
+    console: Console,
+    calibration: Path | None = None,
+    assets: Path | None = None,
 ) -> None:
     """Export a model to several formats, each into a folder of its name in ``to``, and show what became of each.
 
@@ -81,7 +94,7 @@ def export_all(
     formats = [each.format for each in variants]
     names = {each.name: each.format if formats.count(each.format) == 1 else each.name for each in variants}
     rows: list[dict[str, Any]] = []
-    with _exporter(model, console, calibration) as exporter:
+    with _exporter(model, console, calibration, assets) as exporter:
         for variant in variants:
             folder = to / names[variant.name]
             row = {"format": variant.format, "variant": variant.name, "folder": "", "size": "", "outcome": "done"}
@@ -108,6 +121,7 @@ class _Exporter:
     scratch: Path
     console: Console
     sample: Batches
+    assets: Path | None
     built: dict[str, Path] = field(default_factory=dict)
 
     def export(self, variant: Variant, to: Path) -> FolderInfo:
@@ -123,19 +137,22 @@ class _Exporter:
         if variant.name not in self.built:
             parent = self._build(VARIANTS[variant.needs]) if variant.needs else self.model
             work = Path(tempfile.mkdtemp(dir=self.scratch))
+            settings = {"assets": self.assets} if variant.format == "web" else {}
             variant.make(
-                BuildContext(variant.info, parent, work, console=self.console, calibration=lambda: self.sample)
+                BuildContext(
+                    variant.info, parent, work, settings, console=self.console, calibration=lambda: self.sample
+                )
             )
             self.built[variant.name] = work
         return self.built[variant.name]
 
 
 @contextmanager
-def _exporter(model: str, console: Console, calibration: Path | None) -> Iterator[_Exporter]:
+def _exporter(model: str, console: Console, calibration: Path | None, assets: Path | None) -> Iterator[_Exporter]:
     source = fetch(model)
     sample = _calibration(calibration, source) if calibration else ()
     with tempfile.TemporaryDirectory(prefix="compress-export-") as scratch:
-        yield _Exporter(source, Path(scratch), console, sample)
+        yield _Exporter(source, Path(scratch), console, sample, assets)
 
 
 def _missing(variant: Variant) -> str:

@@ -1,0 +1,105 @@
+"""Makes a folder that is served as it is: the layout of transformers.js, the runtime, and a page with the model."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+
+from compress.data.tokenizer import TextTokenizer, read_json
+from compress.errors import ModelError
+from compress.export.build_context import BuildContext
+from compress.export.web.node_check import check_in_node
+from compress.export.web.npm_assets import PACKAGES, unpack_assets
+from compress.export.web.web_readme import web_readme
+from compress.export.write_variant import write_variant
+from compress.formats import FORMATS
+from compress.model_info import FolderInfo, TaskInfo, read_info
+from compress.runtime import open_predictor
+from compress.runtime.onnx_runtime import existing_onnx
+from compress.storage.file_digests import combined_digest, file_digest
+
+INT8_FILE, FP32_FILE = FORMATS["web"].files
+DTYPES = {INT8_FILE: "q8", FP32_FILE: "fp32"}
+"""What transformers.js calls the precision of these files."""
+
+PAGE = Path(__file__).with_name("page")
+OF_THE_FILE = ("precision", "method", "session", "portable", "fp32_layers", "batch_sensitive")
+"""What compress.json says of the ONNX file, which stays the same."""
+SERVICE_WORKER = "service_worker.js"
+"""Stores the other files of the page in the browser."""
+
+
+def export_web(context: BuildContext) -> FolderInfo:
+    """Put an ONNX model, its tokenizer, the runtime and the page into one folder, and run it in Node.js.
+
+    Args:
+        context: of the build; its source is an ONNX folder, quantized or not; its settings may name ``assets``, a
+            folder with the npm packages.
+
+    Raises:
+        ModelError: the model has no task, or cannot run in the browser's runtime.
+    """
+    base, graph = read_info(context.source), existing_onnx(context.source)
+    if base.task is None or base.variant is None:
+        raise ModelError(f"{context.source} does not state which task it was trained for, which the page must know.")
+    if FORMATS["onnx"].weight_files(graph) != [graph]:
+        raise ModelError(f"{graph} has weights in a file of their own, which the page does not load.")
+    file = INT8_FILE if base.variant.precision == "int8" else FP32_FILE
+    (context.work / file).parent.mkdir()
+    shutil.copyfile(graph, context.work / file)
+    assets = context.settings.get("assets")
+    unpack_assets(context.work, Path(assets) if assets else None)
+    stored = {name: getattr(base.variant, name) for name in OF_THE_FILE}
+    context = replace(context, variant=context.variant.model_copy(update=stored))
+    info, _ = write_variant(context, base, open_predictor(context.source))
+    _write_page(context.work, base.task, file)
+    (context.work / "README.md").write_text(web_readme(info, base.task, file), encoding="utf-8")
+    is_rounded = base.variant.precision == "int8"
+    parity = check_in_node(context.work, base.task, open_predictor(context.work), is_rounded=is_rounded)
+    context.console.note(f"{context.variant.name}: {parity}")
+    if parity.other_tokens:
+        texts = ", ".join(repr(given)[:40] for given in parity.other_tokens)
+        context.console.warn(f"{context.variant.name}: JavaScript has other tokens than Python for {texts}")
+    return info
+
+
+def _write_page(work: Path, task: TaskInfo, model: str) -> None:
+    """Write what is beside the model: page, settings, licences, and last the list of files to store in the browser."""
+    shutil.copytree(PAGE, work, dirs_exist_ok=True)
+    config = read_json(work / "config.json")
+    _write_json(work / "config.json", {**config, "transformers.js_config": {"dtype": DTYPES[model]}})
+    tokens = TextTokenizer.load(work)
+    settings = {
+        "model": model,
+        "task": task.model_dump(),
+        "tokenizer_config": read_json(work / "tokenizer_config.json"),
+        "templates": {"single": tokens.template(is_pair=False), "pair": tokens.template(is_pair=True)},
+    }
+    _write_json(work / "page.json", settings)
+    packages = {
+        each.name: {"version": each.version, "licence": each.licence, "files": list(each.files.values())}
+        for each in PACKAGES
+    }
+    _write_json(work / "licences" / "packages.json", packages)
+    for name in ("LICENSE", "ThirdPartyNotices.txt"):  # of the same project; its npm package holds neither
+        shutil.copyfile(Path(onnxruntime.__file__).parent / name, work / "licences" / f"onnxruntime-{name}")
+    _write_file_list(work, model)
+
+
+def _write_file_list(work: Path, model: str) -> None:
+    """Write the names of the files that the page reads, for the service worker, and a digest of them."""
+    page = [each.name for each in PAGE.iterdir() if each.name != SERVICE_WORKER]
+    runtime = [name for package in PACKAGES for name in package.files.values() if name.startswith("runtime/")]
+    names = sorted([*page, *runtime, "page.json", "tokenizer.json", model])
+    version = combined_digest({name: file_digest(work / name) for name in names})
+    script = f'const VERSION = "{version}";\nconst FILES = {json.dumps(["./", *names], indent=2)};\n'
+    (work / "files.js").write_text(script, encoding="utf-8")
+
+
+def _write_json(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,28 @@
+// Runs the folder of an export as its page does, and prints what the model sees and returns for each input, as JSON.
+// Usage: node node_check.js FOLDER < inputs.json
+
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
+import { Model } from "./model.js";
+
+const folder = process.argv[2];
+const inputs = JSON.parse(await text(process.stdin));
+
+async function predict(model, texts) {
+  try {
+    const { examples, outputs, prediction } = await model.predict(texts);
+    return { ids: examples.map(({ tokens }) => tokens.map(({ id }) => id)), outputs, prediction };
+  } catch (error) {
+    return { error: error.message };
+  }
+}
+
+async function run() {
+  const model = await Model.load((name) => readFile(join(folder, name)));
+  const results = [];
+  for (const texts of inputs) results.push(await predict(model, texts));
+  return { results };
+}
+
+console.log(JSON.stringify(await run().catch((error) => ({ error: error.message ?? String(error) }))));

@@ -1,0 +1,218 @@
+"""The page in headless Chromium: the same answers as in Python, offline, and no request to another host."""
+
+import json
+import shutil
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pytest
+
+from compress.export.golden_inputs import GOLDEN_TEXTS, SENTENCE
+from compress.export.parity import MARGIN
+from compress.export.web.node_check import INT8_TOLERANCE
+from compress.runtime.text_model import TextModel
+
+pytestmark = pytest.mark.browser
+
+TEXTS = (
+    *(text for group in GOLDEN_TEXTS.values() for text in group),
+    *(word * count for word in ("good ", "bad film, ", "\U0001f600") for count in (1, 7, 400)),
+    *("\u0130stanbul", "stra\u00dfe", "\ufb01lm", "\u1e9b\u0323", "\u00c5ngstr\u00f6m \u212b", "e\u0301\u0323\u0308"),
+    *(
+        "\ud55c\uad6d\uc5b4 \uc601\ud654",
+        "\u0e20\u0e32\u0e1e\u0e22\u0e19\u0e15\u0e23\u0e4c",
+        "\u05e1\u05e8\u05d8 \u05d8\u05d5\u05d1",
+    ),
+    *("\x01\x02\x1f\x7f\x80\x9f", "tab\tvertical\x0bform\x0cfeed", "a\u00a0b\u2003c\u3000d\u1680e", "\ufffd\ufffe"),
+    *("don't can't we'll", SENTENCE * 200),
+)
+"""50 texts, of which most are unusual."""
+
+PREDICT = """
+const [texts, done] = arguments;
+(async () => {
+  const { Model } = await import("./model.js");
+  const read = async (name) => new Uint8Array(await (await fetch(name)).arrayBuffer());
+  const model = await Model.load(read);
+  const results = [];
+  for (const text of texts) {
+    const { prediction, outputs } = await model.predict(text);
+    results.push({ prediction, logits: outputs[0].logits });
+  }
+  done(results);
+})().catch((error) => done(String(error)));
+"""
+
+
+class Handler(SimpleHTTPRequestHandler):
+    """Serves a folder and logs nothing."""
+
+    def log_message(self, *_):
+        return
+
+
+@pytest.fixture
+def serve():
+    """Serves folders on this computer: ``serve(folder)`` returns the address and a function that stops the server."""
+    stops = []
+
+    def start(folder):
+        server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=folder))
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+
+        def stop():
+            server.shutdown()
+            server.server_close()
+
+        stops.append(stop)
+        return f"http://127.0.0.1:{server.server_port}/", stop
+
+    yield start
+    for stop in stops:
+        stop()
+
+
+@pytest.fixture
+def browser(tmp_path):
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    binaries = [shutil.which(name) for name in ("chromium", "chromedriver")]
+    if not all(binaries):
+        pytest.skip("chromium or its driver is not installed")
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = binaries[0]
+    quiet = ("--disable-background-networking", "--disable-component-update", "--disable-sync")
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", *quiet):
+        options.add_argument(argument)
+    options.add_argument(f"--user-data-dir={tmp_path / 'profile'}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(binaries[1]))
+    driver.set_script_timeout(120)
+    yield driver
+    driver.quit()
+
+
+def text_of(browser, name):
+    return browser.find_element("id", name).text
+
+
+def wait_for(browser, name, expected):
+    """Wait until an element's text holds what is expected, and return all of it."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    WebDriverWait(browser, 120).until(lambda driver: expected in text_of(driver, name), f"{name}: {expected}")
+    return text_of(browser, name)
+
+
+def type_text(browser, *texts):
+    fill = """
+    document.querySelectorAll("textarea").forEach((area, index) => {
+      area.value = arguments[0][index];
+      area.dispatchEvent(new Event("input", { bubbles: true }));
+    });"""
+    browser.execute_script(fill, texts)
+
+
+def requested(browser):
+    """The addresses of all requests over the network that the browser has made since the last call."""
+    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    sent = {event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"}
+    return {address for address in sent if address.startswith(("http", "ws"))}
+
+
+def test_the_page_answers_as_python_does(web_folder, serve, browser):
+    address, _ = serve(web_folder)
+    browser.get(address)
+    wait_for(browser, "status", "Ready")
+    assert len(TEXTS) == 50
+    results = browser.execute_async_script(PREDICT, [[text] for text in TEXTS])
+    assert isinstance(results, list), results
+    model = TextModel.open(web_folder)
+    expected = model.predict(TEXTS, batch=1)
+    ours = np.array(
+        [model.predictor.predict(model.arrays([each]))["logits"][0] for each in model.prepare(TEXTS).examples]
+    )
+    theirs = np.array([result["logits"] for result in results])
+    clear = np.abs(ours[:, 0] - ours[:, 1]) > MARGIN
+    same = [result["prediction"]["label"] == one["label"] for result, one in zip(results, expected, strict=True)]
+    assert clear.sum() > 25
+    assert np.array(same)[clear].all()
+    assert np.abs(ours - theirs).max() < INT8_TOLERANCE * max(1, np.abs(ours).max())
+
+
+def test_the_page_works_offline_and_asks_no_other_host(web_folder, serve, browser):
+    address, stop = serve(web_folder)
+    browser.get(address)
+    wait_for(browser, "offline", "works offline")
+    type_text(browser, "a good film")
+    first = wait_for(browser, "result", "%")
+    assert "ms" in text_of(browser, "latency")
+    stop()
+    type_text(browser, "a bad film")
+    assert "ms" in wait_for(browser, "latency", "tokens")
+    browser.refresh()
+    wait_for(browser, "status", "Ready")
+    type_text(browser, "a good film")
+    assert wait_for(browser, "result", "%") == first
+    addresses = requested(browser)
+    assert any(each.endswith("runtime/onnxruntime.wasm") for each in addresses)
+    assert {each for each in addresses if not each.startswith(address)} == set()
+    assert browser.get_log("browser") == []
+
+
+def test_the_script_in_the_readme_runs_as_printed(web_folder, serve, browser, tmp_path):
+    folder = shutil.copytree(web_folder, tmp_path / "own")
+    script = (folder / "README.md").read_text().partition("```html\n")[2].partition("```")[0]
+    assert len(script.splitlines()) <= 15
+    (folder / "own.html").write_text(f"<!doctype html><body id='own'>{script}")
+    browser.get(serve(folder)[0] + "own.html")
+    printed = json.loads(wait_for(browser, "own", "probability"))
+    expected = TextModel.open(web_folder).predict(["a text"])[0]
+    assert printed["label"] == expected["label"]
+    assert printed["probability"] == pytest.approx(expected["probability"], abs=INT8_TOLERANCE)
+
+
+def test_other_hosts_are_forbidden(web_folder, serve, browser):
+    address, _ = serve(web_folder)
+    other, _ = serve(web_folder)
+    browser.get(address)
+    wait_for(browser, "status", "Ready")
+    ask = "fetch(arguments[0]).then(() => arguments[1]('allowed'), () => arguments[1]('refused'))"
+    assert browser.execute_async_script(ask, other + "page.json") == "refused"
+    assert browser.execute_async_script(ask, address + "page.json") == "allowed"
+
+
+def test_a_cut_text_is_reported_and_typed_markup_is_text(web_folder, serve, browser):
+    address, _ = serve(web_folder)
+    browser.get(address)
+    wait_for(browser, "status", "Ready")
+    type_text(browser, "good " * 100)
+    wait_for(browser, "latency", "the rest of the text was not read")
+    type_text(browser, "")
+    assert text_of(browser, "result") == ""
+    type_text(browser, "<img src=x onerror=alert(1)>")
+    wait_for(browser, "result", "%")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("onnx/model_quantized.onnx", "onnx/model_quantized.onnx could not be loaded: the server answers 404"),
+        ("tokenizer.json", "tokenizer.json could not be loaded: the server answers 404"),
+    ],
+)
+def test_a_missing_file_is_reported_on_the_page(web_folder, serve, browser, tmp_path, name, expected):
+    folder = shutil.copytree(web_folder, tmp_path / "broken")
+    (folder / name).unlink()
+    browser.get(serve(folder)[0])
+    wait_for(browser, "status", expected)
+
+
+def test_a_damaged_model_is_reported_on_the_page(web_folder, serve, browser, tmp_path):
+    folder = shutil.copytree(web_folder, tmp_path / "broken")
+    (folder / "onnx" / "model_quantized.onnx").write_bytes(b"no model")
+    browser.get(serve(folder)[0])
+    wait_for(browser, "status", "cannot run onnx/model_quantized.onnx")
