@@ -3,6 +3,7 @@
 # make test-all  the slow, wheel and browser tests too
 # make test-avx2 the training and loss tests as a CPU with AVX2 alone runs them
 # make test-neural-compressor  install that extra and run its tests
+# make test-edge install ExecuTorch and LiteRT in an environment of their own and run their tests
 # make benchmark-harness  check the timing harness against other tools and itself: 20 minutes on an idle machine
 # make benchmark-distill  speed of distillation against other tools, and its memory: 40 minutes on an idle machine
 #
@@ -28,9 +29,11 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 TORCH = torch==$(shell sed -n 's/^torch==//p' constraints.txt)
 WITH_INDEX = $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 MARKED := slow or wheel or browser
+EDGE := $(VENV)-edge/bin/python
+EDGE_TESTS := $(wildcard tests/*/test_*executorch*.py tests/*/test_*litert*.py tests/quantize/test_xnnpack.py tests/quantize/test_ai_edge.py)
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: help demo test test-all test-avx2 test-neural-compressor check fast marked benchmark-harness benchmark-distill constraints clean torch
+.PHONY: help demo test test-all test-avx2 test-neural-compressor test-edge check fast marked benchmark-harness benchmark-distill constraints clean torch
 .DEFAULT_GOAL := help
 
 help:
@@ -59,6 +62,15 @@ test-avx2: $(VENV)/.installed-dev
 test-neural-compressor: $(VENV)/.installed-dev
 	$(PIP) install -c constraints.txt $(WITH_INDEX) --no-build-isolation -e ".[neural-compressor]"
 	$(PYTEST) tests/quantize/test_neural_compressor.py $(PYTEST_ARGS)
+
+# LiteRT's converter needs xdsl, which refuses typing_extensions since 4.13; so what needs a later one is older here.
+test-edge: $(VENV)/.created
+	$(PYTHON) -m venv $(VENV)-edge
+	sed -E '/^(anyio|pydantic|pydantic_core|typing-inspection|typing_extensions)==/d' constraints.txt > $(VENV)-edge/constraints.txt
+	$(EDGE) -m pip install -c $(VENV)-edge/constraints.txt hatchling
+	$(EDGE) -m pip install -c $(VENV)-edge/constraints.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) "$(TORCH)"
+	$(EDGE) -m pip install -c $(VENV)-edge/constraints.txt $(WITH_INDEX) --no-build-isolation pytest pytest-xdist -e ".[train,executorch,litert]"
+	PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 OMP_NUM_THREADS=1 $(EDGE) -m pytest -p xdist -n $(WORKERS) --dist worksteal $(EDGE_TESTS) $(PYTEST_ARGS)
 
 marked: $(VENV)/.installed-dev
 	$(PYTEST) -m "$(MARKED)" $(PYTEST_ARGS)
@@ -107,5 +119,5 @@ constraints:
 	rm -rf $(VENV)-constraints
 
 clean:
-	rm -rf $(VENV) $(VENV)-constraints dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(VENV)-constraints $(VENV)-edge dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -74,10 +74,11 @@ def test_constraints_admit_what_pyproject_asks_for():
             assert requirement.specifier.contains(pinned[canonical(requirement.name)]), each
 
 
-def test_all_has_every_extra_but_dev_and_neural_compressor():
+def test_all_has_every_extra_but_dev_and_those_with_torchao():
     (everything,) = EXTRAS["all"]
-    # What neural-compressor brings writes to the error stream of every program that imports transformers.
-    assert Requirement(everything).extras == set(EXTRAS) - {"all", "dev", "neural-compressor"}
+    # torchao writes to the error stream of every program that imports transformers.
+    with_torchao = {"neural-compressor", "executorch", "litert", "litert-runtime"}
+    assert Requirement(everything).extras == set(EXTRAS) - {"all", "dev", *with_torchao}
 
 
 def test_the_base_install_is_light():

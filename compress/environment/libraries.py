@@ -80,4 +80,4 @@ def require(library: str, extra: str) -> ModuleType:
         # A library that is installed but lacks a dependency of its own is a different error.
         if exc.name is None or exc.name.partition(".")[0] != library.partition(".")[0]:
             raise
-        raise MissingExtra(library, extra) from None
+        raise MissingExtra(library.partition(".")[0], extra) from None

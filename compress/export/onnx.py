@@ -12,16 +12,16 @@ import torch
 from torch.onnx.errors import OnnxExporterError
 from transformers import PreTrainedModel
 
-from compress.data.tokenizer import TOKENIZER_FILE
 from compress.errors import ModelError
 from compress.export.build_context import BuildContext
 from compress.export.exporter_config import example_inputs, exporter_config
 from compress.export.inference_graph import inference_modules, make_reshapes_constant
 from compress.export.parity import TOLERANCE
+from compress.export.source_folder import take_over
 from compress.export.write_variant import write_variant
-from compress.model_info import FolderInfo, find_info
-from compress.models.encoder_parts import family_of, shape_of
-from compress.models.load_save import load, load_tokenizer
+from compress.model_info import FolderInfo
+from compress.models.encoder_parts import family_of
+from compress.models.load_save import load
 from compress.runtime.model_formats import FP32
 from compress.runtime.onnx_runtime import ONNX_FILE
 from compress.runtime.predictor import ONE_THREAD
@@ -45,13 +45,10 @@ def export_onnx(context: BuildContext) -> FolderInfo:
     Raises:
         ModelError: the model cannot be exported, or its outputs differ by more than rounding.
     """
-    source, work = context.source, context.work
-    model = load(source)
+    model = load(context.source)
     proto = export_onnx_from_model(model)
-    onnx.save(proto, work / ONNX_FILE)
-    base = find_info(source) or FolderInfo(step="export", made_by="", shape=shape_of(model))
-    if not (source / TOKENIZER_FILE).is_file():  # older checkpoints have only the files that Python can read
-        load_tokenizer(source).save_pretrained(work)
+    onnx.save(proto, context.work / ONNX_FILE)
+    base = take_over(context, model)
     inputs = tuple(given.name for given in proto.graph.input)
     reference = TorchPredictor(model, ONE_THREAD, FP32)
     return write_variant(context, base, reference, inputs=inputs, tolerance=TOLERANCE)[0]

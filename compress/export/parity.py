@@ -16,6 +16,7 @@ from compress.errors import ModelError
 from compress.export.build_context import Batches
 from compress.model_info import TaskInfo
 from compress.runtime.predictor import Predictor
+from compress.runtime.row_by_row import is_per_token
 from compress.tasks import KINDS
 from compress.tasks.base import Arrays
 
@@ -26,8 +27,6 @@ MARGIN = 0.02
 """Where the reference's logits are closer than this it has no decision that could be compared."""
 
 SPANS = ("start_logits", "end_logits")
-PER_TOKEN = (*SPANS, "last_hidden_state")
-"""Outputs with a value per token in any model. Logits have one if they have three axes."""
 
 DECIDING = (None, "single_label_classification", "multi_label_classification", "token_classification")
 """Problems whose logits are decisions; None: unknown."""
@@ -145,11 +144,6 @@ def _same_argmax(ours: NDArray[np.float32], theirs: NDArray[np.float32]) -> NDAr
     highest = np.sort(ours, axis=-1)[..., -2:]
     clear = highest[..., -1] - highest[..., 0] > MARGIN
     return np.asarray((ours.argmax(-1) == theirs.argmax(-1))[clear])
-
-
-def is_per_token(name: str, values: NDArray[np.float32]) -> bool:
-    """Whether an output has a value per token, and so values at padding."""
-    return name in PER_TOKEN or (name == "logits" and values.ndim == 3)
 
 
 def without_padding(name: str, values: NDArray[np.float32], mask: NDArray[np.int64]) -> NDArray[np.float32]:

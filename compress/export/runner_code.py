@@ -26,6 +26,8 @@ class Runner:
     """Lines that open a variant's file."""
     call: str
     """An expression: from `feed`, lists of numbers by input, to the outputs in the graph's order, each of one row."""
+    fit: str | None = None
+    """A line that changes `encoding`, where it has to get a length that the file reads."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,24 @@ RUNNERS: Mapping[str, Runner] = {
             f'model = openvino.compile_model("{file}", "CPU", {{"INFERENCE_PRECISION_HINT": "f32"}})'
         ],
         f"list(model({_ARRAYS}).values())",
+    ),
+    "executorch": Runner(
+        "executorch torch",
+        "torch, executorch.runtime",
+        lambda variant, file: [f'program = executorch.runtime.Runtime.get().load_program("{file}")'],
+        'list(map(numpy.array, program.load_method("forward").execute([torch.tensor([v]) for v in feed.values()])))',
+    ),
+    "litert": Runner(
+        "ai-edge-litert",
+        "ai_edge_litert.interpreter",
+        lambda variant, file: [
+            f'model = ai_edge_litert.interpreter.Interpreter("{file}")',
+            "runners = {int(name[7:]): model.get_signature_runner(name) for name in model.get_signature_list()}",
+        ],
+        # Outputs come by name; only answers have two, and their start is the first here.
+        "[v for _, v in sorted(runners[len(encoding)](**{k: numpy.int32([v]) for k, v in feed.items()}).items())]"
+        "[::-1]",
+        "encoding.pad(min(length for length in runners if length >= len(encoding)))",
     ),
 }
 """By format. One without a record has no runner; `compress.open` runs it."""
@@ -180,6 +200,7 @@ def runner_code(info: FolderInfo, file: str) -> str | None:
         *runner.open(info.variant, file),
         loop,
         f"    encoding = tokenizer.encode({encode})",
+        *([f"    {runner.fit}"] if runner.fit else []),
         "    feed = {" + ", ".join(f'"{name}": encoding.{fields[name]}' for name in info.inputs) + "}",
         f"    outputs = {runner.call}",
         *(f"    {_filled(line, task)}" for line in decision.each),

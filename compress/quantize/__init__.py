@@ -57,6 +57,35 @@ def _for_openvino(method: str, name: str, builder: str, **further: Any) -> Varia
     )
 
 
+_XNNPACK = Variant(
+    name="executorch-int8",
+    format="executorch",
+    precision="int8",
+    method="xnnpack",
+    runtime="executorch",
+    libraries=FORMATS["executorch"].minimum,
+    batch_sensitive=False,
+    devices=("cpu",),
+    compared_with="executorch-fp32",
+    builder="compress.quantize.xnnpack:quantize_xnnpack",
+    quantizer="xnnpack",
+    build_modules={"torch": "train", "executorch": "executorch", "torchao": "executorch"},
+)
+_AI_EDGE = Variant(
+    name="litert-int8",
+    format="litert",
+    precision="int8",
+    method="ai-edge",
+    runtime="litert",
+    libraries=FORMATS["litert"].minimum,
+    batch_sensitive=False,
+    devices=("cpu",),
+    needs="litert-fp32",
+    builder="compress.quantize.ai_edge:quantize_ai_edge",
+    quantizer="ai-edge",
+    build_modules={"ai_edge_quantizer": "litert"},
+)
+
 # On CUDA every product would travel to the CPU and back.
 _NOT_ON_CUDA = {"cuda": "ONNX Runtime has no kernels for dynamic INT8 on CUDA"}
 
@@ -109,12 +138,16 @@ QUANTIZERS: Mapping[str, Variant] = {
         _for_openvino(
             "nncf-accuracy", "openvino-int8-accuracy", "quantize_nncf_accuracy", version=2, reads=("max_drop",)
         ),
+        _XNNPACK,
+        _AI_EDGE,
     )
 }
 """By the name in a recipe's `quantize.methods`: the variant it makes."""
 
 AUTOMATIC = "int8"
-CHOICES: Mapping[str, Sequence[str]] = {AUTOMATIC: ("dynamic", "static-minmax", "embeddings-4bit", "nncf")}
+CHOICES: Mapping[str, Sequence[str]] = {
+    AUTOMATIC: ("dynamic", "static-minmax", "embeddings-4bit", "nncf", "xnnpack", "ai-edge")
+}
 """Names that stand for several methods, the first of which is for every model and the others for the final one."""
 
 

@@ -14,28 +14,30 @@ from typing import Any
 
 import onnx
 import torch
-from torch import Tensor, nn
+from torch import nn
 from transformers import PreTrainedModel
 
 from compress.environment import require
+from compress.environment.silence_libraries import silent_libraries
 from compress.errors import ModelError
 from compress.export.build_context import BuildContext
 from compress.export.exporter_config import example_inputs, exporter_config
 from compress.export.onnx import OPSET, export_mode, without_traces
+from compress.export.positional_model import PositionalModel
+from compress.export.source_folder import take_over
 from compress.measure.predict_rows import Run
-from compress.model_info import FolderInfo, find_info
-from compress.models.encoder_parts import family_of, layers_of, part, shape_of
+from compress.model_info import FolderInfo
+from compress.models.encoder_parts import family_of, layers_of, part
 from compress.models.load_save import load
 from compress.quantize.calibration_rows import calibration_rows
 from compress.quantize.dynamic import EMBEDDINGS, quantize_int8_dynamic_model
 from compress.quantize.qdq_graph import store_integer_weights
 from compress.quantize.quantize_export import write_quantized
-from compress.quantize.silence_libraries import silent_libraries
 from compress.quantize.train_score import train_scorer
 from compress.runtime.model_formats import FP32
 from compress.runtime.predictor import ONE_THREAD
 from compress.runtime.runtime_errors import first_line, root_cause
-from compress.runtime.torch_eager import TorchPredictor, tensors
+from compress.runtime.torch_eager import TorchPredictor
 from compress.tasks.base import Arrays
 
 LIBRARY_ERRORS = (RuntimeError, AssertionError, ValueError, TypeError, KeyError, AttributeError)
@@ -61,8 +63,7 @@ def quantize_neural_compressor(context: BuildContext) -> FolderInfo:
         reason = first_line(root_cause(error))
         family = family_of(model).name
         raise ModelError(f"neural-compressor cannot quantize a {family} model like this: {reason}") from error
-    base = find_info(context.source) or FolderInfo(step="export", made_by="", shape=shape_of(model))
-    return write_quantized(context, proto, base, TorchPredictor(model, ONE_THREAD, FP32))
+    return write_quantized(context, proto, take_over(context, model), TorchPredictor(model, ONE_THREAD, FP32))
 
 
 def quantize_neural_compressor_model(
@@ -81,7 +82,7 @@ def quantize_neural_compressor_model(
         from neural_compressor.torch import quantization
         from neural_compressor.torch.export import export
 
-        traced = _TensorInputs(model)
+        traced = _CalledByArrays(model)
         axes, example = exporter_config(model).inputs, tuple(example_inputs(model).values())
         shapes = {"arrays": tuple({0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC} for _ in example)}
         graph = export(traced, example, dynamic_shapes=shapes)
@@ -114,7 +115,7 @@ def quantize_neural_compressor_model(
         return quantize_int8_dynamic_model(proto, operators=EMBEDDINGS)
 
 
-def configurations(quantization: ModuleType, traced: _TensorInputs) -> list[Any]:
+def configurations(quantization: ModuleType, traced: _CalledByArrays) -> list[Any]:
     """Return what tuning tries, in this order.
 
     All products are quantized, with a moving average of the observed extremes as ranges, then with the ranges that lose
@@ -128,23 +129,13 @@ def configurations(quantization: ModuleType, traced: _TensorInputs) -> list[Any]
     return [fastest, entropy, careful]
 
 
-def _observe(traced: _TensorInputs, rows: Sequence[Arrays], graph: nn.Module) -> None:
+def _observe(traced: _CalledByArrays, rows: Sequence[Arrays], graph: nn.Module) -> None:
     for row in rows:
         traced.run_of(graph)(row)
 
 
-class _TensorInputs(nn.Module):
-    """A model that takes its arrays by position and returns a tuple, as the library expects."""
-
-    def __init__(self, model: PreTrainedModel) -> None:
-        super().__init__()
-        self.model = model
-        self.inputs = family_of(model).inputs
-        self.outputs = tuple(tensors(model(**example_inputs(model))))
-
-    def forward(self, *arrays: Tensor) -> tuple[Tensor, ...]:
-        outputs = self.model(**dict(zip(self.inputs, arrays, strict=True)))
-        return tuple(outputs[name] for name in self.outputs)
+class _CalledByArrays(PositionalModel):
+    """A model that the library traces, and whose graphs it calibrates and scores."""
 
     def run_of(self, graph: nn.Module) -> Run:
         """Return a module with these inputs and outputs as a function of arrays."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from compress.environment import require
+from compress.environment.silence_libraries import silent_libraries
 from compress.errors import ModelError
 from compress.export.build_context import BuildContext
 from compress.export.openvino import write_openvino
@@ -21,7 +22,6 @@ from compress.model_info import FolderInfo, read_info
 from compress.quantize.calibration_rows import calibration_rows
 from compress.quantize.quantize_export import write_rounded
 from compress.quantize.saturation import LARGEST_PAIR
-from compress.quantize.silence_libraries import silent_libraries
 from compress.quantize.train_score import train_scorer
 from compress.runtime import open_predictor
 from compress.runtime.onnx_runtime import existing_onnx

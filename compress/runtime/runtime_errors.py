@@ -16,7 +16,7 @@ MEMORY = re.compile(r"bad.alloc|out of memory|enough memory|(can't|cannot|to) al
 
 UNREADABLE = re.compile(
     "Protobuf parsing failed|No graph was found|ParseFromIstream|ORT model verification failed|Unable to read the model"
-    "|pugi::status_ok|is_valid_weights_range"
+    "|pugi::status_ok|is_valid_weights_range|Failed to load program|valid Flatbuffer|allocation is null"
 )
 """Messages of runtimes about files that are not models, or only parts of one."""
 

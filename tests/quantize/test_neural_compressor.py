@@ -115,7 +115,7 @@ def test_a_model_that_cannot_be_traced_is_reported(source, tmp_path, monkeypatch
     def refuse(*_):
         raise RuntimeError("data-dependent control flow")
 
-    monkeypatch.setattr(neural_compressor._TensorInputs, "forward", refuse)
+    monkeypatch.setattr(neural_compressor._CalledByArrays, "forward", refuse)
     with pytest.raises(ModelError, match="neural-compressor cannot quantize a bert model like this"):
         build(NAME, source, tmp_path, settings={"max_drop": 1.0}, **ROWS)
     assert not list(tmp_path.iterdir())

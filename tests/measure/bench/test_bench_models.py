@@ -110,5 +110,5 @@ def test_bare_file_has_unknown_precision(small):
 
 def test_unknown_model_lists_what_a_model_may_be():
     reason = one("nowhere").reason
-    assert ".onnx or .xml" in reason
+    assert ".onnx or .ort" in reason
     assert "teacher" not in reason

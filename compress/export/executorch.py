@@ -1,0 +1,70 @@
+"""Exports to ExecuTorch, PyTorch's runtime for phones and boards: products by XNNPACK, the rest by portable kernels.
+
+The program reads one row of any length up to the task's longest: memory is planned for the largest input, so a batch of
+the largest rows would cost every call its memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from compress.environment import require
+from compress.export.build_context import BuildContext
+from compress.export.conversion import converting
+from compress.export.parity import TOLERANCE
+from compress.export.positional_model import PositionalModel
+from compress.export.source_folder import longest_input, take_over
+from compress.export.write_variant import write_variant
+from compress.formats import FORMATS
+from compress.model_info import FolderInfo
+from compress.models.load_save import load
+from compress.runtime.executorch_runtime import INPUTS, OUTPUTS, SHORTEST
+from compress.runtime.model_formats import FP32
+from compress.runtime.predictor import ONE_THREAD
+from compress.runtime.torch_eager import TorchPredictor
+
+
+def export_executorch(context: BuildContext) -> FolderInfo:
+    """Export a model folder to model.pte, and compare its outputs with PyTorch's.
+
+    Args:
+        context: of the build; its source is a model folder, or a plain Hugging Face one.
+
+    Raises:
+        ModelError: the model cannot be exported, or its outputs differ by more than rounding.
+    """
+    model = load(context.source)
+    base = take_over(context, model)
+    with converting(model, "ExecuTorch"):
+        named = PositionalModel(model)
+        partitioner = require("executorch.backends.xnnpack.partition.xnnpack_partitioner", "executorch")
+        program = trace(named, named, longest_input(model, base))
+        content = lower(program, named, [partitioner.XnnpackPartitioner()])
+    (context.work / FORMATS["executorch"].files[0]).write_bytes(content)
+    reference = TorchPredictor(model, ONE_THREAD, FP32)
+    return write_variant(context, base, reference, inputs=named.inputs, tolerance=TOLERANCE)[0]
+
+
+def trace(module: torch.nn.Module, named: PositionalModel, longest: int) -> ExportedProgram:
+    """Return the program of ``named``, or of a graph made of it, for one row of up to ``longest`` tokens."""
+    length = torch.export.Dim("length", min=SHORTEST, max=longest)
+    shapes = tuple({1: length} for _ in named.inputs)
+    by_name = {"arrays": shapes} if module is named else shapes  # a graph has no variable arguments any more
+    return torch.export.export(module, example_row(named), dynamic_shapes=by_name)
+
+
+def example_row(named: PositionalModel) -> tuple[torch.Tensor, ...]:
+    """Return a row to trace, of a length that occurs nowhere else."""
+    return tuple(torch.ones(1, 7, dtype=torch.long) for _ in named.inputs)
+
+
+def lower(program: ExportedProgram, named: PositionalModel, partitioners: Sequence[Any]) -> bytes:
+    """Return the content of a .pte file: what the partitioners take runs in XNNPACK, and the names are methods."""
+    exir = require("executorch.exir", "executorch")
+    names = {INPUTS: ",".join(named.inputs), OUTPUTS: ",".join(named.outputs)}
+    edge = exir.to_edge_transform_and_lower(program, partitioner=list(partitioners), constant_methods=names)
+    return bytes(edge.to_executorch().buffer)

@@ -1,0 +1,27 @@
+"""A model as exporters and quantizers of graphs expect it: arrays by position in, a tuple of tensors out."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from compress.export.exporter_config import example_inputs
+from compress.models.encoder_parts import family_of
+from compress.runtime.torch_eager import tensors
+
+
+class PositionalModel(nn.Module):
+    """Calls a model with its family's inputs in their order; both orders are known by name."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        super().__init__()
+        self.model = model
+        self.inputs = family_of(model).inputs
+        with torch.no_grad():
+            self.outputs = tuple(tensors(model(**example_inputs(model))))
+
+    def forward(self, *arrays: Tensor) -> tuple[Tensor, ...]:
+        """Return the outputs of a padded batch."""
+        outputs = self.model(**dict(zip(self.inputs, arrays, strict=True)))
+        return tuple(outputs[name] for name in self.outputs)

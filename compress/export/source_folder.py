@@ -1,0 +1,33 @@
+"""What every export of a model folder takes over from it: its compress.json, its tokenizer, its longest input."""
+
+from __future__ import annotations
+
+from transformers import PreTrainedModel
+
+from compress.data.tokenizer import TOKENIZER_FILE
+from compress.export.build_context import BuildContext
+from compress.export.golden_inputs import single_texts
+from compress.families import max_positions
+from compress.model_info import FolderInfo, find_info
+from compress.models.encoder_parts import shape_of
+from compress.models.load_save import load_tokenizer
+
+
+def take_over(context: BuildContext, model: PreTrainedModel) -> FolderInfo:
+    """Write the tokenizer where it would not be copied, and return the compress.json of the source.
+
+    Args:
+        context: of the build; its source is a model folder, or a plain Hugging Face one, whose compress.json is made
+            of the model.
+        model: loaded from the source.
+    """
+    if not (context.source / TOKENIZER_FILE).is_file():  # older checkpoints have only the files that Python can read
+        load_tokenizer(context.source).save_pretrained(context.work)
+    return find_info(context.source) or FolderInfo(step="export", made_by="", shape=shape_of(model))
+
+
+def longest_input(model: PreTrainedModel, base: FolderInfo) -> int:
+    """Return the tokens of the longest row that a model is given: its task's, or fewer where it has fewer positions."""
+    task, config = base.task or single_texts(), model.config
+    positions = max_positions(config.to_dict(), getattr(config, "pad_token_id", None))
+    return task.max_length if positions is None else min(task.max_length, positions)
