@@ -10,12 +10,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from optimum.onnxruntime import (  # type: ignore[import-not-found]
+from optimum.onnxruntime import (
     ORTModelForSequenceClassification,
     ORTOptimizer,
     ORTQuantizer,
 )
-from optimum.onnxruntime.configuration import (  # type: ignore[import-not-found]
+from optimum.onnxruntime.configuration import (
     AutoOptimizationConfig,
     AutoQuantizationConfig,
 )
