@@ -25,7 +25,7 @@ METHOD = (
     "MiniLM's 3-layer student on SST-2, in every format and precision that is built and runs here: the median of a call"
     " at batch 1 with one thread, all in turns; loading in a fresh process with its files in the page cache; graph and"
     " weights on disk; resident memory of the process, with Python and the runtime; accuracy on test, and the share of"
-    " its decisions that are PyTorch's, rows one by one."
+    " its decisions that are PyTorch's, rows one by one. Files for browsers run in ONNX Runtime for Python here."
 )
 BEGIN, END = "<!-- table of reports/formats -->", "<!-- end of the table -->"
 
