@@ -49,7 +49,9 @@ def export_litert(context: BuildContext) -> FolderInfo:
         for length in lengths(longest_input(model, base)):
             row = {name: torch.ones(1, length, dtype=torch.long) for name in inputs}
             converter.add_signature(f"length_{length}", _NamedTensors(model), sample_kwargs=row)
-        converter.convert().export(str(context.work / FORMATS["litert"].files[0]))
+        converted = converter.convert()
+        with silent_native_code():  # it writes its count of operations to stderr
+            converted.export(str(context.work / FORMATS["litert"].files[0]))
     reference = TorchPredictor(model, ONE_THREAD, FP32)
     return write_variant(context, base, reference, inputs=inputs, tolerance=TOLERANCE)[0]
 
