@@ -102,7 +102,7 @@ def serve_model(commands: IO[str], send: Send) -> None:
             load_seconds=loaded - start,
             first_answer_seconds=first,
             runs_with=model.predictor.describe(),
-            imports=tuple(name for name in SLOW_IMPORTS if name in sys.modules),
+            imports=tuple(name for name in SLOW_IMPORTS if sys.modules.get(name)),
             energy=meter.source,
             unwatched=None if watched else f"not watched on CUDA: {nvml.missing}",
         )
