@@ -7,7 +7,7 @@ import logging
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 
 STDERR = 2
 """Its number, by which compiled code writes to it."""
@@ -32,7 +32,7 @@ def silent_native_code() -> Iterator[None]:
     kept, nowhere = os.dup(STDERR), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, STDERR)
     try:
-        with silent_libraries():
+        with silent_libraries(), redirect_stderr(io.StringIO()):
             yield
     finally:
         os.dup2(kept, STDERR)
