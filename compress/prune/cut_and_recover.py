@@ -20,7 +20,8 @@ from compress.data.splits.prepare_splits import load_prepared
 from compress.data.tokenizer import TextTokenizer
 from compress.errors import UsageError
 from compress.families import require_prunable
-from compress.model_info import PruningInfo, ShapeInfo, TaskInfo, find_info
+from compress.model_history import PruningInfo
+from compress.model_info import ShapeInfo, TaskInfo, find_info
 from compress.models.encoder_parts import family_of, shape_of
 from compress.models.load_save import load_model, load_tokenizer
 from compress.prune.allocation import least_loss, select_units

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from compress.model_info import PrunedLayer, PruningInfo
+from compress.model_history import PrunedLayer, PruningInfo
 
 DIGITS = 4
 """Significant digits of the importance in compress.json."""

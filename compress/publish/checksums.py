@@ -9,9 +9,9 @@ from typing import Annotated
 from pydantic import Field, ValidationError
 
 from compress.errors import ModelError, first_error
-from compress.model_info import Info
 from compress.storage.file_digests import combined_digest, digests
 from compress.storage.schema_version import up_to
+from compress.storage.stored_info import Info
 
 DIGESTS_FILE = "digests.json"
 MAX_DIGESTS_BYTES = 1 << 20

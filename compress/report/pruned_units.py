@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compress.measure.result_base import ResultModel
-from compress.model_info import PruningInfo
+from compress.model_history import PruningInfo
 from compress.prune.latency_table import SpeedupResult
 
 FFN_BLOCKS = 16

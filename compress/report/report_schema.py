@@ -16,7 +16,8 @@ from compress.measure.resources.serving_memory import ServingMemory
 from compress.measure.result_base import ResultModel
 from compress.measure.roofline.roofline import LimitShares, MachineLimits
 from compress.measure.timing.latency import Latency
-from compress.model_info import ChosenSetting, LayerMap, TaskInfo, VariantInfo, VocabularyInfo
+from compress.model_history import ChosenSetting, LayerMap, VocabularyInfo
+from compress.model_info import TaskInfo, VariantInfo
 from compress.report.packaged_format import PackagedFormat
 from compress.report.pruned_units import PrunedStructure
 from compress.report.run_facts import DataFacts, Machine, Provenance, StepCost, TargetFacts

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from compress.environment import describe_cpu
 from compress.errors import ModelError, first_error
-from compress.model_info import Info
 from compress.storage.schema_version import up_to
+from compress.storage.stored_info import Info
 
 SESSION_FILE = "session.json"
 

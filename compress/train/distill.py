@@ -15,7 +15,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from compress.console import Console
 from compress.data.splits.prepare_splits import load_prepared
 from compress.data.tokenizer import TextTokenizer
-from compress.model_info import LayerMap, PruningInfo, TaskInfo, find_info
+from compress.model_history import LayerMap, PruningInfo
+from compress.model_info import TaskInfo, find_info
 from compress.model_shapes import changes_shape
 from compress.models.embedding_model import embedding_size
 from compress.models.encoder_parts import shape_of

@@ -13,7 +13,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from compress.console import Console
 from compress.data.splits.prepare_splits import PreparedData, load_prepared
 from compress.errors import ModelError
-from compress.model_info import ProbeInfo, TaskInfo
+from compress.model_history import ProbeInfo
+from compress.model_info import TaskInfo
 from compress.models.fetch import fetch
 from compress.models.load_save import (
     fit_head,

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from compress.data.encode import bucketed_batches
-from compress.model_info import PROBE_ROWS, ProbeInfo
+from compress.model_history import PROBE_ROWS, ProbeInfo
 from compress.models.heads import head_of
 from compress.models.load_save import output_layer
 from compress.train.core.checkpoints import tensor_digest

@@ -16,7 +16,8 @@ from compress import __version__
 from compress.data.splits.prepare_splits import PreparedData, load_prepared
 from compress.data.tokenizer import TOKENIZER_FILE
 from compress.measure.predict_rows import embed_documents, predict_rows
-from compress.model_info import FolderInfo, LayerMap, ProbeInfo, PruningInfo, TaskInfo, VocabularyInfo
+from compress.model_history import LayerMap, ProbeInfo, PruningInfo, VocabularyInfo
+from compress.model_info import FolderInfo, TaskInfo
 from compress.models.encoder_parts import family_of, shape_of
 from compress.models.load_save import save_model
 from compress.recipe.field_types import Role

@@ -2,7 +2,7 @@
 
 import torch
 
-from compress.model_info import PruningInfo
+from compress.model_history import PruningInfo
 from compress.prune.pruning_record import pruned_layer, since_first_cut
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from compress.model_info import PrunedLayer, PruningInfo
+from compress.model_history import PrunedLayer, PruningInfo
 from compress.prune.latency_table import SpeedupResult
 from compress.report.charts.latency_chart import latency_charts
 from compress.report.charts.pruning_chart import pruning_chart

@@ -16,8 +16,8 @@ from pydantic import ValidationError
 from compress.batch_arrays import EXTRA_NAMES, LABELLED, SOFT_LABELS
 from compress.console import Console
 from compress.errors import DataError, first_error, pluralize
-from compress.model_info import Info
 from compress.recipe.field_types import Part
+from compress.storage.stored_info import Info
 from compress.tasks.base import Row
 from compress.tasks.kind import Kind
 

@@ -15,7 +15,8 @@ from pydantic import BaseModel, ConfigDict
 
 from compress.losses import LOSSES, LayerLoss, OutputLoss
 from compress.measure.resources.flops import flops_per_token
-from compress.model_info import PROBE_ROWS, ShapeInfo
+from compress.model_history import PROBE_ROWS
+from compress.model_info import ShapeInfo
 from compress.recipe.training_schema import Distill, EpochBounds, Finetune, Training, number
 
 if TYPE_CHECKING:

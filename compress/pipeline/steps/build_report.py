@@ -22,7 +22,8 @@ from compress.measure.quality.disagreement import write_disagreements
 from compress.measure.quality.quality_result import Disagreement
 from compress.measure.resources.footprint import Footprint, footprint
 from compress.measure.roofline.roofline import find_limits, shares_of_limits
-from compress.model_info import FolderInfo, VocabularyInfo, find_info, read_info
+from compress.model_history import VocabularyInfo
+from compress.model_info import FolderInfo, find_info, read_info
 from compress.pipeline.graph import QAT, VOCABULARY, ModelVariant, Plan, PlannedModel
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.measure_step import Measured

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from compress.model_info import ChosenSetting, find_info
+from compress.model_history import ChosenSetting
+from compress.model_info import find_info
 from compress.model_shapes import changes_shape, plan_student_shape, shape_of_folder
 from compress.model_sources import local_folder
 from compress.pipeline.graph import VOCABULARY, Plan, PlannedModel

@@ -21,7 +21,8 @@ from compress.data.splits.prepare_splits import load_prepared
 from compress.data.splits.unlabelled_texts import UNLABELLED
 from compress.data.tokenizer import TOKENIZER_FILE
 from compress.errors import ModelError
-from compress.model_info import TaskInfo, VocabularyInfo, read_info
+from compress.model_history import VocabularyInfo
+from compress.model_info import TaskInfo, read_info
 from compress.models.load_save import load_model, load_tokenizer
 from compress.models.silence_transformers import quiet
 from compress.prune.vocabulary.embedding_rows import config_ids, position_count, trim_embeddings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compress.model_info import LayerMap
+from compress.model_history import LayerMap
 from compress.report.charts.svg import rect, svg, text, with_tooltip
 
 FAINTEST, DEEPEST = 0.10, 0.50

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
-from compress.model_info import ChosenSetting
+from compress.model_history import ChosenSetting
 from compress.recipe.training_schema import (
     AUTO,
     Distill,

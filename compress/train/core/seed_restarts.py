@@ -17,7 +17,7 @@ from pathlib import Path
 from transformers import PreTrainedModel
 
 from compress.console import Console
-from compress.model_info import ChosenSetting
+from compress.model_history import ChosenSetting
 from compress.models.encoder_parts import shape_of
 from compress.recipe.training_schema import AUTO, EpochBounds, Training
 from compress.train.core.auto_settings import describe_chosen, resolve_auto

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from compress.model_info import EvaluationInfo, TrainingInfo
+from compress.model_history import EvaluationInfo, TrainingInfo
 
 
 class TrainResult(TrainingInfo):

@@ -20,7 +20,7 @@ from transformers import PreTrainedModel
 
 from compress.console import Console
 from compress.data.encode import batches_by_length
-from compress.model_info import LayerMap, PruningInfo
+from compress.model_history import LayerMap, PruningInfo
 from compress.models.encoder_parts import layers_of
 from compress.models.forward_hooks import capture_parts
 from compress.recipe.training_schema import Distill

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from compress.model_info import LayerMap
+from compress.model_history import LayerMap
 from compress.report.charts.layer_map_chart import layer_map_chart
 from compress.report.charts.report_charts import colour_of, speed_chart
 from compress.report.pages.render import render_html, render_markdown

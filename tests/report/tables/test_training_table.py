@@ -1,6 +1,6 @@
 import pytest
 
-from compress.model_info import ChosenSetting
+from compress.model_history import ChosenSetting
 from compress.recipe.schema import Recipe
 from compress.report.pages.render import render_html, render_markdown
 from compress.report.report_schema import Report

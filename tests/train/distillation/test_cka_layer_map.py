@@ -4,7 +4,8 @@ import torch
 
 from compress.console import Console
 from compress.errors import ModelError, UsageError
-from compress.model_info import PrunedLayer, PruningInfo, read_info
+from compress.model_history import PrunedLayer, PruningInfo
+from compress.model_info import read_info
 from compress.models.forward_hooks import capture_parts
 from compress.models.student.build_student import build_student
 from compress.recipe.training_schema import Distill, Student
