@@ -108,14 +108,17 @@ $(VENV)/.created:
 	$(PIP) install -c constraints.txt hatchling
 	@touch $@
 
-# Newest compatible versions, resolved in a separate environment. Review the diff before you commit it.
+# Newest compatible versions, resolved in a separate environment; packages of extras that are not in `all` keep theirs.
+# Review the diff before you commit it.
 constraints:
 	rm -rf $(VENV)-constraints
 	$(PYTHON) -m venv $(VENV)-constraints
 	$(VENV)-constraints/bin/python -m pip install $(WITH_INDEX) -e ".[all,dev]"
 	$(VENV)-constraints/bin/python -m pip freeze --all --exclude-editable --exclude pip --exclude wheel > $(VENV)-constraints/frozen
 	@sed -n '/^[^#]/q;p' constraints.txt > $(VENV)-constraints/head
-	@sed -e 's/+.*//' -e '/^nvidia-ml-py==/b' -e '/^nvidia-/d' -e '/^cuda-/d' -e '/^triton==/d' $(VENV)-constraints/frozen | cat $(VENV)-constraints/head - > constraints.txt
+	@sed -e 's/+.*//' -e '/^nvidia-ml-py==/b' -e '/^nvidia-/d' -e '/^cuda-/d' -e '/^triton==/d' $(VENV)-constraints/frozen > $(VENV)-constraints/new
+	@awk -F== 'NR == FNR { new[$$1]; next } !/^#/ && !($$1 in new)' $(VENV)-constraints/new constraints.txt > $(VENV)-constraints/kept
+	@sort -f $(VENV)-constraints/new $(VENV)-constraints/kept | cat $(VENV)-constraints/head - > constraints.txt
 	rm -rf $(VENV)-constraints
 
 clean:

@@ -1,4 +1,4 @@
-"""INT8 of LiteRT by ai-edge-quantizer: weights and embeddings with a scale for each row, activations when computed.
+"""INT8 of LiteRT by ai-edge-quantizer: weights and embeddings with a scale for each column, activations when computed.
 
 It reads the exported file alone: neither PyTorch nor sample rows are needed.
 """

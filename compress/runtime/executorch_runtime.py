@@ -29,8 +29,8 @@ SHORTEST = 3
 """Tokens of the shortest row, to which shorter ones are padded: torch.export takes a size of 1 for a constant, and
 MobileBERT reads the neighbours of all tokens but one."""
 
-EXECUTORCH_ERRORS = (RuntimeError, ValueError, MemoryError)
-"""Errors that ExecuTorch raises."""
+EXECUTORCH_ERRORS = (RuntimeError, ValueError, IndexError, MemoryError)
+"""Errors that ExecuTorch raises, and ours where a foreign program takes no arrays of two axes."""
 
 TURN = Lock()
 """Programs take turns: they share one pool of threads, and each writes to one memory."""
@@ -58,10 +58,12 @@ class ExecutorchPredictor:
                 names = [self._program.load_method(name).call(())[0] for name in (INPUTS, OUTPUTS) if name in methods]
             except EXECUTORCH_ERRORS as error:
                 raise load_failure("ExecuTorch", model_file.file, error) from error
-        if len(names) != 2:
-            raise ModelError(f"{model_file.file} does not name what it takes and returns, as `compress export` does.")
-        self.inputs, self._outputs = (tuple(each.split(",")) for each in names)
-        OPENED.add(self)
+            if len(names) != 2:
+                raise ModelError(
+                    f"{model_file.file} does not name what it takes and returns, as `compress export` does."
+                )
+            self.inputs, self._outputs = (tuple(each.split(",")) for each in names)
+            OPENED.add(self)
 
     def predict(self, arrays: Mapping[str, NDArray[Any]]) -> Arrays:
         """Run one padded batch, row by row."""

@@ -41,8 +41,8 @@ class LitertPredictor:
                 inputs = [runner.get_input_details() for runner in runners]
         except LITERT_ERRORS as error:
             raise load_failure("LiteRT", model_file.file, error) from error
-        if not inputs:
-            raise ModelError(f"{model_file.file} has no signatures, which name what a file takes and returns.")
+        if not inputs or any(len(each["shape"]) != 2 for details in inputs for each in details.values()):
+            raise ModelError(f"{model_file.file} has no signatures that take arrays of (rows, tokens).")
         self._types = {name: details["dtype"] for name, details in inputs[0].items()}
         lengths = [int(next(iter(details.values()))["shape"][-1]) for details in inputs]
         self._runners = dict(sorted(zip(lengths, runners, strict=True), key=lambda pair: pair[0]))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from compress.errors import ModelError
 from compress.runtime.predictor import check_inputs
 from compress.tasks.base import Arrays
 
@@ -39,7 +40,11 @@ def run_rows(
     """
     check_inputs(inputs, arrays)
     given = {name: np.asarray(arrays[name]) for name in inputs}
-    rows, width = next(iter(given.values())).shape
+    shapes = {array.shape for array in given.values()}
+    if len(shapes) != 1 or any(len(shape) != 2 or 0 in shape for shape in shapes):
+        shown = ", ".join(f"{name} {array.shape}" for name, array in given.items())
+        raise ModelError(f"the model takes arrays of (rows, tokens), all of one shape and not empty; got {shown}.")
+    ((rows, width),) = shapes
     ends = _ends(given.get("attention_mask", np.ones((rows, width))))
     results = []
     for index, end in enumerate(ends):

@@ -50,3 +50,10 @@ def test_a_gap_in_the_mask_is_no_end():
 def test_a_missing_input_is_named():
     with pytest.raises(ModelError, match="attention_mask was not given"):
         run_rows(INPUTS, {"input_ids": IDS}, lambda tokens: tokens, lambda row: row)
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (2, 0), (2, 3, 4)])
+def test_arrays_of_other_shapes_are_refused(shape):
+    arrays = dict.fromkeys(INPUTS, np.ones(shape, np.int64))
+    with pytest.raises(ModelError, match=r"takes arrays of \(rows, tokens\), all of one shape and not empty; got input"):
+        run_rows(INPUTS, arrays, lambda tokens: tokens, lambda row: row)
