@@ -1,6 +1,6 @@
-"""INT8 of LiteRT by ai-edge-quantizer: weights and embeddings with a scale for each column, activations when computed.
+"""INT8 of LiteRT by ai-edge-quantizer: weights with a scale for each column, embeddings for each row.
 
-It reads the exported file alone: neither PyTorch nor sample rows are needed.
+Activations are quantized when they are computed. It reads the exported file alone: neither PyTorch nor sample rows are needed.
 """
 
 from __future__ import annotations

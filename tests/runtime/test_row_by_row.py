@@ -55,5 +55,5 @@ def test_a_missing_input_is_named():
 @pytest.mark.parametrize("shape", [(0, 4), (2, 0), (2, 3, 4)])
 def test_arrays_of_other_shapes_are_refused(shape):
     arrays = dict.fromkeys(INPUTS, np.ones(shape, np.int64))
-    with pytest.raises(ModelError, match=r"takes arrays of \(rows, tokens\), all of one shape and not empty; got input"):
+    with pytest.raises(ModelError, match=r"takes arrays of \(rows, tokens\), all of one shape and not empty; got"):
         run_rows(INPUTS, arrays, lambda tokens: tokens, lambda row: row)
