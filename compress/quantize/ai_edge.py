@@ -1,6 +1,6 @@
 """INT8 of LiteRT by ai-edge-quantizer: weights with a scale for each column, embeddings for each row.
 
-Activations are quantized when they are computed. It reads the exported file alone: neither PyTorch nor sample rows are needed.
+Activations are quantized when they are computed. It reads the exported file alone, without PyTorch or sample rows.
 """
 
 from __future__ import annotations
