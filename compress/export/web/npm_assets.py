@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 import shutil
 import subprocess
 import tarfile
@@ -20,6 +19,7 @@ from pathlib import Path
 
 from compress.errors import CompressError, UsageError
 from compress.storage.atomic_write import atomic_write
+from compress.storage.cache_folder import cache_folder
 
 TIMEOUT = 600
 """Seconds that npm may take to download one package."""
@@ -75,14 +75,14 @@ def unpack_assets(work: Path, assets: Path | None = None) -> None:
         _unpack(package, archive_of(package, assets), work)
 
 
-def cache_folder() -> Path:
+def archive_folder() -> Path:
     """Return the folder in which archives are kept between exports."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "compress" / "npm"
+    return cache_folder() / "npm"
 
 
 def archive_of(package: NpmPackage, assets: Path | None = None) -> Path:
     """Return the path of a package's archive, which has the right digest; ``assets`` as in `unpack_assets`."""
-    path = (cache_folder() if assets is None else assets) / package.archive
+    path = (archive_folder() if assets is None else assets) / package.archive
     if assets is not None and not path.is_file():
         raise UsageError(
             f"{assets} holds no {package.archive}.",

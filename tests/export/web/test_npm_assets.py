@@ -10,7 +10,7 @@ import pytest
 
 from compress.errors import CompressError
 from compress.export.web import npm_assets
-from compress.export.web.npm_assets import PACKAGES, NpmPackage, cache_folder, unpack_assets
+from compress.export.web.npm_assets import PACKAGES, NpmPackage, archive_folder, unpack_assets
 
 
 def archive(content=b"script"):
@@ -29,7 +29,7 @@ def content(monkeypatch, tmp_path):
     integrity = base64.b64encode(hashlib.sha512(made).digest()).decode()
     package = NpmPackage("@owner/script", "1.2.3", integrity, "MIT", {"dist/script.mjs": "runtime/script.js"})
     monkeypatch.setattr(npm_assets, "PACKAGES", (package,))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("COMPRESS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     return made
 
@@ -68,7 +68,7 @@ def test_files_come_from_the_folder_that_is_named(content, work, tmp_path):
     (tmp_path / "owner-script-1.2.3.tgz").write_bytes(content)
     unpack_assets(work, tmp_path)
     assert (work / "runtime" / "script.js").read_bytes() == b"script"
-    assert not cache_folder().exists()
+    assert not archive_folder().exists()
 
 
 def test_npm_downloads_once(content, work, tmp_path, install_npm):
@@ -82,8 +82,8 @@ def test_npm_downloads_once(content, work, tmp_path, install_npm):
 
 
 def test_a_damaged_cache_is_filled_again(content, work, tmp_path, install_npm):
-    cache_folder().mkdir(parents=True)
-    (cache_folder() / "owner-script-1.2.3.tgz").write_bytes(content[:-1])
+    archive_folder().mkdir(parents=True)
+    (archive_folder() / "owner-script-1.2.3.tgz").write_bytes(content[:-1])
     (tmp_path / "package.tgz").write_bytes(content)
     install_npm(f"cp {tmp_path}/package.tgz owner-script-1.2.3.tgz")
     unpack_assets(work)
@@ -94,7 +94,7 @@ def assert_fails(work, expected, assets=None):
     with pytest.raises(CompressError, match=expected):
         unpack_assets(work, assets)
     assert list(work.iterdir()) == []
-    assert not cache_folder().exists()
+    assert not archive_folder().exists()
 
 
 def test_a_folder_without_the_archive(content, work, tmp_path):
