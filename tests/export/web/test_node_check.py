@@ -104,6 +104,18 @@ def test_every_kind_of_task_has_the_same_tokens_outputs_and_predictions(name, as
         assert_same(expected, result["prediction"])
 
 
+@pytest.mark.parametrize("make", [byte_level_bpe, unigram])
+def test_answers_begin_and_end_with_no_token_of_space_alone(make, assets, web_source, film_task, tmp_path):
+    changes, model = TASKS["question_answering"]
+    task = film_task.model_copy(update={"kind": "question_answering", **changes})
+    options = {"names": ("<pad>", "<unk>", "<s>", "</s>", "<mask>"), "family": "roberta", **model}
+    build("web-fp32", web_source(task, variant="onnx-fp32", tokenizer=make(), **options), tmp_path)
+    inputs = [("who?", f"quick {each} xyz") for each in ("zoo", "jazz 7", "big kiwi queue")]
+    results = run_in_node(tmp_path, [list(given) for given in inputs])
+    for expected, result in zip(TextModel.open(tmp_path).predict(inputs, batch=1), results, strict=True):
+        assert_same(expected, result["prediction"])
+
+
 def assert_same(expected, prediction):
     """Every value that `compress predict` returns is the page's too; answers on the page are whole words."""
     for name, value in expected.items():

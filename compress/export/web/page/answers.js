@@ -31,12 +31,12 @@ export const answerKind = {
   },
 };
 
-/** All spans of up to `longest` tokens of the text. */
+/** All spans of up to `longest` tokens of the text that begin and end with more than a space. */
 function spansOf(tokens, { start_logits: starts, end_logits: ends }, longest) {
-  const inside = tokens.flatMap((token, position) => (token.sequence === 1 ? [position] : []));
-  return inside.flatMap((begin, index) =>
-    inside
-      .slice(index, index + longest)
+  const edges = tokens.flatMap(({ sequence, isBlank }, position) => (sequence === 1 && !isBlank ? [position] : []));
+  return edges.flatMap((begin) =>
+    edges
+      .filter((end) => begin <= end && end < begin + longest)
       .map((end) => ({ first: tokens[begin], last: tokens[end], score: starts[begin] + ends[end] })),
   );
 }

@@ -50,12 +50,15 @@ export class Encoder {
     return this.#encode(text).ids.map((id) => ({ id, word: -1 }));
   }
 
-  /** The tokens of words that a space separates, with the index of the word, whether it begins there, and a number. */
+  /** The tokens of words that a space separates, with the index of the word, whether it begins there, whether the token
+   * is only the space before it (the first word has none), and a number. */
   wordTokens(words) {
     const tokens = words.flatMap((word, index) => {
       const { ids, tokens } = this.#encode(index === 0 ? word : ` ${word}`);
       const first = tokens.findIndex((token) => !BLANK.test(token));
-      return ids.map((id, position) => ({ id, word: index, isFirst: position === first }));
+      return ids.map((id, position) => {
+        return { id, word: index, isFirst: position === first, isBlank: index > 0 && BLANK.test(tokens[position]) };
+      });
     });
     return tokens.map((token, place) => ({ ...token, place }));
   }
