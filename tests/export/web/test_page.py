@@ -1,6 +1,7 @@
 """The page in headless Chromium: the same answers as in Python, offline, and no request to another host."""
 
 import json
+import os
 import shutil
 import threading
 from functools import partial
@@ -13,6 +14,7 @@ from compress.export.golden_inputs import GOLDEN_TEXTS, SENTENCE
 from compress.export.parity import MARGIN
 from compress.export.web.node_check import INT8_TOLERANCE
 from compress.runtime.text_model import TextModel
+from tests.variant_builder import build
 
 pytestmark = pytest.mark.browser
 
@@ -161,6 +163,25 @@ def test_the_page_works_offline_and_asks_no_other_host(web_folder, serve, browse
     assert any(each.endswith("runtime/onnxruntime.wasm") for each in addresses)
     assert {each for each in addresses if not each.startswith(address)} == set()
     assert browser.get_log("browser") == []
+
+
+def test_another_export_replaces_the_one_that_is_stored(web_folder, web_source, film_task, serve, browser, tmp_path):
+    folder = shutil.copytree(web_folder, tmp_path / "page")
+    for path in folder.rglob("*"):
+        os.utime(path, (0, 0))  # so old that the browser would take it from its HTTP cache for years
+    address, _ = serve(folder)
+    browser.get(address)
+    wait_for(browser, "offline", "works offline")
+    shutil.rmtree(folder)
+    folder.mkdir()
+    plays = film_task.model_copy(update={"name": "plays", "labels": ("dull", "fine")})
+    build("web-int8", web_source(plays, labels=plays.labels), folder)
+    browser.refresh()
+    wait_for(browser, "title", "plays")
+    wait_for(browser, "status", "Ready")
+    type_text(browser, "a good film")
+    expected = TextModel.open(folder).predict(["a good film"])[0]["label"]
+    assert wait_for(browser, "result", "%").startswith(expected)
 
 
 def test_the_script_in_the_readme_runs_as_printed(web_folder, serve, browser, tmp_path):

@@ -19,12 +19,16 @@ function showError(error) {
   element("status").className = "error";
 }
 
-/** Store all files in the browser. Only a page from https or this computer may do so. */
+/** Store all files in the browser, and show another export once it is stored. Only https or this computer may do so. */
 async function keepOffline() {
   if (!("serviceWorker" in navigator)) {
     return "While this page is open it needs no network. To reload it offline, serve it from https or localhost.";
   }
-  const registration = await navigator.serviceWorker.register("service_worker.js");
+  if (navigator.serviceWorker.controller !== null) {
+    // Another export has replaced this one: the rest of its files must not be mixed with those that were read.
+    navigator.serviceWorker.addEventListener("controllerchange", () => location.reload(), { once: true });
+  }
+  const registration = await navigator.serviceWorker.register("service_worker.js", { updateViaCache: "none" });
   const worker = registration.installing ?? registration.waiting ?? registration.active;
   await new Promise((resolve, reject) => {
     const follow = () => {
