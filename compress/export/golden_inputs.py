@@ -70,7 +70,7 @@ def golden_batches(folder: Path, task: TaskInfo | None) -> GoldenBatches:
 
 def golden_batches_from_tokenizer(tokens: TextTokenizer, task: TaskInfo | None) -> GoldenBatches:
     """Return the golden inputs of a model with this tokenizer."""
-    task = _bounded(task or single_texts(), tokens.longest)
+    task = bounded(task or single_texts(), tokens.longest)
     kind, batches = kind_of(task), dict[str, Mapping[int, Batches]]()
     for group, inputs in golden_inputs(task).items():
         examples = [each for given in inputs for each in examples_of(given, task, tokens)]
@@ -103,7 +103,7 @@ def examples_of(given: TaskInput, task: TaskInfo, tokens: TextTokenizer) -> Iter
     yield from (example for example in kind.examples(row, task, tokens) if len(example["input_ids"]))
 
 
-def _bounded(task: TaskInfo, positions: int | None) -> TaskInfo:
+def bounded(task: TaskInfo, positions: int | None) -> TaskInfo:
     """Return the task with rows of at most `MAX_LENGTH` tokens, and fewer where the model has fewer positions."""
     length = min(task.max_length, MAX_LENGTH, MAX_LENGTH if positions is None else positions)
     return task.model_copy(update={"max_length": length, "max_windows": min(task.max_windows, MAX_WINDOWS)})

@@ -13,7 +13,7 @@ import onnxruntime
 from compress.data.tokenizer import TextTokenizer, read_json
 from compress.errors import ModelError
 from compress.export.build_context import BuildContext
-from compress.export.web.node_check import check_in_node
+from compress.export.web.node_check import check_in_node, shortened
 from compress.export.web.npm_assets import PACKAGES, unpack_assets
 from compress.export.web.web_readme import web_readme
 from compress.export.write_variant import write_variant
@@ -63,8 +63,10 @@ def export_web(context: BuildContext) -> FolderInfo:
     parity = check_in_node(context.work, base.task, open_predictor(context.work), is_rounded=is_rounded)
     context.console.note(f"{context.variant.name}: {parity}")
     if parity.other_tokens:
-        texts = ", ".join(repr(given)[:40] for given in parity.other_tokens)
+        texts = ", ".join(map(shortened, parity.other_tokens))
         context.console.warn(f"{context.variant.name}: JavaScript has other tokens than Python for {texts}")
+    for given, reason in parity.unread:
+        context.console.warn(f"{context.variant.name}: JavaScript cannot read {shortened(given)}: {reason}")
     return info
 
 

@@ -1,5 +1,5 @@
 // Runs the folder of an export as its page does, and prints what the model sees and returns for each input, as JSON.
-// Usage: node node_check.js FOLDER < inputs.json
+// Usage: node node_check.js FOLDER < {"inputs": [texts of each input], "bounds": {setting of the task: value}}
 
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -7,9 +7,14 @@ import { text } from "node:stream/consumers";
 import { Model } from "./model.js";
 
 const folder = process.argv[2];
-const inputs = JSON.parse(await text(process.stdin));
+const { inputs, bounds } = JSON.parse(await text(process.stdin));
 
 async function predict(model, texts) {
+  try {
+    model.kind.examples(texts, model.task, model.encoder);
+  } catch (error) {
+    return { unread: error.message };
+  }
   try {
     const { examples, outputs, prediction } = await model.predict(texts);
     return { ids: examples.map(({ tokens }) => tokens.map(({ id }) => id)), outputs, prediction };
@@ -20,6 +25,7 @@ async function predict(model, texts) {
 
 async function run() {
   const model = await Model.load((name) => readFile(join(folder, name)));
+  Object.assign(model.task, bounds);
   const results = [];
   for (const texts of inputs) results.push(await predict(model, texts));
   return { results };

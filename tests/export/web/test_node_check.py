@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from compress.errors import CompressError, ModelError
+from compress.export import golden_inputs as golden_inputs_module
 from compress.export.golden_inputs import golden_inputs
+from compress.export.web import node_check
 from compress.export.web.node_check import check_in_node, run_in_node
 from compress.model_info import read_info
 from compress.runtime import open_predictor
@@ -164,8 +166,46 @@ def test_other_tokens_for_sentences_are_refused(damaged):
     settings = json.loads(path.read_text())
     settings["templates"]["single"].append({"id": 4, "type": 0})
     path.write_text(json.dumps(settings))
-    with pytest.raises(ModelError, match=r"the page would read .* differently than Python"):
+    with pytest.raises(ModelError, match=r"the page would read .* as other tokens than Python does"):
         check(damaged)
+
+
+def replace_in(path, old, new):
+    text = path.read_text()
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new))
+
+
+FAILING = 'if (text.includes("WORD")) throw new Error("no such word");'
+
+
+def test_unusual_texts_that_javascript_cannot_read_are_listed_with_the_reason(damaged):
+    replace_in(damaged / "encode.js", "#encode(text) {", "#encode(text) {" + FAILING.replace("WORD", "&amp;"))
+    parity = check(damaged)
+    assert parity.other_tokens == ()
+    assert [reason for _, reason in parity.unread] == ["no such word"]
+    assert f"{parity.inputs - 1} inputs" in str(parity)
+
+
+def test_sentences_that_javascript_cannot_read_are_refused(damaged):
+    replace_in(damaged / "encode.js", "#encode(text) {", "#encode(text) {" + FAILING.replace("WORD", "not bad"))
+    with pytest.raises(ModelError, match="the page cannot read 'not bad': no such word"):
+        check(damaged)
+
+
+def test_a_model_that_fails_on_one_text_is_refused_with_the_reason(damaged):
+    start = "async run({ tokens }) {"
+    replace_in(damaged / "model.js", start, f'{start}if (tokens.length === 3) throw new Error("out of memory");')
+    with pytest.raises(ModelError, match=r"the page cannot predict for '.': out of memory"):
+        check(damaged)
+
+
+def test_rows_are_no_longer_than_those_of_other_formats(damaged, film_task, monkeypatch):
+    monkeypatch.setattr(golden_inputs_module, "MAX_LENGTH", 16)
+    seen = []
+    monkeypatch.setattr(node_check, "run_in_node", lambda *given: seen.extend(run_in_node(*given)) or seen)
+    assert check(damaged).other_tokens == ()
+    assert max(len(ids) for result in seen for ids in result["ids"]) == 16
 
 
 def test_no_node(damaged, monkeypatch, tmp_path):
