@@ -78,6 +78,9 @@ class Format:
     """Raised when the builder's output changes, so that existing exports are rebuilt."""
     build_modules: Mapping[str, str] = field(default_factory=dict)
     """Modules that building imports, and the extra that provides each."""
+    build_programs: Mapping[str, str | None] = field(default_factory=dict)
+    """Programs that building runs; `module:function` decides by the build's settings whether one is needed, None: it
+    always is."""
     minimum: Mapping[str, str] = field(default_factory=dict)
     """Distributions that can open it, and the lowest version of each; any one of them is enough."""
     devices: tuple[str, ...] = ("cpu",)
@@ -276,6 +279,7 @@ FORMATS: Mapping[str, Format] = {
             source="onnx",
             usual="int8",
             build_modules={"onnx": "train"},
+            build_programs={"node": None, "npm": "compress.export.web.npm_assets:must_download"},
             minimum={"onnxruntime": "1.23", "onnxruntime-gpu": "1.23"},
             competes=False,
         ),

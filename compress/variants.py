@@ -6,8 +6,11 @@ light: builders are imported when they are called.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
+from pkgutil import resolve_name
+from typing import Any
 
 from compress.errors import UsageError, nearest
 from compress.export.variant_record import Variant
@@ -22,6 +25,7 @@ __all__ = [
     "VARIANTS",
     "Variant",
     "missing_extras",
+    "missing_programs",
     "variant_in",
     "variants_for",
 ]
@@ -143,6 +147,15 @@ def missing_extras(form: str) -> dict[str, str]:
     each = FORMATS[form]
     needed = dict(each.build_modules) | (missing_extras(each.source) if each.source else {})
     return {module: extra for module, extra in needed.items() if find_spec(module) is None}
+
+
+def missing_programs(form: str, settings: Mapping[str, Any] | None = None) -> list[str]:
+    """Return the programs that building the format ``form`` with these settings runs and that are not installed."""
+    return [
+        program
+        for program, is_needed in FORMATS[form].build_programs.items()
+        if shutil.which(program) is None and (is_needed is None or resolve_name(is_needed)(settings or {}))
+    ]
 
 
 def _competes(variant: Variant, exports: Iterable[str], methods: Iterable[str], devices: set[str]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from compress.errors import Problem
 from compress.formats import EXPORTS
 from compress.recipe.schema import Export, Recipe
-from compress.variants import ALL_FORMATS, missing_extras
+from compress.variants import ALL_FORMATS, missing_extras, missing_programs
 
 
 def listed_formats(recipe: Recipe) -> tuple[Export, ...]:
@@ -16,7 +16,8 @@ def listed_formats(recipe: Recipe) -> tuple[Export, ...]:
     for each in recipe.export:
         if each.format == ALL_FORMATS:
             others = [name for name in EXPORTS if name not in {one.format for one in named}]
-            named += [Export(format=name, compete=each.compete) for name in others if not missing_extras(name)]
+            buildable = [name for name in others if not missing_extras(name) and not missing_programs(name)]
+            named += [Export(format=name, compete=each.compete) for name in buildable]
     return tuple(
         each if each.compete is not None else Export(format=each.format, compete=EXPORTS[each.format].competes)
         for each in named

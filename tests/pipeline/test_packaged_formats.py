@@ -54,6 +54,7 @@ def test_a_format_may_compete(plan_of):
 def test_all_means_what_can_be_built_here(plan_of, monkeypatch):
     missing = {"openvino": {"openvino": "openvino"}}
     monkeypatch.setattr(export_formats, "missing_extras", lambda form: missing.get(form, {}))
+    monkeypatch.setattr(export_formats, "missing_programs", lambda form: [])
     plan = plan_of("export=[{format: ort, compete: true}, all]")
     listed = {each.format: each.compete for each in plan.recipe.export}
     assert listed["ort"] is True
@@ -73,6 +74,21 @@ def test_a_missing_extra_of_a_format_is_named_before_the_run(plan_of, tmp_path, 
     plan = plan_of("export=[onnx, ort]")
     findings = preflight.check(plan, StepStore(tmp_path / "runs"), set())
     assert "not installed: absent_library; pip install 'compress-encoders[ort]'" in findings.missing
+
+
+@pytest.mark.parametrize("entry", ["web", "{format: web, compete: true}"])
+def test_missing_programs_of_a_format_are_named_before_the_run(entry, plan_of, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("COMPRESS_CACHE", str(tmp_path / "cache"))
+    findings = preflight.check(plan_of(f"export=[onnx, {entry}]"), StepStore(tmp_path / "runs"), set())
+    (reason,) = [each for each in findings.missing if "node" in each]
+    assert reason == "not installed: node, npm, which building the format web runs"
+
+
+def test_all_leaves_out_formats_whose_programs_are_missing(plan_of, tmp_path, monkeypatch):
+    monkeypatch.setattr(export_formats, "missing_extras", lambda form: {})
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert {each.format for each in plan_of("export=[all]").recipe.export} == EXPORTS.keys() - {"web"}
 
 
 def test_the_precision_is_the_winners():

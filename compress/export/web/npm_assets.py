@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from compress.errors import CompressError, UsageError
 from compress.storage.atomic_write import atomic_write
@@ -80,6 +81,12 @@ def archive_folder() -> Path:
     return cache_folder() / "npm"
 
 
+def must_download(settings: Mapping[str, Any]) -> bool:
+    """Return whether an export with these settings needs npm: it names no ``assets``, and an archive is not cached."""
+    folder = archive_folder()
+    return not settings.get("assets") and not all(_is_valid(folder / each.archive, each) for each in PACKAGES)
+
+
 def archive_of(package: NpmPackage, assets: Path | None = None) -> Path:
     """Return the path of a package's archive, which has the right digest; ``assets`` as in `unpack_assets`."""
     path = (archive_folder() if assets is None else assets) / package.archive
@@ -88,7 +95,7 @@ def archive_of(package: NpmPackage, assets: Path | None = None) -> Path:
             f"{assets} holds no {package.archive}.",
             hint=f"with network: npm pack {package.name}@{package.version} --pack-destination {assets}",
         )
-    if path.is_file() and _integrity(path) == package.integrity:
+    if _is_valid(path, package):
         return path
     if assets is not None:
         raise _wrong_digest(path, package)
@@ -127,6 +134,10 @@ def _reason(stderr: str) -> str:
     """Return npm's first error that is no code: `request to https://… failed`."""
     lines = [line.removeprefix("npm error").strip() for line in stderr.splitlines() if line.startswith("npm error")]
     return next((line for line in lines if line and not line.startswith("code ")), "it gives no reason")
+
+
+def _is_valid(path: Path, package: NpmPackage) -> bool:
+    return path.is_file() and _integrity(path) == package.integrity
 
 
 def _integrity(path: Path) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -23,7 +23,7 @@ from compress.quantize import AUTOMATIC, CHOICES, QUANTIZERS
 from compress.report import format_numbers as fmt
 from compress.runtime.predict_command import read_lines
 from compress.storage.atomic_write import atomic_copy_folder
-from compress.variants import ALL_FORMATS, EXPORTS, VARIANTS, Variant, missing_extras, variant_in
+from compress.variants import ALL_FORMATS, EXPORTS, VARIANTS, Variant, missing_extras, missing_programs, variant_in
 
 
 def chosen_variants(names: Sequence[str], quantizer: str | None) -> list[Variant]:
@@ -85,7 +85,7 @@ def export_all(
 ) -> None:
     """Export a model to several formats, each into a folder of its name in ``to``, and show what became of each.
 
-    One that fails does not stop the others. One whose extra is not installed is listed, and counts as no failure.
+    One that fails does not stop the others. One that needs what is not installed is listed, and counts as no failure.
 
     Raises:
         CompressError: at the end, where any failed.
@@ -98,7 +98,7 @@ def export_all(
         for variant in variants:
             folder = to / names[variant.name]
             row = {"format": variant.format, "variant": variant.name, "folder": "", "size": "", "outcome": "done"}
-            if missing := _missing(variant):
+            if missing := _missing(variant, exporter.settings(variant)):
                 row["outcome"] = f"not installed: {missing}"
             else:
                 try:
@@ -137,7 +137,7 @@ class _Exporter:
         if variant.name not in self.built:
             parent = self._build(VARIANTS[variant.needs]) if variant.needs else self.model
             work = Path(tempfile.mkdtemp(dir=self.scratch))
-            settings = {"assets": self.assets} if variant.format == "web" else {}
+            settings = self.settings(variant)
             variant.make(
                 BuildContext(
                     variant.info, parent, work, settings, console=self.console, calibration=lambda: self.sample
@@ -145,6 +145,10 @@ class _Exporter:
             )
             self.built[variant.name] = work
         return self.built[variant.name]
+
+    def settings(self, variant: Variant) -> dict[str, Any]:
+        """Return what the builder of ``variant`` is told beside its source."""
+        return {"assets": self.assets} if variant.format == "web" else {}
 
 
 @contextmanager
@@ -155,13 +159,15 @@ def _exporter(model: str, console: Console, calibration: Path | None, assets: Pa
         yield _Exporter(source, Path(scratch), console, sample, assets)
 
 
-def _missing(variant: Variant) -> str:
+def _missing(variant: Variant, settings: Mapping[str, Any]) -> str:
     """Return what building ``variant`` needs and is not installed, and how to install it; empty where nothing is."""
+    programs = missing_programs(variant.format, settings)
     absent = missing_extras(variant.format) | {
         module: extra for module, extra in variant.build_modules.items() if find_spec(module) is None
     }
     extras = ",".join(sorted(set(absent.values())))
-    return f"{', '.join(absent)}; pip install 'compress-encoders[{extras}]'" if absent else ""
+    libraries = f"{', '.join(absent)}; pip install 'compress-encoders[{extras}]'" if absent else ""
+    return "; ".join(filter(None, [", ".join(programs), libraries]))
 
 
 def _refuse_existing(to: Path) -> None:

@@ -21,7 +21,7 @@ from compress.pipeline.steps.package_format import PACKAGE_FORMAT
 from compress.prune.prune_ratios import check_sample
 from compress.recipe.training_schema import Distill
 from compress.tasks import primary_metric, task_info
-from compress.variants import VARIANTS, missing_extras, variant_in
+from compress.variants import VARIANTS, missing_extras, missing_programs, variant_in
 
 TRAINING = {"torch": "train", "transformers": "train", "accelerate": "train"}
 LIBRARIES_OF_STEPS = {
@@ -70,8 +70,9 @@ def check(plan: Plan, store: StepStore, forced: set[str], cards: Sequence[Path] 
     due = {step.name for step in waiting}
     models = [model for model in plan.models if model.step in due]
     libraries = list(_missing_libraries(plan, waiting))
+    programs = list(_missing_programs(waiting))
     sections = {model.section for model in models}
-    missing = [*libraries, *_unwritable_folders(plan, store), *absent_models(plan.recipe, sections, cards)]
+    missing = [*libraries, *programs, *_unwritable_folders(plan, store), *absent_models(plan.recipe, sections, cards)]
     data = _prepared_data(plan, store)
     errors = list(_too_few_rows(data, waiting))
     warnings: list[str] = []
@@ -143,6 +144,14 @@ def _missing_libraries(plan: Plan, waiting: Sequence[Step]) -> Iterator[str]:
     for extra in sorted(set(absent.values())):
         names = ", ".join(library for library, its_extra in absent.items() if its_extra == extra)
         yield f"not installed: {names}; pip install 'compress-encoders[{extra}]'"
+
+
+def _missing_programs(waiting: Sequence[Step]) -> Iterator[str]:
+    packaged = [step.settings["format"] for step in waiting if step.kind == PACKAGE_FORMAT]
+    built = [VARIANTS[step.settings["variant"]].format for step in waiting if step.kind in BUILD_STEPS]
+    for form in dict.fromkeys([*packaged, *built]):
+        if absent := missing_programs(form):
+            yield f"not installed: {', '.join(absent)}, which building the format {form} runs"
 
 
 def _unwritable_folders(plan: Plan, store: StepStore) -> Iterator[str]:

@@ -11,6 +11,7 @@ import pytest
 from compress.errors import CompressError
 from compress.export.web import npm_assets
 from compress.export.web.npm_assets import PACKAGES, NpmPackage, archive_folder, unpack_assets
+from compress.variants import missing_programs
 
 
 def archive(content=b"script"):
@@ -79,6 +80,15 @@ def test_npm_downloads_once(content, work, tmp_path, install_npm):
     install_npm("exit 1")
     unpack_assets(work)
     assert (work / "runtime" / "script.js").read_bytes() == b"script"
+
+
+def test_npm_is_needed_where_nothing_is_cached_and_no_folder_is_named(content, tmp_path):
+    assert missing_programs("web") == ["node", "npm"]
+    assert missing_programs("web", {"assets": None}) == ["node", "npm"]
+    assert missing_programs("web", {"assets": tmp_path}) == ["node"]
+    archive_folder().mkdir(parents=True)
+    (archive_folder() / "owner-script-1.2.3.tgz").write_bytes(content)
+    assert missing_programs("web") == ["node"]
 
 
 def test_a_damaged_cache_is_filled_again(content, work, tmp_path, install_npm):

@@ -258,6 +258,12 @@ def test_a_format_whose_extra_is_missing_is_listed_and_is_no_failure(source, tmp
     assert "not installed: openvino; pip install 'compress-encoders[openvino]'" in capsys.readouterr().out
 
 
+def test_a_format_whose_programs_are_missing_is_listed_and_is_no_failure(source, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(export_command, "missing_programs", lambda form, settings: ["node"] if form == "web" else [])
+    assert export(source, tmp_path / "out", "--format", "onnx", "--format", "web") == 0
+    assert "not installed: node" in capsys.readouterr().out
+
+
 def test_all_names_every_format():
     assert {each.format for each in export_command.chosen_variants(["all"], None)} == set(EXPORTS)
     int8 = export_command.chosen_variants(["all"], "int8")
