@@ -19,7 +19,7 @@ and http://localhost:8000 predicts what one types there. Any server of static fi
 OWN = """\
 ## In a page of your own
 
-A page in this folder that prints what `compress predict` does:
+A page in this folder that prints what `compress predict` does{difference}:
 """
 
 SCRIPT = """\
@@ -32,9 +32,17 @@ SCRIPT = """\
 </script>"""
 
 
+DIFFERENCES = {
+    "token_classification": ", without `entities`",
+    "question_answering": ", with an answer of whole words and without `start` and `end`",
+}
+"""Kinds of tasks whose predictions are not quite those of Python."""
+
+
 def web_readme(info: FolderInfo, task: TaskInfo, file: str) -> str:
     """Return the README.md of the folder with this compress.json, whose model is ``file``."""
     count = 3 if kind_of(task).is_variadic else len(task.text)
     texts = json.dumps(["a text", "another text", "a third one"][:count])
     script = SCRIPT.format(texts=texts)
-    return "\n".join([export_readme(info, file), SERVED, OWN, f"```html\n{script}\n```", ""])
+    own = OWN.format(difference=DIFFERENCES.get(task.kind, ""))
+    return "\n".join([export_readme(info, file), SERVED, own, f"```html\n{script}\n```", ""])

@@ -8,6 +8,7 @@ import pytest
 from compress.cli import main
 from compress.errors import CompressError, ModelError
 from compress.export.web import npm_assets
+from compress.export.web.web_readme import web_readme
 from compress.model_info import read_info, write_info
 from compress.runtime.text_model import TextModel
 from compress.storage.file_digests import digests
@@ -66,6 +67,19 @@ def test_assets_of_other_formats_are_refused(tmp_path, capsys):
 @pytest.fixture(scope="module")
 def source(web_source, film_task):
     return web_source(film_task)
+
+
+@pytest.mark.parametrize(
+    ("kind", "named"),
+    [
+        ("classification", "does:"),
+        ("token_classification", "does, without `entities`:"),
+        ("question_answering", "does, with an answer of whole words and without `start` and `end`:"),
+    ],
+)
+def test_the_readme_names_what_predictions_lack(kind, named, source, film_task):
+    task = film_task.model_copy(update={"kind": kind})
+    assert f"prints what `compress predict` {named}" in web_readme(read_info(source), task, "onnx/model.onnx")
 
 
 def test_a_folder_without_the_packages_is_one_message(source, tmp_path):
