@@ -34,3 +34,5 @@ class BuildContext:
     """Draws encoded rows of train from which a static quantizer takes its ranges."""
     train_rows: Callable[[], Sequence[Row]] = tuple
     """Draws rows of train, for methods that compare scores while they quantize."""
+    runs_elsewhere: bool = False
+    """Whether the result is also wanted where its runtime cannot run here; its outputs are not compared then."""

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import compress
-from compress.errors import ModelError
+from compress.errors import DeviceUnavailable, MissingExtra, ModelError
 from compress.export.build_context import BuildContext
 from compress.export.companion_files import copy_companions
 from compress.export.export_readme import export_readme
@@ -31,11 +31,12 @@ def write_variant(
     inputs: tuple[str, ...] = (),
     placement: Placement = ONE_THREAD,
     tolerance: float = math.inf,
-) -> tuple[FolderInfo, Parity]:
+) -> tuple[FolderInfo, Parity | None]:
     """Complete the folder of a graph that is already written, and compare its outputs with its source's.
 
     They are compared on golden inputs, and where the context has rows of train on those too; the differences on the
-    latter are stored, or on golden inputs where there are none.
+    latter are stored, or on golden inputs where there are none. A build for elsewhere whose runtime cannot run here is
+    complete without: the second result is None.
 
     Args:
         context: of the build; its work folder holds the graph.
@@ -58,7 +59,14 @@ def write_variant(
         shutil.copyfile(context.source / GOLDEN_FILE, context.work / GOLDEN_FILE)
     else:
         write_golden(context.work, golden, reference)
-    predictor = open_predictor(context.work, placement)
+    (context.work / "README.md").write_text(export_readme(info), encoding="utf-8")
+    try:
+        predictor = open_predictor(context.work, placement)
+    except (DeviceUnavailable, MissingExtra) as error:
+        if not context.runs_elsewhere:
+            raise
+        context.console.note(f"{variant.name} is not compared with its source, because {error.full_message}")
+        return info, None
     groups = compare_groups(reference, predictor, golden, info.task)
     for name, parity in groups.items():
         _require_within(tolerance, parity, context, f"golden inputs ({name})")
@@ -71,7 +79,6 @@ def write_variant(
     context.console.note(f"{variant.name}: {parity}{alone}")
     info = info.model_copy(update={"variant": variant.model_copy(update={"parity": parity.record()})})
     write_info(context.work, info)
-    (context.work / "README.md").write_text(export_readme(info), encoding="utf-8")
     return info, parity
 
 

@@ -71,7 +71,7 @@ def write_rounded(
     """
     info, parity = write_variant(context, base, reference, inputs=inputs)
     expected = SUSPICIOUS if context.parity else LIMITS["int8"].agreement
-    if parity.agreement is not None and parity.agreement < expected:
+    if parity and parity.agreement is not None and parity.agreement < expected:
         name = context.variant.name
         message = f"{name}, made from {context.source}, repeats only {parity.agreement:.0%} of the decisions."
         if parity.agreement < LEAST_AGREEMENT:

@@ -2,20 +2,26 @@
 
 import json
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
 from compress.cli import main
+from compress.console import Console
 from compress.errors import DeviceUnavailable, ModelError
+from compress.export import ort_format
 from compress.formats import EXPORTS
 from compress.measure.resources.footprint import footprint
 from compress.model_info import read_info
 from compress.pipeline import export_formats
 from compress.pipeline.preflight import preflight
 from compress.pipeline.run import Options, prepare
+from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import StepStore
 from compress.pipeline.steps import package_format
+from compress.report.packaged_format import read_packaged
 from compress.report.report_schema import read_report
+from compress.runtime import onnx_runtime
 from compress.runtime.text_model import TextModel
 from compress.select.selection import read_selection
 from compress.variants import VARIANTS, variant_in
@@ -42,6 +48,17 @@ def test_each_format_has_a_step_of_its_own(plan_of):
     one, two = plan_of("export=[onnx, ort]"), plan_of("export=[onnx, ort, {format: openvino, compete: false}]")
     assert list(two.packages) == ["ort", "openvino"]
     assert one.step("package-ort").fingerprint == two.step("package-ort").fingerprint
+
+
+def test_a_changed_builder_of_a_source_builds_a_format_again(plan_of, monkeypatch):
+    def settings(form):
+        return plan_of("export=[onnx, ort, litert]").step(f"package-{form}").settings
+
+    ort, litert = settings("ort"), settings("litert")
+    monkeypatch.setitem(VARIANTS, "onnx-int8", VARIANTS["onnx-int8"].model_copy(update={"version": 99}))
+    assert settings("ort")["versions"] == ort["versions"] | {"onnx-int8": 99}
+    assert settings("litert") == litert
+    assert set(ort["versions"]) == {"ort-fp32", "ort-int8", "onnx-fp32", "onnx-int8"}
 
 
 def test_a_format_may_compete(plan_of):
@@ -183,15 +200,79 @@ def test_a_failing_format_stops_nothing_else(changed, monkeypatch, capsys):
     assert not (changed / "runs" / "tiny" / "winner" / "cpu" / "ort").exists()
 
 
-def test_without_its_runtime_a_format_is_not_scored_and_yet_delivered(changed, monkeypatch):
-    def refuse(*_):
-        raise DeviceUnavailable("its runtime runs elsewhere.")
+@pytest.fixture
+def package_ort(finished_run, tmp_path, monkeypatch):
+    """Packages the ORT format for winners by target, which the finished run timed on the first one only."""
 
-    monkeypatch.setattr(package_format, "score", refuse)
+    def package_ort(**winners):
+        monkeypatch.setattr(package_format, "read_selection", lambda folder: SimpleNamespace(winners=winners))
+        runs = finished_run.parent / "runs"
+        recipe, options = finished_run.parent / "tiny.yaml", Options(runs=runs)
+        targets = ", ".join(f"{{device: cpu, name: {name}}}" for name in winners)
+        plan, store = prepare(recipe, ["export=[onnx, ort]", f"targets=[{targets}]"], options), StepStore(runs)
+        one = prepare(recipe, ["export=[onnx, ort]"], options)
+        inputs = {step.name: store.folder(step.name, step.fingerprint) for step in one.steps}
+        inputs = {name: folder for name, folder in inputs.items() if folder.is_dir()}
+        (tmp_path / "work").mkdir()
+        context = StepContext(inputs, tmp_path / "work", Console("quiet"))
+        package_format.package_format(context, plan, "ort")
+        return context.work, read_packaged(context.work).formats
+
+    return package_ort
+
+
+@pytest.fixture
+def built(monkeypatch):
+    """The variants of the ORT format that are built; in INT8 that fails."""
+    names, export = [], ort_format.export_ort
+
+    def build_or_fail(context):
+        names.append(context.variant.name)
+        if context.variant.precision == "int8":
+            raise ModelError("the graph has an operator that the format lacks.")
+        return export(context)
+
+    monkeypatch.setattr("compress.export.ort_format.export_ort", build_or_fail)
+    return names
+
+
+def test_a_winner_on_several_targets_is_built_once(package_ort, built):
+    work, formats = package_ort(small="pruned/onnx-fp32", large="pruned/onnx-fp32")
+    assert built == ["ort-fp32"]
+    assert [(row.target, row.status) for row in formats] == [("small", "ok"), ("large", "ok")]
+    assert all(row.select and row.gate for row in formats)
+    assert sorted(path.name for path in work.iterdir()) == ["large", "packaged.json", "small"]
+
+
+def test_what_fails_for_one_target_is_delivered_for_the_others(package_ort, built):
+    winners = {"small": "pruned/onnx-int8", "tiny": "pruned/onnx-int8", "large": "teacher/torch-fp32"}
+    work, formats = package_ort(**winners)
+    assert built == ["ort-int8", "ort-fp32"]
+    assert [row.status for row in formats] == ["failed", "failed", "ok"]
+    assert formats[0].reason == "the graph has an operator that the format lacks."
+    assert [row.is_delivered for row in formats] == [False, False, True]
+    assert sorted(path.name for path in work.iterdir()) == ["large", "packaged.json"]
+
+
+def test_what_fails_for_every_target_fails(package_ort, built):
+    with pytest.raises(ModelError, match="an operator that the format lacks"):
+        package_ort(small="pruned/onnx-int8", large="pruned/onnx-int8")
+
+
+def test_without_its_runtime_a_format_is_not_scored_and_yet_delivered(changed, monkeypatch):
+    def refuse(model_file, variant, placement):
+        if variant.format == "ort":
+            raise DeviceUnavailable("its runtime runs elsewhere.")
+        return opener(model_file, variant, placement)
+
+    opener = onnx_runtime.open_onnx
+    monkeypatch.setattr(onnx_runtime, "open_onnx", refuse)
     assert rerun(changed) == 0
     (row,) = read_report(changed / "runs" / "tiny").packaged
     assert (row.outcome, row.reason) == ("not scored", "its runtime runs elsewhere.")
-    assert (changed / "runs" / "tiny" / "winner" / "cpu" / "ort").is_dir()
+    delivered = changed / "runs" / "tiny" / "winner" / "cpu" / "ort"
+    assert read_info(delivered).variant.parity == {}
+    assert (delivered / "README.md").is_file()
 
 
 def test_a_format_that_loses_too_much_is_not_delivered(changed, monkeypatch, capsys):
@@ -209,6 +290,8 @@ def test_a_format_that_loses_too_much_is_not_delivered(changed, monkeypatch, cap
     assert not (changed / "runs" / "tiny" / "winner" / "cpu" / "ort").exists()
 
 
-def test_every_format_that_is_packaged_has_a_variant():
-    for form in EXPORTS:
-        assert variant_in(form, "fp32").name in VARIANTS
+@pytest.mark.parametrize("form", EXPORTS)
+def test_every_format_has_a_variant_in_each_precision(form):
+    full, int8 = variant_in(form, "fp32"), variant_in(form, "int8")
+    assert (full.format, full.precision) == (form, "fp32")
+    assert (int8.format, int8.precision) == (form, "int8")

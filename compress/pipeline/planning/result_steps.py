@@ -69,7 +69,7 @@ def _add_packaged_formats(plan: Plan, selecting: Mapping[str, Any], served: Sequ
     for form in packaged_formats(recipe):
         settings: dict[str, Any] = {
             "format": form,
-            "versions": {name: each.version for name, each in VARIANTS.items() if each.format == form and each.builder},
+            "versions": _versions(form),
             "rules": selecting["rules"],
             "bootstrap": recipe.measure.bootstrap,
             "seed": recipe.seed,
@@ -78,6 +78,17 @@ def _add_packaged_formats(plan: Plan, selecting: Mapping[str, Any], served: Sequ
         needs = list(dict.fromkeys(["select", "quality", *scored, *served, *(each.step for each in plan.evaluated)]))
         name = f"package-{form}"
         plan.packages[form] = plan.add(name, PACKAGE_FORMAT, settings, needs, run, optional=True, tolerant=True)
+
+
+def _versions(form: str) -> dict[str, int]:
+    """The versions of the builders of a format's variants, and of what they are made from, which may be built too."""
+    found: dict[str, int] = {}
+    needed: set[str | None] = set()
+    for name, each in reversed(VARIANTS.items()):  # sources come first in the table
+        if each.builder and (each.format == form or name in needed):
+            found[name] = each.version
+            needed.add(each.needs)
+    return found
 
 
 def _measuring(plan: Plan, limits: bool) -> dict[str, Any]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compress.errors import DeviceUnavailable, MissingExtra
-from compress.formats import RUNTIMES
+from compress.errors import CompressError, DeviceUnavailable, MissingExtra, unexpected
+from compress.export.build_once import BuildOnce
 from compress.pipeline.graph import ModelVariant, Plan
 from compress.pipeline.step_context import StepContext
+from compress.pipeline.step_store import share_folder
 from compress.pipeline.steps.scoring_steps import score, scoring_batch
 from compress.recipe.measure_schema import Target
 from compress.report.packaged_format import PACKAGED_FILE, Packaged, PackagedFormat
@@ -31,69 +31,104 @@ UNQUANTIZED = "torch-fp32"
 """What an INT8 file is compared with: its own model in PyTorch, which every run scores."""
 SOURCE, SCORED = "source", "scored"
 """Names of inputs that the step makes for itself."""
+SCRATCH = ".scratch"
+"""In the step's folder, because the folders of targets share the files that are built there."""
 
 
 def package_format(context: StepContext, plan: Plan, form: str) -> None:
     """Build the format ``form`` for the winner of each target, into a folder of the target's name.
 
     A winner that has this format already needs no other file of it. Of the variants of the format, INT8 is for winners
-    in INT8; a format that is converted from another one is made of the winner's own file where it can be.
+    in INT8; a format that is converted from another one is made of the winner's own file where it can be. What fails
+    for one target stops no other.
+
+    Raises:
+        CompressError: it failed for every target.
     """
     entries = {entry.key: entry for entry in plan.variants}
     winners = {target: entries[key] for target, key in read_selection(context.inputs["select"]).winners.items()}
     targets = {target.title: target for target in plan.recipe.targets}
-    packager = FormatPackager(context, plan, form)
+    scratch = context.work / SCRATCH
+    shutil.rmtree(scratch, ignore_errors=True)  # of a killed run
+    scratch.mkdir()
+    packager = FormatPackager(context, plan, form, scratch)
     packaged = [
         packager.package(targets[title], winner) for title, winner in winners.items() if winner.variant.format != form
     ]
+    shutil.rmtree(scratch)
+    if packager.failures and all(each.status == "failed" for each in packaged):
+        packager.raise_for_failures()
+    for target, error in packager.failures.items():
+        context.console.warn(f"{form} for {target} failed: {error.full_message}")
     content = Packaged(formats=tuple(packaged))
     (context.work / PACKAGED_FILE).write_text(content.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
 
 @dataclass
 class FormatPackager:
-    """Builds one format for one winner after the other."""
+    """Builds one format for one winner after the other; for a winner on several targets once."""
 
     context: StepContext
     plan: Plan
     form: str
+    scratch: Path
+    failures: dict[str, CompressError] = field(default_factory=dict)
+    """By target, why there is no file for it."""
+    _built: BuildOnce = field(default_factory=BuildOnce)
 
     def package(self, target: Target, winner: ModelVariant) -> PackagedFormat:
         """Build and score the format for the winner on one target."""
+        named: dict[str, Any] = {"target": target.title, "winner": winner.key, "format": self.form}
+        folder = self.context.work / target.title
+        shutil.rmtree(folder, ignore_errors=True)  # of a killed run
+        try:
+            packaged = PackagedFormat(**named, **self._package(target, winner, folder))
+        except Exception as error:  # noqa: BLE001  # whatever a library raises, the other targets get theirs
+            shutil.rmtree(folder, ignore_errors=True)
+            failure = error if isinstance(error, CompressError) else unexpected(error)
+            self.failures[target.title] = failure
+            return PackagedFormat(**named, status="failed", reason=failure.full_message)
+        if packaged.variant and packaged.gate and not packaged.is_delivered:
+            why = "; ".join(packaged.gate.reasons)
+            self.context.console.warn(f"{packaged.variant.name} for {target.title} is not delivered: it {why}.")
+        return packaged
+
+    def raise_for_failures(self) -> None:
+        """Raise the failure of all targets, or where they differ, each one's."""
+        messages = {target: error.full_message for target, error in self.failures.items()}
+        if len(set(messages.values())) == 1:
+            raise next(iter(self.failures.values()))
+        raise CompressError("; ".join(f"{target}: {message}" for target, message in messages.items()))
+
+    def _package(self, target: Target, winner: ModelVariant, folder: Path) -> dict[str, Any]:
+        """Build and score the format, and return what is known of it."""
         from compress.measure.resources.footprint import footprint
         from compress.model_info import read_info
 
-        variant, folder = variant_in(self.form, winner.variant.precision), self.context.work / target.title
-        with tempfile.TemporaryDirectory(prefix="compress-package-") as scratch:
-            shutil.rmtree(folder, ignore_errors=True)  # of a killed run
-            folder.mkdir()
-            self._build(variant, winner, folder, Path(scratch))
-            facts: dict[str, Any] = {"variant": read_info(folder).variant, "footprint": footprint(folder)}
-            try:
-                scores = self._score(variant, winner, target, folder, Path(scratch) / SCORED)
-            except (DeviceUnavailable, MissingExtra) as error:
-                facts |= {"status": "not scored", "reason": error.message}
-            else:
-                facts |= {"select": scores.select, "test": scores.test, "gate": self._gate(variant, scores, target)}
-        packaged = PackagedFormat(target=target.title, winner=winner.key, format=self.form, **facts)
-        if packaged.gate and not packaged.is_delivered:
-            why = "; ".join(packaged.gate.reasons)
-            self.context.console.warn(f"{variant.name} for {target.title} is not delivered: it {why}.")
-        return packaged
+        variant = variant_in(self.form, winner.variant.precision)
+        share_folder(self._built.get(winner.key, partial(self._build, variant, winner)), folder)
+        facts: dict[str, Any] = {"variant": read_info(folder).variant, "footprint": footprint(folder)}
+        try:
+            scores = self._score(variant, winner, target, folder)
+        except (DeviceUnavailable, MissingExtra) as error:
+            return facts | {"status": "not scored", "reason": error.message}
+        return facts | {"select": scores.select, "test": scores.test, "gate": self._gate(variant, scores, target)}
 
-    def _build(self, variant: Variant, winner: ModelVariant, folder: Path, scratch: Path) -> None:
-        """Build ``variant`` of the winner's model into ``folder``."""
+    def _build(self, variant: Variant, winner: ModelVariant) -> Path:
+        """Build ``variant`` of the winner's model, and return its folder."""
         from compress.pipeline.steps.build_variant import PARITY_BATCH, SAMPLE_ROWS, build_context, sample_train
 
         recipe = self.plan.recipe
-        source = self._source(variant, winner, scratch)
+        source, folder = self._source(variant, winner), self._scratch_folder()
         context = replace(self.context, inputs={SOURCE: source}, work=folder)
         sizes = [PARITY_BATCH]
         sample = sample_train(self._prepared, source, SAMPLE_ROWS, recipe.seed)
         settings = {key: getattr(recipe.quantize, key) for key in variant.reads} if recipe.quantize else {}
-        variant.make(build_context(context, SOURCE, variant, self._prepared, sample, sizes, recipe.seed, settings))
+        build = build_context(context, SOURCE, variant, self._prepared, sample, sizes, recipe.seed, settings)
+        variant.make(replace(build, runs_elsewhere=True))
+        return folder
 
-    def _source(self, variant: Variant, winner: ModelVariant, scratch: Path) -> Path:
+    def _source(self, variant: Variant, winner: ModelVariant) -> Path:
         """Return the folder that ``variant`` is made from: the winner's own, another of its model, or one made here."""
         inputs = self.context.inputs
         if variant.needs is None:
@@ -104,19 +139,14 @@ class FormatPackager:
         for entry in self.plan.variants:
             if entry.model == winner.model and entry.variant.name == needed.name and entry.step in inputs:
                 return inputs[entry.step]
-        made = scratch / needed.name
-        made.mkdir()
-        self._build(needed, winner, made, scratch)
-        return made
+        return self._build(needed, winner)
 
-    def _score(self, variant: Variant, winner: ModelVariant, target: Target, folder: Path, work: Path) -> RowQuality:
+    def _score(self, variant: Variant, winner: ModelVariant, target: Target, folder: Path) -> RowQuality:
         """Return the scores of the built file in its own runtime, compared with the teacher's and its own model's."""
         from compress.pipeline.steps.quality_step import QualityScorer, RowQuality
 
-        if not variant.devices:
-            raise DeviceUnavailable(f"it runs in {RUNTIMES[variant.runtime].needs}, and not here.")
         device = target.device if target.device in variant.devices else "cpu"
-        work.mkdir()
+        work = self._scratch_folder()
         context = replace(self.context, inputs={**self.context.inputs, SOURCE: folder, SCORED: work}, work=work)
         score(context, SOURCE, variant, device, scoring_batch(variant, target))
         compared = variant.model_copy(update={"compared_with": UNQUANTIZED})
@@ -133,6 +163,11 @@ class FormatPackager:
         classes: Mapping[str, Any] = reference.per_class if reference else {}
         quantized = variant.quantizer is not None
         return gate(rules_of(self.plan.recipe), scores.select, classes, quantized=quantized)
+
+    def _scratch_folder(self) -> Path:
+        folder = self.scratch / str(len(list(self.scratch.iterdir())))
+        folder.mkdir()
+        return folder
 
     @cached_property
     def _prepared(self) -> PreparedData:
