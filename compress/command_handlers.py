@@ -113,14 +113,14 @@ def export(options: argparse.Namespace, console: Console) -> None:
             raise UsageError("--check compares the export that is in OUT; the options that make one have no effect.")
         check_and_show(options.model, options.to, console)
         return
-    if options.calibration and not options.quantize:
-        raise UsageError("--calibration has no effect without --quantize METHOD.")
     variants = chosen_variants(options.formats, options.quantize)
+    if options.calibration and not any(variant.quantizer for variant in variants):
+        raise UsageError("--calibration has an effect on INT8 only; add --quantize METHOD.")
     if options.assets and all(variant.format != "web" for variant in variants):
         raise UsageError("--assets has an effect on the format web only, which reads npm packages.")
     files = {"calibration": options.calibration, "assets": options.assets}
     if len(variants) > 1 or ALL_FORMATS in options.formats:
-        export_all(options.model, options.to, variants, console=console, **files)
+        export_all(options.model, options.to, variants, named=options.formats, console=console, **files)
         return
     (variant,) = variants
     info = export_folder(options.model, options.to, variant, console=console, **files)

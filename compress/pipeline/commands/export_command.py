@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -15,6 +15,7 @@ from compress.console import Console
 from compress.errors import CompressError, UsageError, nearest, pluralize, unexpected
 from compress.export import BuildContext
 from compress.export.build_context import Batches
+from compress.export.build_once import BuildOnce
 from compress.export.calibration_texts import calibration_batches
 from compress.measure.resources.footprint import footprint
 from compress.model_info import FolderInfo, find_info, read_info
@@ -45,14 +46,14 @@ def chosen_variants(names: Sequence[str], quantizer: str | None) -> list[Variant
             what = f"makes {method.format} files, not {', '.join(others)}"
             raise UsageError(f"--quantize {quantizer} {what}; leave --format out, or write --quantize {AUTOMATIC}.")
         return [method]
-    listed = [name for name in names if name != ALL_FORMATS] or ([] if names else [next(iter(EXPORTS))])
-    if ALL_FORMATS in names:
-        listed += EXPORTS
+    named = [name for name in names if name != ALL_FORMATS] or ([] if names else [next(iter(EXPORTS))])
+    meant = EXPORTS if ALL_FORMATS in names else ()
     usual = {name: EXPORTS[name].usual if quantizer is None else "int8" for name in EXPORTS}
-    variants = [variant_in(name, usual[name]) if name in EXPORTS else VARIANTS[name] for name in listed]
-    if len(variants) == 1 and quantizer is not None and variants[0].precision != "int8":
-        raise UsageError(f"{listed[0]} has no variant in INT8; leave --quantize out.")
-    return list({each.name: each for each in variants}.values())
+    variants = {name: variant_in(name, usual[name]) if name in EXPORTS else VARIANTS[name] for name in (*named, *meant)}
+    for name in named:
+        if quantizer is not None and variants[name].precision != "int8":
+            raise UsageError(f"{name} has no variant in INT8; export it by a command without --quantize.")
+    return list({each.name: each for each in variants.values()}.values())
 
 
 def export_folder(
@@ -79,13 +80,15 @@ def export_all(
     to: Path,
     variants: Sequence[Variant],
     *,
+    named: Collection[str],
     console: Console,
     calibration: Path | None = None,
     assets: Path | None = None,
 ) -> None:
     """Export a model to several formats, each into a folder of its name in ``to``, and show what became of each.
 
-    One that fails does not stop the others. One that needs what is not installed is listed, and counts as no failure.
+    One that fails does not stop the others. One that needs what is not installed fails if it is among ``named``,
+    formats and variants that were asked for by name; of those that `all` means it is only listed.
 
     Raises:
         CompressError: at the end, where any failed.
@@ -99,7 +102,8 @@ def export_all(
             folder = to / names[variant.name]
             row = {"format": variant.format, "variant": variant.name, "folder": "", "size": "", "outcome": "done"}
             if missing := _missing(variant, exporter.settings(variant)):
-                row["outcome"] = f"not installed: {missing}"
+                is_named = not {variant.name, variant.format}.isdisjoint(named)
+                row["outcome"] = f"{'failed: ' if is_named else ''}not installed: {missing}"
             else:
                 try:
                     exporter.export(variant, folder)
@@ -122,7 +126,7 @@ class _Exporter:
     console: Console
     sample: Batches
     assets: Path | None
-    built: dict[str, Path] = field(default_factory=dict)
+    _built: BuildOnce = field(default_factory=BuildOnce)
 
     def export(self, variant: Variant, to: Path) -> FolderInfo:
         """Build ``variant`` and write it into ``to``, with the session options that are fastest on this machine."""
@@ -133,18 +137,16 @@ class _Exporter:
         return read_info(work)
 
     def _build(self, variant: Variant) -> Path:
-        """Return the folder of ``variant``; it is there only once it is complete."""
-        if variant.name not in self.built:
-            parent = self._build(VARIANTS[variant.needs]) if variant.needs else self.model
-            work = Path(tempfile.mkdtemp(dir=self.scratch))
-            settings = self.settings(variant)
-            variant.make(
-                BuildContext(
-                    variant.info, parent, work, settings, console=self.console, calibration=lambda: self.sample
-                )
-            )
-            self.built[variant.name] = work
-        return self.built[variant.name]
+        """Return the folder of ``variant``."""
+        return self._built.get(variant.name, lambda: self._make(variant))
+
+    def _make(self, variant: Variant) -> Path:
+        parent = self._build(VARIANTS[variant.needs]) if variant.needs else self.model
+        work, settings = Path(tempfile.mkdtemp(dir=self.scratch)), self.settings(variant)
+        variant.make(
+            BuildContext(variant.info, parent, work, settings, console=self.console, calibration=lambda: self.sample)
+        )
+        return work
 
     def settings(self, variant: Variant) -> dict[str, Any]:
         """Return what the builder of ``variant`` is told beside its source."""

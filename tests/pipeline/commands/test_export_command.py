@@ -216,7 +216,7 @@ def test_the_format_is_that_of_the_method(source, tmp_path, capsys):
 def test_calibration_that_cannot_be_used(source, tmp_path, capsys):
     words = ["export", str(source), str(tmp_path / "out"), "--calibration", str(tmp_path / "texts.txt")]
     assert main(words) == 2
-    assert "no effect without --quantize" in capsys.readouterr().err
+    assert "--calibration has an effect on INT8 only" in capsys.readouterr().err
     assert main([*words, "--quantize", "static-minmax"]) == 1
     assert "cannot be read: No such file" in capsys.readouterr().err
 
@@ -251,17 +251,60 @@ def test_several_formats_have_a_folder_each_and_a_failing_one_stops_no_other(sou
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["onnx", "ort"]
 
 
-def test_a_format_whose_extra_is_missing_is_listed_and_is_no_failure(source, tmp_path, monkeypatch, capsys):
-    missing = {"openvino": {"openvino": "openvino"}}
+@pytest.fixture
+def missing_extras(monkeypatch):
+    """Every format except onnx lacks a library."""
+    missing = {form: {"absent_library": form} for form in EXPORTS if form != "onnx"}
     monkeypatch.setattr(export_command, "missing_extras", lambda form: missing.get(form, {}))
-    assert export(source, tmp_path / "out", "--format", "onnx", "--format", "openvino") == 0
-    assert "not installed: openvino; pip install 'compress-encoders[openvino]'" in capsys.readouterr().out
 
 
-def test_a_format_whose_programs_are_missing_is_listed_and_is_no_failure(source, tmp_path, monkeypatch, capsys):
+def test_a_named_format_whose_extra_is_missing_has_failed(source, tmp_path, missing_extras, capsys):
+    assert export(source, tmp_path / "out", "--format", "onnx", "--format", "openvino-fp16") == 1
+    output = capsys.readouterr()
+    assert "failed: not installed: absent_library; pip install 'compress-encoders[openvino]'" in output.out
+    assert "1 of 2 formats failed: openvino-fp16" in output.err
+
+
+def test_of_all_formats_those_whose_extra_is_missing_are_listed(source, tmp_path, missing_extras, capsys):
+    assert export(source, tmp_path / "out", "--format", "all", "--format", "json") == 0
+    outcomes = {row["format"]: row["outcome"] for row in json.loads(capsys.readouterr().out)}
+    assert outcomes.pop("onnx") == "done"
+    assert outcomes.keys() == EXPORTS.keys() - {"onnx"}
+    assert outcomes["ort"] == "not installed: absent_library; pip install 'compress-encoders[ort]'"
+    assert export(source, tmp_path / "other", "--format", "all", "--format", "ort", "--format", "quiet") == 1
+
+
+def test_what_fails_for_one_format_is_not_tried_again_for_another(source, tmp_path, monkeypatch, capsys):
+    tried = []
+
+    def fail(context):
+        tried.append(context.variant.name)
+        raise ModelError("the graph has an operator that the exporter lacks.")
+
+    monkeypatch.setattr("compress.export.onnx.export_onnx", fail)
+    assert export(source, tmp_path / "out", "--format", "onnx", "--format", "ort") == 1
+    assert capsys.readouterr().out.count("failed: the graph has an operator that the exporter lacks.") == 2
+    assert tried == ["onnx-fp32"]
+
+
+@pytest.mark.parametrize("name", ["openvino-fp16", "onnx-fp32"])
+def test_every_named_variant_must_have_int8(name, source, tmp_path, capsys):
+    assert export(source, tmp_path / "out", "--format", name, "--format", "onnx", "--quantize", "int8") == 2
+    assert_one_message(capsys, f"{name} has no variant in INT8; export it by a command without --quantize")
+
+
+def test_a_static_variant_that_is_named_reads_calibration_texts(source, tmp_path):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("a good film\nthe plot is very bad\nso dull\n", encoding="utf-8")
+    out = tmp_path / "static"
+    assert export(source, out, "--format", "onnx-int8-minmax", "--calibration", str(texts)) == 0
+    assert read_info(out).variant.name == "onnx-int8-minmax"
+
+
+def test_a_named_format_whose_programs_are_missing_has_failed(source, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(export_command, "missing_programs", lambda form, settings: ["node"] if form == "web" else [])
-    assert export(source, tmp_path / "out", "--format", "onnx", "--format", "web") == 0
-    assert "not installed: node" in capsys.readouterr().out
+    assert export(source, tmp_path / "out", "--format", "onnx", "--format", "web") == 1
+    assert "failed: not installed: node" in capsys.readouterr().out
 
 
 def test_all_names_every_format():
