@@ -27,7 +27,7 @@ MAPPED_LOSSES = [name for name, loss in LOSSES.items() if isinstance(loss, Layer
 def unused_settings(recipe: Recipe) -> Iterator[Problem]:
     """Yield every setting of a training that has no effect; defaults are never reported."""
     kind, defaults = recipe.task.kind, Distill()
-    yield from _training_for_another_method(recipe)
+    yield from _quantization(recipe)
     trainings = [(("finetune",), recipe.finetune)] if recipe.finetune else []
     for path, training in (*trainings, *recipe.distillations()):
         if training.class_weights and not TASK_LOSSES[KINDS[kind].problem].weighted:
@@ -50,10 +50,14 @@ def unused_settings(recipe: Recipe) -> Iterator[Problem]:
             yield Problem((*path, "layer_map"), reason)
 
 
-def _training_for_another_method(recipe: Recipe) -> Iterator[Problem]:
-    """Yield quantization-aware training where the method that it imitates is not used."""
-    methods = chosen_methods(recipe.quantize.methods, competing_formats(recipe)) if recipe.quantize else ()
-    if recipe.quantize and recipe.quantize.training and IMITATED not in methods:
+def _quantization(recipe: Recipe) -> Iterator[Problem]:
+    """Yield quantization without a format for it, and training for quantization by a method that is not used."""
+    if recipe.quantize is None:
+        return
+    methods = chosen_methods(recipe.quantize.methods, competing_formats(recipe))
+    if not methods:
+        yield Problem(("quantize",), "has no effect: no format that competes has a method for INT8; add onnx to export")
+    elif recipe.quantize.training and IMITATED not in methods:
         reason = f"imitates the method {IMITATED}, and methods are {', '.join(methods)}; add {IMITATED} to them"
         yield Problem(("quantize", "training"), reason)
 

@@ -96,6 +96,13 @@ def test_class_weights_are_for_classes_of_rows(section, recipe_file):
     assert error.startswith(message)
 
 
+@pytest.mark.parametrize("export", ["web", "ort", "litert", "{format: ort, compete: true}"])
+def test_int8_needs_a_format_that_competes(export, recipe_file):
+    message = "quantize: has no effect: no format that competes has a method for INT8; add onnx to export"
+    (error,) = errors(recipe_file, "quantize=int8", f"export=[{export}]")
+    assert error.startswith(message)
+
+
 def test_training_for_int8_needs_the_method_that_it_imitates(recipe_file):
     (error,) = errors(recipe_file, "quantize={methods: [static-minmax], training: true}")
     assert error.startswith(
