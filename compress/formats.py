@@ -219,6 +219,7 @@ FORMATS: Mapping[str, Format] = {
             suffix=".ort",
             builder="compress.export.ort_format:export_ort",
             source="onnx",
+            version=2,
             minimum={"onnxruntime": "1.23"},
             competes=False,
         ),

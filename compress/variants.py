@@ -54,6 +54,7 @@ FURTHER: tuple[Variant, ...] = (
             needs="onnx-int8",
             compared_with="onnx-fp32",
             builder=FORMATS[form].builder,
+            version=FORMATS[form].version,
             quantizer=QUANTIZERS["dynamic"].quantizer,
             batch_sensitive=True,
             build_modules=FORMATS[form].build_modules,

@@ -51,11 +51,17 @@ def test_a_run_that_skips_everything_needs_no_torch(finished_run: Path) -> None:
     assert "skipped" in done.stderr
 
 
-def test_predicting_loads_no_recipe() -> None:
+def test_predicting_loads_no_recipe(finished_run: Path) -> None:
     """Its schema takes a fifth of the time to the first answer."""
-    code = "import sys, compress.runtime.predict_command\nassert 'compress.recipe.schema' not in sys.modules"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    (exported,) = (finished_run.parent / "runs" / ".steps").glob("export-teacher-onnx-fp32-*")
+    code = (
+        "import sys\nfrom compress.cli import main\nassert main(sys.argv[1:]) == 0\n"
+        "assert 'compress.recipe.schema' not in sys.modules"
+    )
+    command = [sys.executable, "-c", code, "predict", str(exported), "a sunny day"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
+    assert done.stdout
 
 
 def test_an_openvino_export_predicts_without_torch(finished_run: Path, tmp_path: Path) -> None:

@@ -25,8 +25,9 @@ processor that converts."""
 def export_ort(context: BuildContext) -> FolderInfo:
     """Save the optimized graph of an ONNX file as model.ort, and compare its outputs with the ONNX file's.
 
-    An INT8 file that needs the overflow guard gets its exact kernels for good: on the processor that reads it no
-    optimizer could insert them any more.
+    Whether every CPU computes an INT8 file right is taken over from its source. One that needs the overflow guard is
+    converted with it, because no optimizer can insert exact kernels when the file is read; but ONNX Runtime inserts
+    them on some processors only, so that this makes no file portable.
 
     Args:
         context: of the build; its source is an exported or quantized ONNX folder.
@@ -50,9 +51,8 @@ def export_ort(context: BuildContext) -> FolderInfo:
         ort.InferenceSession(str(graph), options, list(PROVIDERS["cpu"]), disabled_optimizers=list(NOT_PORTABLE))
     except ORT_ERRORS as error:
         raise ModelError(f"{graph} cannot be converted to the ORT format: {first_line(error)}") from error
-    kept = original.model_dump(include={"method", "batch_sensitive", "fp32_layers"})
-    portable = original.portable or guarded if original.precision == "int8" else None
-    context = replace(context, variant=context.variant.model_copy(update=kept | {"portable": portable}))
+    kept = original.model_dump(include={"method", "batch_sensitive", "fp32_layers", "portable"})
+    context = replace(context, variant=context.variant.model_copy(update=kept))
     # With the same optimizers: in INT8 the rounding of others could move an activation to the next integer.
     alike = original.model_copy(update={"session": {"disabled_optimizers": list(NOT_PORTABLE)}})
     reference = open_predictor(context.source, variant=alike)

@@ -60,9 +60,6 @@ def _open_onnx(variant: VariantInfo, file: str) -> list[str]:
 
 _ARRAYS = "{name: numpy.array([values]) for name, values in feed.items()}"
 
-_NO_BF16 = '{"INFERENCE_PRECISION_HINT": "f32"}'
-"""On CPUs with bf16 OpenVINO would round to that by itself."""
-
 RUNNERS: Mapping[str, Runner] = {
     "onnx": Runner("onnxruntime", "onnxruntime", _open_onnx, f"session.run(None, {_ARRAYS})"),
     "ort": Runner(
