@@ -149,7 +149,7 @@ class _Exporter:
         return work
 
     def settings(self, variant: Variant) -> dict[str, Any]:
-        """Return what the builder of ``variant`` is told beside its source."""
+        """Return the arguments of the builder of ``variant``, without its source."""
         return {"assets": self.assets} if variant.format == "web" else {}
 
 

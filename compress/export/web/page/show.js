@@ -29,7 +29,7 @@ function tagged({ word, tag, probability }) {
   return [made, " "];
 }
 
-/** By the field that tells predictions apart. */
+/** By the field that a kind of prediction has and others lack. */
 const SHOWN = {
   label: ({ label, probabilities }) => [create("strong", label), ...bars(probabilities)],
   labels: ({ labels, probabilities }) => [create("strong", labels.join(", ") || "none"), ...bars(probabilities)],
