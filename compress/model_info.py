@@ -20,7 +20,7 @@ from compress.storage.stored_info import Info
 
 INFO_FILE = "compress.json"
 GOLDEN_FILE = "golden.safetensors"
-"""Of an export: golden inputs and PyTorch's outputs for them (`export/golden_file.py`)."""
+"""Of an export: golden inputs and PyTorch's outputs for them (`export/comparison/golden_file.py`)."""
 
 
 class TaskInfo(Info):

@@ -14,9 +14,10 @@ from typing import Any
 
 from compress.errors import UsageError, nearest
 from compress.export.variant_record import Variant
-from compress.formats import EXPORTS, FORMATS, RUNTIMES
+from compress.formats import EXPORTS, FORMATS
 from compress.quantize import QUANTIZERS
 from compress.runtime.model_formats import RUN_MODES, export_variant
+from compress.runtimes import RUNTIMES
 
 __all__ = [
     "ALL_FORMATS",
@@ -40,7 +41,7 @@ FURTHER: tuple[Variant, ...] = (
         **dict(RUN_MODES["onnx-tensorrt"]),
         devices=("cuda",),
         needs="onnx-fp32",
-        builder="compress.export.tensorrt:export_tensorrt",
+        builder="compress.export.builders.tensorrt:export_tensorrt",
         on_request=True,
     ),
     *(
@@ -71,7 +72,7 @@ FURTHER: tuple[Variant, ...] = (
         batch_sensitive=False,
         devices=("cpu",),
         needs="onnx-fp32",
-        builder="compress.export.openvino_fp16:export_openvino_fp16",
+        builder="compress.export.builders.openvino_fp16:export_openvino_fp16",
         build_modules=FORMATS["openvino"].build_modules,
         on_request=True,
     ),

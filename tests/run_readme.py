@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 
-from compress.export.runner_code import MAX_LINES
+from compress.export.runners.runner_code import MAX_LINES
 
 
 def run_readme(folder, *texts):

@@ -1,7 +1,7 @@
 """An import-linter contract: layers that also hold for imports written as strings.
 
-Explicit tables name functions as ``"compress.export.onnx:export_onnx"`` and import them when they are called, which
-import-linter does not see. This contract adds each such string to the import graph before it checks the layers.
+Explicit tables name functions as ``"compress.export.builders.onnx:export_onnx"`` and import them when they are called,
+which import-linter does not see. This contract adds each such string to the import graph before it checks the layers.
 """
 
 import ast

@@ -4,8 +4,9 @@ import sys
 import pytest
 
 from compress.errors import UsageError
-from compress.formats import EXPORTS, RUNTIMES
+from compress.formats import EXPORTS
 from compress.runtime import RUN_MODES
+from compress.runtimes import RUNTIMES
 from compress.variants import QUANTIZERS, VARIANTS, variants_for
 
 

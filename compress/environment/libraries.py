@@ -9,7 +9,7 @@ from importlib import import_module, metadata
 from types import ModuleType
 
 from compress.errors import MissingExtra
-from compress.formats import RUNTIMES
+from compress.runtimes import RUNTIMES
 
 _GENERAL: dict[str, str | None] = {
     "numpy": None,

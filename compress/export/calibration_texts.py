@@ -8,7 +8,7 @@ from pathlib import Path
 from compress.data.tokenizer import TextTokenizer
 from compress.errors import UsageError
 from compress.export.build_context import Batches
-from compress.export.golden_inputs import single_texts
+from compress.export.comparison.golden_inputs import single_texts
 from compress.model_info import TaskInfo
 from compress.tasks import kind_of
 

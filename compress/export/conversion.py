@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 
 from compress.environment.silence_libraries import silent_libraries
 from compress.errors import CompressError, ModelError
-from compress.export.onnx import export_mode
+from compress.export.builders.onnx import export_mode
 from compress.models.encoder_parts import family_of
 from compress.runtime.runtime_errors import first_line, root_cause
 

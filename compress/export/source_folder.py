@@ -6,7 +6,7 @@ from transformers import PreTrainedModel
 
 from compress.data.tokenizer import TOKENIZER_FILE
 from compress.export.build_context import BuildContext
-from compress.export.golden_inputs import single_texts
+from compress.export.comparison.golden_inputs import single_texts
 from compress.families import max_positions
 from compress.model_info import FolderInfo, find_info
 from compress.models.encoder_parts import shape_of

@@ -10,7 +10,7 @@ from typing import Any
 import onnxruntime as ort
 
 from compress.environment import describe_cpu
-from compress.export.golden_inputs import golden_batches
+from compress.export.comparison.golden_inputs import golden_batches
 from compress.export.short_timing import median_row, median_times
 from compress.model_info import read_info
 from compress.runtime.onnx_runtime import existing_onnx, make_session

@@ -8,8 +8,8 @@ from pkgutil import resolve_name
 
 from compress.errors import MissingExtra
 from compress.export.build_context import BuildContext
-from compress.formats import RUNTIMES
 from compress.model_info import FolderInfo, VariantInfo
+from compress.runtimes import RUNTIMES
 
 
 class Variant(VariantInfo):

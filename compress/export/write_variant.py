@@ -10,10 +10,10 @@ import compress
 from compress.errors import DeviceUnavailable, MissingExtra, ModelError
 from compress.export.build_context import BuildContext
 from compress.export.companion_files import copy_companions
-from compress.export.export_readme import export_readme
-from compress.export.golden_file import write_golden
-from compress.export.golden_inputs import golden_batches
-from compress.export.parity import Parity, compare_all, compare_groups, total
+from compress.export.comparison.golden_file import write_golden
+from compress.export.comparison.golden_inputs import golden_batches
+from compress.export.comparison.parity import Parity, compare_all, compare_groups, total
+from compress.export.runners.export_readme import export_readme
 from compress.model_info import GOLDEN_FILE, FolderInfo, write_info
 from compress.runtime import open_predictor
 from compress.runtime.model_formats import find_graph

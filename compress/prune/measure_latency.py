@@ -13,7 +13,7 @@ from transformers import AutoConfig
 
 from compress.console import Console
 from compress.environment import describe_cpu
-from compress.export.onnx import export_onnx_from_model
+from compress.export.builders.onnx import export_onnx_from_model
 from compress.export.tune_ort_session import fastest_options
 from compress.families import family_named
 from compress.model_info import ShapeInfo

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 
 from compress.console import Console
 from compress.errors import ModelError
-from compress.export.onnx import export_onnx_from_model
+from compress.export.builders.onnx import export_onnx_from_model
 from compress.models.encoder_parts import shape_of
 from compress.prune.allocation import by_importance
 from compress.prune.latency_allocation import allocate, allocate_to_some, pareto_front

@@ -17,7 +17,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from compress.errors import CompressError, ModelError, UsageError
-from compress.export.export_readme import export_readme
+from compress.export.runners.export_readme import export_readme
 from compress.measure.resources.footprint import needed_files
 from compress.model_info import GOLDEN_FILE, INFO_FILE
 from compress.publish.checksums import DIGESTS_FILE, Digests, read_digests, write_digests

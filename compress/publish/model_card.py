@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from compress.cards import HubCheckpoint, TeacherCard, available, find_teacher
-from compress.export.export_readme import runner_section
+from compress.export.runners.export_readme import runner_section
 from compress.formats import FORMATS
 from compress.measure.quality.quality_result import Quality
 from compress.model_sources import HUB_ID

@@ -21,8 +21,8 @@ from compress.environment import require
 from compress.environment.silence_libraries import silent_libraries
 from compress.errors import ModelError
 from compress.export.build_context import BuildContext
+from compress.export.builders.onnx import OPSET, export_mode, without_traces
 from compress.export.exporter_config import example_inputs, exporter_config
-from compress.export.onnx import OPSET, export_mode, without_traces
 from compress.export.positional_model import PositionalModel
 from compress.export.source_folder import take_over
 from compress.measure.predict_rows import Run

@@ -17,7 +17,7 @@ from compress.environment import require
 from compress.environment.silence_libraries import silent_libraries
 from compress.errors import ModelError
 from compress.export.build_context import BuildContext
-from compress.export.openvino import write_openvino
+from compress.export.builders.openvino import write_openvino
 from compress.model_info import FolderInfo, read_info
 from compress.quantize.calibration_rows import calibration_rows
 from compress.quantize.quantize_export import write_rounded

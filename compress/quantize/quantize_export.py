@@ -12,7 +12,7 @@ from onnxruntime.quantization.quant_utils import add_pre_process_metadata
 
 from compress.errors import ModelError
 from compress.export.build_context import BuildContext
-from compress.export.parity_check import LIMITS
+from compress.export.comparison.parity_check import LIMITS
 from compress.export.write_variant import write_variant
 from compress.model_info import FolderInfo, read_info
 from compress.quantize.integer_products import can_any_saturate, saturates, transpose_weights

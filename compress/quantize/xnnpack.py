@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from compress.environment import require
 from compress.export.build_context import BuildContext
+from compress.export.builders.executorch import example_row, lower, trace
 from compress.export.conversion import converting
-from compress.export.executorch import example_row, lower, trace
 from compress.export.positional_model import PositionalModel
 from compress.export.source_folder import longest_input, take_over
 from compress.formats import FORMATS

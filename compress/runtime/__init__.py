@@ -1,6 +1,6 @@
 """Opens any model folder or variant as a Predictor: arrays in, arrays out. Each runtime has one file.
 
-The runtimes are listed in `compress.formats.RUNTIMES`.
+The runtimes are listed in `compress.runtimes.RUNTIMES`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from compress.environment import describe_cpu, unmet_minimum
 from compress.errors import DeviceUnavailable, ModelError, nearest
-from compress.formats import RUNTIMES, STORED_PRECISION, Runtime
 from compress.model_info import VariantInfo
 from compress.runtime.model_formats import RUN_MODES, ModelFile, describe_model_file
 from compress.runtime.predictor import ONE_THREAD, Placement, Predictor
 from compress.runtime.session_options import tuned_options
+from compress.runtimes import RUNTIMES, STORED_PRECISION, Runtime
 
 if TYPE_CHECKING:
     from compress.runtime.text_model import TextModel

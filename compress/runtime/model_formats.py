@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compress.errors import ModelError
-from compress.formats import BARE_FILES, FORMATS, RUNTIMES, STORED_PRECISION, Format, describe_bare_files
+from compress.formats import BARE_FILES, FORMATS, Format, describe_bare_files
 from compress.model_info import FolderInfo, VariantInfo, find_info
+from compress.runtimes import RUNTIMES, STORED_PRECISION
 
 EXPECTED = (
     f"expected a file that ends in {describe_bare_files()}, or a folder with "

@@ -9,7 +9,7 @@ import onnx
 import onnxruntime
 import pytest
 
-from compress.export.parity_check import LIMITS
+from compress.export.comparison.parity_check import LIMITS
 from tests.variant_builder import add_to_logits, build
 
 pytestmark = pytest.mark.slow

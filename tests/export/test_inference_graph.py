@@ -9,8 +9,8 @@ import pytest
 import torch
 from onnx import TensorProto, helper
 
+from compress.export.builders.onnx import export_onnx_from_model
 from compress.export.inference_graph import inference_modules, make_reshapes_constant
-from compress.export.onnx import export_onnx_from_model
 from compress.families import FAMILIES
 from compress.models.encoder_parts import layers_of, part
 from compress.prune.surgery import remove_units

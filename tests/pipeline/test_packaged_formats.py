@@ -191,7 +191,7 @@ def test_a_failing_format_stops_nothing_else(changed, monkeypatch, capsys):
     def fail(context):
         raise ModelError("the graph has an operator that the format lacks.")
 
-    monkeypatch.setattr("compress.export.ort_format.export_ort", fail)
+    monkeypatch.setattr("compress.export.builders.ort_format.export_ort", fail)
     assert rerun(changed) == 1
     assert "package-ort: the graph has an operator that the format lacks." in capsys.readouterr().err
     (row,) = read_report(changed / "runs" / "tiny").packaged
@@ -232,7 +232,7 @@ def built(monkeypatch):
             raise ModelError("the graph has an operator that the format lacks.")
         return export(context)
 
-    monkeypatch.setattr("compress.export.ort_format.export_ort", build_or_fail)
+    monkeypatch.setattr("compress.export.builders.ort_format.export_ort", build_or_fail)
     return names
 
 

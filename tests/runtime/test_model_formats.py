@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from compress.errors import DeviceUnavailable, ModelError
-from compress.formats import RUNTIMES
 from compress.model_info import FolderInfo, VariantInfo, write_info
 from compress.runtime import RUN_MODES, open_predictor
 from compress.runtime.model_formats import FP32, describe_model_file
 from compress.runtime.predictor import Placement
+from compress.runtimes import RUNTIMES
 
 EXPORTED = RUN_MODES["onnxruntime"].model_copy(update={"name": "onnx-fp32", "precision": "fp32"})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from compress.export.export_readme import export_readme
+from compress.export.runners.export_readme import export_readme
 from compress.model_info import FolderInfo, TaskInfo
 from compress.tasks import kind_of
 

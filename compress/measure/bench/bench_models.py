@@ -11,11 +11,12 @@ from pathlib import Path
 from compress.environment import require
 from compress.errors import CompressError, UsageError, nearest
 from compress.families import max_positions
-from compress.formats import BARE_FILES, STORED_PRECISION, describe_bare_files
+from compress.formats import BARE_FILES, describe_bare_files
 from compress.measure.bench.bench_result import BenchModel
 from compress.measure.resources.footprint import Footprint, footprint
 from compress.model_info import FolderInfo, TaskInfo, VariantInfo
 from compress.runtime.model_formats import FP32, RUN_MODES, describe_model_file
+from compress.runtimes import STORED_PRECISION
 
 EXPORT_HINT = "variants that must be built first are timed by their own folder: compress export MODEL FOLDER"
 MODEL_HINT = (

@@ -9,11 +9,11 @@ from typing import Any
 
 from compress.console import Console, duration
 from compress.errors import group_by_reason, pluralize
-from compress.formats import STORED_PRECISION
 from compress.measure.bench.bench_result import Bench, Comparison, TimedModel
 from compress.measure.result_base import Score
 from compress.measure.roofline.roofline import MachineLimits
 from compress.measure.timing.latency import Latency, describe_precision
+from compress.runtimes import STORED_PRECISION
 
 PRECISE = 0.005
 """Half an interval's width over its value below which a fourth digit is meaningful."""

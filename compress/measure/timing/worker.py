@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import IO
 
-from compress.formats import RUNTIMES
 from compress.measure.interference.monitor import InterferenceMonitor
 from compress.measure.resources.energy import EnergyMeter
 from compress.measure.resources.nvml import Nvml
@@ -24,6 +23,7 @@ from compress.measure.timing.timing_loop import TimedCalls, closed_loop, take_tu
 from compress.measure.timing.worker_protocol import Command, Reply, Send, WorkerSpec, serve
 from compress.model_info import find_info
 from compress.runtime.predictor import Predictor, TimedOnDevice
+from compress.runtimes import RUNTIMES
 from compress.tasks.base import Arrays
 
 SLOW_IMPORTS = ("numpy", "tokenizers", *(module for runtime in RUNTIMES.values() for module in runtime.modules))

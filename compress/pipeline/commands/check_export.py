@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from compress.console import Console
-from compress.export.parity import Parity
-from compress.export.parity_check import check_parity
+from compress.export.comparison.parity import Parity
+from compress.export.comparison.parity_check import check_parity
 from compress.models.fetch import fetch
 
 

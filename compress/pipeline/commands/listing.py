@@ -12,13 +12,14 @@ from pydantic.fields import FieldInfo
 
 from compress.cards import HubCheckpoint, available, list_students, list_teachers
 from compress.errors import CompressError, UsageError, nearest
-from compress.formats import FORMATS, RUNTIMES
+from compress.formats import FORMATS
 from compress.losses import LOSSES
 from compress.measure.quality.robustness import PERTURBATIONS
 from compress.recipe import schema_lookup
 from compress.recipe.loss_schema import Losses
 from compress.recipe.training_schema import DEFAULT_LOSSES
 from compress.report.report_schema import REPORT_FILE, read_report
+from compress.runtimes import RUNTIMES
 from compress.tasks import KINDS
 from compress.tasks.presets import NAMED_TASKS
 from compress.variants import VARIANTS, Variant

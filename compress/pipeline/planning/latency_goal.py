@@ -9,7 +9,6 @@ from typing import Any
 
 from compress.environment import describe, usable_cores, versions
 from compress.errors import UsageError, nearest
-from compress.formats import RUNTIMES
 from compress.model_sources import identity
 from compress.pipeline.export_formats import competing_formats
 from compress.pipeline.fingerprint import hashed_student
@@ -19,6 +18,7 @@ from compress.pipeline.steps.latency_step import LATENCY_STEP
 from compress.quantize import QUANTIZERS, chosen_methods
 from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Recipe
+from compress.runtimes import RUNTIMES
 from compress.variants import VARIANTS, variants_for
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from compress.environment import cuda_devices, cuda_version, describe, driver_version, versions
-from compress.formats import RUNTIMES
 from compress.pipeline.export_formats import packaged_formats
 from compress.pipeline.graph import Plan
 from compress.pipeline.steps.build_report import report
@@ -21,6 +20,7 @@ from compress.pipeline.steps.scoring_steps import floor
 from compress.pipeline.steps.select_step import rules_of, select
 from compress.pipeline.strip_paths import recipe_without_paths
 from compress.recipe.measure_schema import Measure
+from compress.runtimes import RUNTIMES
 from compress.variants import VARIANTS
 
 SHARED_LIBRARIES = ("tokenizers", "numpy")

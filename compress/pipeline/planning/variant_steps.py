@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, Literal
 
 from compress.environment import describe, versions
-from compress.formats import RUNTIMES
 from compress.pipeline.export_formats import competing_formats
 from compress.pipeline.graph import ModelVariant, Plan, PlannedModel
 from compress.pipeline.planning.quantized_steps import (
@@ -20,6 +19,7 @@ from compress.pipeline.steps import build_variant, scoring_steps
 from compress.pipeline.steps.scoring_steps import scoring_batch
 from compress.quantize import QUANTIZERS, chosen_methods
 from compress.recipe.measure_schema import Target
+from compress.runtimes import RUNTIMES
 from compress.variants import VARIANTS, Variant, variants_for
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from compress.errors import CompressError, ModelError
 from compress.export import golden_inputs as golden_inputs_module
-from compress.export.golden_inputs import golden_inputs
+from compress.export.comparison.golden_inputs import golden_inputs
 from compress.export.web import node_check
 from compress.export.web.node_check import check_in_node, run_in_node
 from compress.model_info import read_info

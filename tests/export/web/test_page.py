@@ -10,8 +10,8 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
-from compress.export.golden_inputs import GOLDEN_TEXTS, SENTENCE
-from compress.export.parity import MARGIN
+from compress.export.comparison.golden_inputs import GOLDEN_TEXTS, SENTENCE
+from compress.export.comparison.parity import MARGIN
 from compress.export.web.node_check import INT8_TOLERANCE
 from compress.runtime.text_model import TextModel
 from tests.variant_builder import build

@@ -240,7 +240,7 @@ def test_several_formats_have_a_folder_each_and_a_failing_one_stops_no_other(sou
     def fail(context):
         raise ModelError("the graph has an operator that the format lacks.")
 
-    monkeypatch.setattr("compress.export.openvino.export_openvino", fail)
+    monkeypatch.setattr("compress.export.builders.openvino.export_openvino", fail)
     names = [word for name in ("onnx", "openvino", "ort") for word in ("--format", name)]
     assert export(source, tmp_path / "out", *names, "--format", "json") == 1
     output = capsys.readouterr()
@@ -281,7 +281,7 @@ def test_what_fails_for_one_format_is_not_tried_again_for_another(source, tmp_pa
         tried.append(context.variant.name)
         raise ModelError("the graph has an operator that the exporter lacks.")
 
-    monkeypatch.setattr("compress.export.onnx.export_onnx", fail)
+    monkeypatch.setattr("compress.export.builders.onnx.export_onnx", fail)
     assert export(source, tmp_path / "out", "--format", "onnx", "--format", "ort") == 1
     assert capsys.readouterr().out.count("failed: the graph has an operator that the exporter lacks.") == 2
     assert tried == ["onnx-fp32"]

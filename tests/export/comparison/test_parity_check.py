@@ -6,9 +6,9 @@ import onnx
 import pytest
 
 from compress.errors import ModelError, ParityMissed
-from compress.export.golden_inputs import GOLDEN_TEXTS, LONG
-from compress.export.parity import Parity
-from compress.export.parity_check import LIMITS, ParityCheck, check_parity
+from compress.export.comparison.golden_inputs import GOLDEN_TEXTS, LONG
+from compress.export.comparison.parity import Parity
+from compress.export.comparison.parity_check import LIMITS, ParityCheck, check_parity
 from compress.model_info import read_info, write_info
 from compress.storage.file_digests import digests
 from tests.variant_builder import add_to_logits, build

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import compress.export.openvino as export
+import compress.export.builders.openvino as export
 from compress.errors import ModelError
 from compress.export import export_from_model
 from compress.families import FAMILIES

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from compress.environment import require
 from compress.errors import ModelError
-from compress.export.golden_inputs import GoldenBatches
+from compress.export.comparison.golden_inputs import GoldenBatches
 from compress.model_info import GOLDEN_FILE
 from compress.runtime.predictor import Predictor
 from compress.tasks.base import Arrays

@@ -7,11 +7,11 @@ import onnx
 import pytest
 import torch
 
-import compress.export.onnx as export
+import compress.export.builders.onnx as export
 from compress.errors import ModelError, UsageError
 from compress.export import export_from_model
-from compress.export.onnx import OPSET, export_onnx_from_model
-from compress.export.parity import Parity
+from compress.export.builders.onnx import OPSET, export_onnx_from_model
+from compress.export.comparison.parity import Parity
 from compress.model_info import read_info
 from compress.models.encoder_parts import family_of
 from compress.prune.surgery import remove_units

@@ -14,9 +14,9 @@ from transformers import PreTrainedModel
 
 from compress.errors import ModelError
 from compress.export.build_context import BuildContext
+from compress.export.comparison.parity import TOLERANCE
 from compress.export.exporter_config import example_inputs, exporter_config
 from compress.export.inference_graph import inference_modules, make_reshapes_constant
-from compress.export.parity import TOLERANCE
 from compress.export.source_folder import take_over
 from compress.export.write_variant import write_variant
 from compress.model_info import FolderInfo

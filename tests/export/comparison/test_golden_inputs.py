@@ -3,7 +3,7 @@ import pytest
 from tokenizers import Tokenizer, models
 
 from compress.data.tokenizer import TextTokenizer
-from compress.export.golden_inputs import (
+from compress.export.comparison.golden_inputs import (
     GOLDEN_TEXTS,
     LONG,
     MAX_LENGTH,
@@ -12,7 +12,7 @@ from compress.export.golden_inputs import (
     golden_batches_from_tokenizer,
     golden_inputs,
 )
-from compress.export.parity import compare_groups, total
+from compress.export.comparison.parity import compare_groups, total
 from compress.model_info import TaskInfo
 from compress.models.heads import HEADS
 from compress.runtime import RUN_MODES, open_predictor

@@ -8,7 +8,7 @@ import onnxruntime as ort
 
 from compress.errors import ModelError
 from compress.export.build_context import BuildContext
-from compress.export.parity import TOLERANCE
+from compress.export.comparison.parity import TOLERANCE
 from compress.export.write_variant import write_variant
 from compress.formats import FORMATS
 from compress.model_info import FolderInfo, read_info

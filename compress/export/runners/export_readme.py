@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compress.export.runner_code import RUNNERS, decision_of, runner_code
+from compress.export.runners.runner_code import RUNNERS, decision_of, runner_code
 from compress.formats import FORMATS
 from compress.model_info import GOLDEN_FILE, INFO_FILE, FolderInfo, TaskInfo
 from compress.tasks import kind_of

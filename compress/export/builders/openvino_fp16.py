@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from compress.export.build_context import BuildContext
-from compress.export.openvino import convert_to_openvino
-from compress.export.parity_check import LIMITS
+from compress.export.builders.openvino import convert_to_openvino
+from compress.export.comparison.parity_check import LIMITS
 from compress.model_info import FolderInfo
 
 

@@ -8,9 +8,9 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-import compress.export.litert as export
+import compress.export.builders.litert as export
 from compress.errors import MissingExtra, ModelError
-from compress.export.litert import lengths
+from compress.export.builders.litert import lengths
 from compress.model_info import read_info
 from compress.prune.surgery import remove_units
 from compress.runtime import open_predictor

@@ -13,8 +13,8 @@ from transformers import PreTrainedModel
 from compress.environment import require
 from compress.environment.silence_libraries import silent_native_code
 from compress.export.build_context import BuildContext
+from compress.export.comparison.parity import TOLERANCE
 from compress.export.conversion import converting
-from compress.export.parity import TOLERANCE
 from compress.export.source_folder import longest_input, take_over
 from compress.export.write_variant import write_variant
 from compress.formats import FORMATS

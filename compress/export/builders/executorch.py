@@ -14,8 +14,8 @@ from torch.export import ExportedProgram
 
 from compress.environment import require
 from compress.export.build_context import BuildContext
+from compress.export.comparison.parity import TOLERANCE
 from compress.export.conversion import converting
-from compress.export.parity import TOLERANCE
 from compress.export.positional_model import PositionalModel
 from compress.export.source_folder import longest_input, take_over
 from compress.export.write_variant import write_variant

@@ -7,7 +7,7 @@ from typing import Any
 
 from compress.errors import FREE_SPACE, CompressError
 from compress.export.build_context import BuildContext
-from compress.export.parity import TOLERANCE
+from compress.export.comparison.parity import TOLERANCE
 from compress.export.write_variant import write_variant
 from compress.formats import FORMATS
 from compress.model_info import FolderInfo, read_info

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-import compress.export.executorch as export
+import compress.export.builders.executorch as export
 from compress.errors import MissingExtra, ModelError
 from compress.model_info import read_info
 from compress.prune.surgery import remove_units

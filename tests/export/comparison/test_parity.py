@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from compress.errors import ModelError
-from compress.export.parity import MARGIN, compare, compare_all, compare_groups, total
+from compress.export.comparison.parity import MARGIN, compare, compare_all, compare_groups, total
 from compress.export.tune_ort_session import WORTH, fastest
 
 

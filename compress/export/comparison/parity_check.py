@@ -9,8 +9,8 @@ from pathlib import Path
 
 from compress.data.tokenizer import TOKENIZER_FILE, TextTokenizer, read_tokenizer
 from compress.errors import ModelError, ParityMissed, UsageError, nearest
-from compress.export.golden_inputs import golden_batches
-from compress.export.parity import TOLERANCE, Parity, compare_groups, total
+from compress.export.comparison.golden_inputs import golden_batches
+from compress.export.comparison.parity import TOLERANCE, Parity, compare_groups, total
 from compress.model_info import VariantInfo, read_info
 from compress.runtime import default_placement, open_predictor
 from compress.runtime.model_formats import FP32, describe_model_file
