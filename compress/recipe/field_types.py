@@ -113,6 +113,13 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+class Document(Frozen):
+    """A file of its own: what `compress run` and other commands are given."""
+
+    minimum: ClassVar[str]
+    """What the shortest one holds, for the message about an empty file."""
+
+
 class OneOf(Frozen):
     """A section of which exactly one key is given; the others are left out of its long form."""
 

@@ -1,14 +1,18 @@
-"""Loading a recipe: YAML, overrides, the named task, the schema; all problems at once, each with its line."""
+"""Loading a recipe: YAML, overrides, the named task, the schema; all problems at once, each with its line.
+
+`load_recipe` is for recipes of `compress run`; `load_as` reads the files of other commands with schemas of their own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from compress.errors import Problem, RecipeError, nearest
+from compress.recipe.field_types import Document as DocumentSchema
 from compress.recipe.overrides import apply_overrides
 from compress.recipe.schema import Recipe
 from compress.recipe.schema_lookup import as_written
@@ -17,6 +21,7 @@ from compress.recipe.yaml_lines import Document, KeyPath, dump_yaml
 
 Names = Mapping[str, Collection[str]]
 """The names that are valid, and the keys of tasks (`NAMED_TASKS`, `KIND_DEFAULTS`): the schema's validation context."""
+Schema = TypeVar("Schema", bound=DocumentSchema)
 Check = Callable[[Recipe], Iterable[Problem]]
 """Finds problems of a recipe that the schema cannot see."""
 
@@ -28,7 +33,18 @@ def load_recipe(
     path: Path, overrides: Sequence[str] = (), names: Names | None = None, checks: Sequence[Check] = ()
 ) -> Recipe:
     """Load the recipe at ``path``; its name is the file's unless it has one. See ``parse_recipe``."""
-    return parse_recipe(_read(path), str(path), overrides, names, checks, default_name=path.stem)
+    return load_as(Recipe, path, overrides, names, checks)
+
+
+def load_as(
+    schema: type[Schema],
+    path: Path,
+    overrides: Sequence[str] = (),
+    names: Names | None = None,
+    checks: Sequence[Callable[[Schema], Iterable[Problem]]] = (),
+) -> Schema:
+    """Load the file at ``path`` as ``schema``; its name is the file's unless it has one. See ``parse_as``."""
+    return parse_as(schema, _read(path), str(path), overrides, names, checks, default_name=path.stem)
 
 
 def parse_recipe(
@@ -39,9 +55,23 @@ def parse_recipe(
     checks: Sequence[Check] = (),
     default_name: str | None = None,
 ) -> Recipe:
+    """Parse a recipe of `compress run`; see ``parse_as``."""
+    return parse_as(Recipe, text, source, overrides, names, checks, default_name)
+
+
+def parse_as(
+    schema: type[Schema],
+    text: str,
+    source: str,
+    overrides: Sequence[str] = (),
+    names: Names | None = None,
+    checks: Sequence[Callable[[Schema], Iterable[Problem]]] = (),
+    default_name: str | None = None,
+) -> Schema:
     """Parse a recipe and apply ``overrides`` to it.
 
     Args:
+        schema: the model of the whole file.
         text: the recipe as YAML.
         source: its name in messages.
         overrides: `KEY=VALUE` each.
@@ -57,16 +87,16 @@ def parse_recipe(
     document = Document(text)
     problems = list(document.problems)
     if not problems and not isinstance(document.value, dict):
-        problems.append(Problem((), "has no keys; the minimum is 'task: sst2' and 'teacher: minilm-l6'"))
+        problems.append(Problem((), f"has no keys; the minimum is {schema.minimum}"))
     if problems:
         raise RecipeError(source, problems)
-    raw, changed, problems = apply_overrides(document.value, overrides)
+    raw, changed, problems = apply_overrides(document.value, overrides, schema)
     raw = _with_names(raw, default_name)
     recipe, unlocated = None, list[Problem]()
     try:
-        recipe = Recipe.model_validate(raw, context=names or {})
+        recipe = schema.model_validate(raw, context=names or {})
     except ValidationError as error:
-        unlocated = schema_problems(error, raw)
+        unlocated = schema_problems(error, raw, schema)
     if recipe is not None and not problems:
         unlocated = [problem for check in checks for problem in check(recipe)]
     problems += [_located(problem, raw, document, changed) for problem in unlocated]

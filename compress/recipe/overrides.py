@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, get_origin
 
+from pydantic import BaseModel
+
 from compress.errors import Problem
 from compress.recipe import schema_lookup
 from compress.recipe.field_types import ShortForm
 from compress.recipe.loss_schema import Losses
-from compress.recipe.schema import Recipe
 from compress.recipe.yaml_lines import Document, KeyPath
 
 
-def apply_overrides(value: Any, overrides: Sequence[str]) -> tuple[Any, set[KeyPath], list[Problem]]:
-    """Apply overrides in order; return the values, the paths that were set, and the problems."""
+def apply_overrides(
+    value: Any, overrides: Sequence[str], schema: type[BaseModel]
+) -> tuple[Any, set[KeyPath], list[Problem]]:
+    """Apply overrides of keys of ``schema`` in order; return the values, the paths that were set, and the problems."""
     changed: set[KeyPath] = set()
     problems: list[Problem] = []
     for text in overrides:
         try:
             path, new = _parse(text)
             path = schema_lookup.as_written(value, path)
-            value = _replace(value, path, new, Recipe, ())
+            value = _replace(value, path, new, schema, ())
             changed.add(path)
         except ValueError as error:
             problems.append(Problem(("--set",), str(error)))

@@ -17,6 +17,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from compress.errors import nearest
 from compress.recipe.field_types import (
     Count,
+    Document,
     Flag,
     Frozen,
     Header,
@@ -250,9 +251,10 @@ class Publish(ShortForm):
     """By default the recipe's name."""
 
 
-class Recipe(Frozen):
+class Recipe(Document):
     """A complete pipeline. Every section except task and teacher is optional."""
 
+    minimum = "'task: sst2' and 'teacher: minilm-l6'"
     version: Literal[1] = 1
     name: FileName = "run"
     seed: Annotated[int, Field(strict=True, ge=0, lt=2**31)] = 0

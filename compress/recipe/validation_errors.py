@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from compress.errors import Problem, nearest
 from compress.recipe import schema_lookup
-from compress.recipe.schema import Recipe
 from compress.recipe.yaml_lines import KeyPath
 
 EXPECTED: Mapping[str, str] = {
@@ -28,13 +27,13 @@ EXPECTED: Mapping[str, str] = {
 """What was expected, by the type of an error. A union has one error for each of its members."""
 
 
-def schema_problems(error: ValidationError, raw: Any) -> list[Problem]:
-    """Return one problem a key path; where all members of a union refused a value, one for the union."""
+def schema_problems(error: ValidationError, raw: Any, schema: type[BaseModel]) -> list[Problem]:
+    """Return one problem a key path of ``schema``; where all members of a union refused a value, one for the union."""
     by_path: dict[KeyPath, list[Any]] = {}
     for fault in error.errors(include_url=False):
         by_path.setdefault(_written_path(fault, raw), []).append(fault)
     return [
-        Problem(path, _message(path, faults))
+        Problem(path, _message(path, faults, schema))
         for path, faults in by_path.items()
         if not _is_noise(path, faults, by_path)
     ]
@@ -58,14 +57,14 @@ def _is_noise(path: KeyPath, faults: list[Any], paths: Mapping[KeyPath, Any]) ->
     return is_container and deeper and all(fault["type"] in EXPECTED for fault in faults)
 
 
-def _message(path: KeyPath, faults: list[Any]) -> str:
+def _message(path: KeyPath, faults: list[Any], schema: type[BaseModel]) -> str:
     # Messages of our own validators, and limits, come before errors of the other members of a union.
     specific = [fault for fault in faults if fault["type"].startswith(("value_error", "greater_than", "less_than"))]
     fault = (specific or [fault for fault in faults if fault["type"] != "missing"] or faults)[0]
     if fault["type"] == "missing":
         return "is missing"
     if fault["type"] == "extra_forbidden":
-        return f"unknown key{nearest(str(path[-1])[:60], schema_lookup.keys(schema_lookup.at(Recipe, path[:-1])))}"
+        return f"unknown key{nearest(str(path[-1])[:60], schema_lookup.keys(schema_lookup.at(schema, path[:-1])))}"
     if fault["loc"][-1:] == ("[key]",):
         return f"unknown key{nearest(str(path[-1])[:60], _expected(fault))}"
     if fault["type"] in EXPECTED:
