@@ -98,10 +98,10 @@ class Timed(Objective):
         """Return those of the objective."""
         return self._objective.teachers()
 
-    def begin(self, progress: float) -> None:
+    def begin(self, progress: float, update: int = 0) -> None:
         """Store the time at which an update begins, and the one before it has ended."""
         self.began.append(self._clock())
-        self._objective.begin(progress)
+        self._objective.begin(progress, update)
 
     def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
         """Return the losses of the objective."""

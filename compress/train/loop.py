@@ -170,7 +170,7 @@ class TrainingRun:
     def _update(self, progress: Progress) -> None:
         started = time.monotonic()
         self.model.train()
-        self.objective.begin(self.state.done / self.schedule.total)
+        self.objective.begin(self.state.done / self.schedule.total, self.state.done)
         update = self.gradients.accumulate(self.state.done, self._checkpoint_due())
         if value := find_nonfinite(update.losses, update.norm):  # before it reaches the weights
             raise nan_error(value, self.state.done, self._saved[1], self.examples, self.gradients, self.settings)

@@ -39,8 +39,8 @@ class Objective:
         """Return what the losses depend on besides the settings: the task and the teachers' weights."""
         raise NotImplementedError
 
-    def begin(self, progress: float) -> None:
-        """Prepare an update; ``progress`` is the share of all updates that are done."""
+    def begin(self, progress: float, update: int = 0) -> None:
+        """Prepare an update, counted from 0; ``progress`` is the share of all updates that are done."""
 
     def is_selectable(self) -> bool:
         """Return whether the current weights may be selected as the best; before that scores are only recorded."""

@@ -88,7 +88,7 @@ class Gradients:
             with self.trained.running():
                 self._replicas = [replicate(self.trained.model, self.objective) for _ in range(self.threads.count)]
         for replica in self._replicas:
-            replica.objective.begin(update / self.schedule.total)
+            replica.objective.begin(update / self.schedule.total, update)
 
     def _add_shares(self, batch: NDArray[np.int64], rows: int) -> dict[str, Tensor]:
         """Add the gradients of a batch, computed by replicas in threads; returns its weighted losses."""

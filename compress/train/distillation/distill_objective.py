@@ -95,7 +95,7 @@ class DistillObjective(Objective):
         identity = f"{self.task.model_dump_json()} {self.teacher.identity()}"
         return hashlib.sha256(identity.encode()).hexdigest()
 
-    def begin(self, progress: float) -> None:
+    def begin(self, progress: float, update: int = 0) -> None:
         """Set the loss weights, which change within phases and between them."""
         self.teacher.begin()
         self._set_weights(progress)

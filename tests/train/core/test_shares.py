@@ -41,7 +41,7 @@ class BreaksAt(TaskObjective):
         super().__init__(task)
         self.left = update
 
-    def begin(self, progress):
+    def begin(self, progress, update=0):
         self.left -= 1
         if self.left == 0:
             raise InterruptedError

@@ -1,0 +1,1 @@
+"""Pretraining: from documents to packed sequences, masks, objectives without labels, and an encoder with its report."""
