@@ -137,6 +137,14 @@ def read_tokenizer(folder: Path) -> Tokenizer:
         raise ModelError(f"{path} cannot be read: {error}") from error
 
 
+def whole_texts(content: Mapping[str, Any]) -> Tokenizer:
+    """Return the tokenizer of a tokenizer.json, which neither truncates nor pads."""
+    tokenizer = Tokenizer.from_str(json.dumps(content))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
 def _window(encoding: Any, sequence: int, text: str, truncated: bool) -> Encoding:
     spans = [
         _strip_span(text, start, end) if number == sequence else (-1, -1)

@@ -8,34 +8,28 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from compress.console import Console
 from compress.data.splits.prepare_splits import load_prepared
 from compress.data.splits.unlabelled_texts import UNLABELLED
-from compress.data.tokenizer import TOKENIZER_FILE
+from compress.data.tokenizer import whole_texts
 from compress.errors import ModelError
 from compress.model_history import VocabularyInfo
 from compress.model_info import TaskInfo, read_info
 from compress.models.load_save import load_model, load_tokenizer
-from compress.models.silence_transformers import quiet
+from compress.models.replace_tokenizer_json import replace_tokenizer_json
 from compress.prune.vocabulary.embedding_rows import config_ids, position_count, trim_embeddings
-from compress.prune.vocabulary.task_texts import TaskTexts, whole_texts
+from compress.prune.vocabulary.task_texts import TaskTexts
 from compress.prune.vocabulary.tokenizer_subset import check_rule, rule_text, select_pieces
 from compress.recipe.training_schema import Vocabulary
 from compress.tasks.base import Row
 from compress.train.core.training_data import fast_tokenizer
 from compress.train.save_trained import TrainedModel, save_trained_model
-
-SETTINGS_FILE = "tokenizer_config.json"
-SLOW_FILES = ("vocab.txt", "vocab.json", "merges.txt", "spiece.model", "sentencepiece.bpe.model", "added_tokens.json")
-"""Files with the whole vocabulary, which tokenizer.json makes superfluous."""
 
 
 def prune_vocabulary(
@@ -113,7 +107,7 @@ def prune_vocabulary_from_model(
         for ids in texts.pieces(rows, before):
             counts += np.bincount(ids, minlength=len(counts))
     kept = table.ordered(select_pieces(table, counts, rule, config_ids(model) & table.every))
-    fewer = _load_content(tokenizer, table.subset(kept), longest)
+    fewer = replace_tokenizer_json(tokenizer, table.subset(kept), longest)
     after, changed = whole_texts(json.loads(fewer.backend_tokenizer.to_str())), dict[str, float]()
     for role, rows in {**corpus, **(held or {})}.items():
         if len(rows):
@@ -134,21 +128,3 @@ def prune_vocabulary_from_model(
         changed=changed,
     )
     return pruned, fewer, info
-
-
-def _load_content(
-    tokenizer: PreTrainedTokenizerBase, content: Mapping[str, Any], longest: int | None
-) -> PreTrainedTokenizerBase:
-    """Return a tokenizer of the same class and settings with another tokenizer.json, for texts up to ``longest``."""
-    with tempfile.TemporaryDirectory() as name, quiet():
-        folder = Path(name)
-        tokenizer.save_pretrained(folder)
-        for file in SLOW_FILES:
-            (folder / file).unlink(missing_ok=True)
-        (folder / TOKENIZER_FILE).write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
-        settings = json.loads((folder / SETTINGS_FILE).read_bytes())
-        settings.pop("added_tokens_decoder", None)  # has the ids of before; those of tokenizer.json are used
-        (folder / SETTINGS_FILE).write_text(json.dumps(settings), encoding="utf-8")
-        limit = {} if longest is None else {"model_max_length": longest}
-        loaded: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, **limit)
-    return loaded

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,11 +59,3 @@ class _TextCollector:
 
     def _add(self, *texts: str | None) -> None:
         self.texts.update(dict.fromkeys(text for text in texts if text is not None))
-
-
-def whole_texts(content: Mapping[str, Any]) -> Tokenizer:
-    """Return the tokenizer of a tokenizer.json, which neither truncates nor pads."""
-    tokenizer = Tokenizer.from_str(json.dumps(content))
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
