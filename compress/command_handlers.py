@@ -184,9 +184,10 @@ def doctor(options: argparse.Namespace, console: Console) -> None:
 
 
 def _show(report: Report, folder: Path, console: Console) -> None:
-    """Show the ledger of each target, then the winners."""
+    """Show the ledger of each target, the scores of trainings of which the best was used, then the winners."""
     from compress.report.tables.ledger_tables import ledger_table
     from compress.report.tables.packaged_table import packaged_table
+    from compress.report.tables.training_table import training_table
 
     if console.format == "json":
         console.data(report)
@@ -195,6 +196,9 @@ def _show(report: Report, folder: Path, console: Console) -> None:
         for target in report.targets:
             table = ledger_table(report, target.title)
             console.table(table.rows, table.columns, title=f"{report.name} on {target.title}")
+        if report.trials:
+            table = training_table(report)
+            console.table(table.rows, table.columns, title="how the models were trained")
         if report.packaged:
             table = packaged_table(report, report.packaged)
             console.table(table.rows, table.columns, title="further formats of the winners")

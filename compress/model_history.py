@@ -109,6 +109,18 @@ class ChosenSetting(Info):
         return f"{self.value:g} ({self.reason})"
 
 
+class TrialInfo(Info):
+    """One of several trainings, of which the best on select was used."""
+
+    seed: int
+    settings: Mapping[str, float] = {}
+    """Its point of the grid, by key."""
+    score: float | None
+    """On select, with its best weights."""
+    test: float | None = None
+    """On test; None where only the best one was predicted there."""
+
+
 class TrainingInfo(Info):
     """How a model was trained, without timings: those are in the step's record."""
 
@@ -123,6 +135,8 @@ class TrainingInfo(Info):
     history: tuple[EvaluationInfo, ...] = ()
     chosen: Mapping[str, ChosenSetting] = {}
     """By key of the recipe, the values of settings left to `auto`."""
+    trials: tuple[TrialInfo, ...] = ()
+    """All trainings in order, where there were several: from other seeds, or with other settings."""
 
 
 PROBE_ROWS = 10_000

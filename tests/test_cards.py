@@ -6,7 +6,8 @@ import yaml
 from compress import cards
 from compress.cards import HubCheckpoint, PackageCheckpoint, StudentCard, TeacherCard
 from compress.errors import MissingExtra, ModelError, UsageError
-from compress.recipe.training_schema import Distill, Finetune
+from compress.recipe.finetune_schema import Finetune
+from compress.recipe.training_schema import Distill
 
 TEACHERS = {
     "albert-base",

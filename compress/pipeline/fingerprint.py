@@ -18,6 +18,9 @@ LENGTH = 16
 NO_EFFECT = frozenset({"checkpoint", "cache"})
 """Settings that change how a step runs but not its result."""
 
+ADDED_TO_TRAININGS: Mapping[str, Any] = {"minutes": None, "method": "full", "seeds": 1, "grid": None}
+"""Settings of trainings that earlier versions did not have, and the value with which they train as those did."""
+
 VERSIONS: dict[str, int] = {
     "data": 2,
     "latency": 4,
@@ -48,10 +51,10 @@ def hashed_settings(settings: BaseModel) -> dict[str, Any]:
 
 def hashed_training(settings: Training) -> dict[str, Any]:
     """Return the settings of a training that change its result, and the version of the rules where one is `auto`."""
-    hashed = hashed_settings(settings)
-    if hashed["minutes"] is None:  # as in versions without this key
-        del hashed["minutes"]
-    return hashed | ({"rules": RULES_VERSION} if uses_rules(settings) else {})
+    added = ADDED_TO_TRAININGS.items()
+    hashed = {key: value for key, value in hashed_settings(settings).items() if (key, value) not in added}
+    uses = any(uses_rules(point) for point in settings.points())
+    return hashed | ({"rules": RULES_VERSION} if uses else {})
 
 
 def hashed_student(settings: Student) -> dict[str, Any]:

@@ -34,10 +34,11 @@ from compress.recipe.field_types import (
     name_in,
     switched,
 )
+from compress.recipe.finetune_schema import Finetune
 from compress.recipe.limits import MAX_LENGTH
 from compress.recipe.measure_schema import Measure, Target
 from compress.recipe.prune_schema import Prune
-from compress.recipe.training_schema import Distill, Finetune, QuantizationAware, Student, Training
+from compress.recipe.training_schema import Distill, QuantizationAware, Student, Training
 from compress.recipe.yaml_lines import KeyPath
 from compress.storage.file_names import FileName
 

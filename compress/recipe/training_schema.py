@@ -1,9 +1,9 @@
-"""The sections about training: fine-tuning, the student, distillation, recovery."""
+"""The sections about training: what all have in common, the student, distillation, recovery."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field, SerializerFunctionWrapHandler, Strict, field_validator, model_serializer, model_validator
 
@@ -113,17 +113,23 @@ class Training(Frozen):
     have (classification, multi_label)."""
     checkpoint: Checkpoints = Checkpoints()
 
+    @property
+    def seed_count(self) -> int:
+        """The number of seeds that are trained with."""
+        return self.restarts
 
-class Finetune(Training):
-    """Fine-tuning of the teacher. `reuse: false` trains even a teacher that already has a head for this task."""
+    @property
+    def trial_count(self) -> int:
+        """The number of trainings, of which the best on select is used."""
+        return self.seed_count * len(self.points())
 
-    reuse: Flag = True
-    pooling: Literal["auto", "mean", "cls"] = "auto"
-    """What a new head for whole texts reads: the mean of all tokens, or `cls`, the family's own head, which reads the
-    first one. `auto`: as the teacher's card says; where it says nothing, the one whose probe has the lower loss in
-    cross-validation."""
-    init: Literal["probe", "random"] = "probe"
-    """What a new head starts as: the linear layer that fits the frozen encoder best, or random weights."""
+    def points(self) -> list[Self]:
+        """Return the settings of every training of one seed; only fine-tuning has several."""
+        return [self]
+
+    def single(self) -> Self:
+        """Return these settings for one training."""
+        return self.model_copy(update={"restarts": 1})
 
 
 class VocabularyRule(OneOf):

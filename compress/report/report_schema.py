@@ -16,7 +16,7 @@ from compress.measure.resources.serving_memory import ServingMemory
 from compress.measure.result_base import ResultModel
 from compress.measure.roofline.roofline import LimitShares, MachineLimits
 from compress.measure.timing.latency import Latency
-from compress.model_history import ChosenSetting, LayerMap, VocabularyInfo
+from compress.model_history import ChosenSetting, LayerMap, TrialInfo, VocabularyInfo
 from compress.model_info import TaskInfo, VariantInfo
 from compress.report.packaged_format import PackagedFormat
 from compress.report.pruned_units import PrunedStructure
@@ -154,6 +154,8 @@ class Report(ResultModel):
     """By model, how it was made from another; empty in the oldest reports."""
     chosen: Mapping[str, Mapping[str, ChosenSetting]] = {}
     """By model, the values of settings that the recipe left to `auto`."""
+    trials: Mapping[str, tuple[TrialInfo, ...]] = {}
+    """By model, the trainings of which the best on select was used, where there were several."""
     verdicts: tuple[Verdict, ...] = ()
     packaged: tuple[PackagedFormat, ...] = ()
     """Formats that were built for the winners only; empty in older reports."""

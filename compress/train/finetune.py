@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from compress.console import Console
 from compress.data.splits.prepare_splits import PreparedData, load_prepared
-from compress.errors import ModelError
+from compress.errors import ModelError, UsageError
 from compress.model_history import ProbeInfo
 from compress.model_info import TaskInfo
 from compress.models.fetch import fetch
@@ -23,13 +24,16 @@ from compress.models.load_save import (
     load_tokenizer,
     read_config,
 )
-from compress.recipe.training_schema import Finetune
+from compress.recipe.finetune_schema import Finetune
+from compress.tasks import kind_of
 from compress.tasks.base import Row
 from compress.train.class_weights import class_weights
 from compress.train.core import training_data
 from compress.train.core.distributed import current_processes
 from compress.train.core.seed_restarts import TrainContext, context_in_memory, reset_weights_builder, train_best
+from compress.train.frozen_encoder import fit_frozen
 from compress.train.objective import TaskObjective
+from compress.train.probe import WHOLE
 from compress.train.save_trained import TrainedModel, predict_role, save_trained_model, tune_thresholds
 from compress.train.start_models import StartModels
 
@@ -70,21 +74,36 @@ def finetune(
     rows = roles.rows("train"), roles.rows("select")
     encoded = training_data.from_rows(*rows, task, tokens, console, roles.documents("select"))
     context = TrainContext("finetune", seed, work, console, track)
-    objective, probed = (
-        TaskObjective(task, class_weights(settings, rows[0], task)),
-        settings.init == "probe" and not fits,
-    )
-    starts = StartModels(folder, objective, settings.pooling, probed, encoded.train, context)
-    start, probe = _describe_start(starts, tokenizer, roles) if probed else (None, None)
+    objective = TaskObjective(task, class_weights(settings, rows[0], task))
+    pooling = None if fits else settings.pooling
+    if settings.method == "frozen":
+        fitted = StartModels(folder, objective, pooling, True, encoded.train, context, WHOLE)
+        model, result, probe = fit_frozen(fitted, encoded)
+        return save_trained_model(model, tokenizer, work, "finetune", data, result, probe=probe)
+    probed = settings.init == "probe" and not fits
+    starts = StartModels(folder, objective, pooling, probed, encoded.train, context)
+    start, first_probe = _describe_start(starts, tokenizer, roles) if probed else (None, None)
     model, result = train_best(
         lambda seed: starts.build(seed)[0],
         lambda model, seed: objective,
         encoded,
         settings,
         context,
-        start_competes=fits or probe is not None,
+        start_competes=fits or first_probe is not None,
+        score_on_test=(lambda model: _score_on_test(model, tokenizer, roles)) if settings.seeds > 1 else None,
     )
-    return replace(save_trained_model(model, tokenizer, work, "finetune", data, result, probe=probe), start=start)
+    trained = save_trained_model(model, tokenizer, work, "finetune", data, result, probe=first_probe)
+    return replace(trained, start=start)
+
+
+def _score_on_test(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, roles: PreparedData) -> float | None:
+    """Return a model's score on test in the primary metric (on the main process), with thresholds tuned on select."""
+    if not current_processes().is_main:
+        return None
+    task = tune_thresholds(model, tokenizer, roles)
+    kind, predictions = kind_of(task), predict_role(model, tokenizer, roles, "test", task)
+    score = kind.score(predictions, kind.gold(roles.rows("test")), task)[task.metric]
+    return score if math.isfinite(score) else None
 
 
 def _describe_start(
@@ -121,6 +140,8 @@ def finetune_from_model(
     Restarts begin with the same weights and differ in the order of batches and in dropout.
     """
     settings = settings or Finetune()
+    if settings.method == "frozen":
+        raise UsageError("method: frozen fits a head to a checkpoint; a model in memory has one: use fit_probe")
     fit_head(model, task)
     tokens = training_data.fast_tokenizer(model.config, tokenizer)
     with context_in_memory("finetune", seed, work, console, track) as context:

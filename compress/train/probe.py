@@ -29,8 +29,6 @@ from compress.train.core.checkpoints import tensor_digest
 from compress.train.core.distributed import current_processes
 from compress.train.objective import Batch, Examples, forward
 
-MAX_VALUES = 1 << 25
-"""Numbers of all stored features, at most (128 MiB)."""
 BATCH = 128
 FOLDS = 3
 STRENGTHS = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 3e-4, 1e-4, 3e-5, 1e-5)
@@ -39,6 +37,21 @@ ITERATIONS = 30
 LEAST_SPREAD = 0.05
 """Features that differ by less than this share of their size are not scaled up further: their weights would be so large
 that fine-tuning diverges and rounding shows in the outputs (encoders with random weights)."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How much of train is encoded, at most; of larger sets a sample."""
+
+    rows: int
+    values: int
+    """Numbers of all stored features."""
+
+
+START = Limit(rows=PROBE_ROWS, values=1 << 25)
+"""Of a probe that fine-tuning starts from (128 MiB)."""
+WHOLE = Limit(rows=1 << 40, values=1 << 28)
+"""Of a last layer that is the result: all rows, unless their features need more than 1 GiB."""
 
 OutputLoss = Callable[[Mapping[str, Tensor], Batch], Tensor]
 """(outputs, batch) -> the mean loss over the batch's rows."""
@@ -74,7 +87,9 @@ class Probe:
             last.bias.copy_(self.bias)
 
 
-def stored_probe(model: PreTrainedModel, examples: Examples, loss: OutputLoss, seed: int, path: Path) -> Probe | None:
+def stored_probe(
+    model: PreTrainedModel, examples: Examples, loss: OutputLoss, seed: int, path: Path, limit: Limit = START
+) -> Probe | None:
     """Return the probe of ``model``; None for heads without a linear last layer.
 
     The main process fits it and stores it at ``path``: a resumed training starts with the same weights.
@@ -83,10 +98,10 @@ def stored_probe(model: PreTrainedModel, examples: Examples, loss: OutputLoss, s
         return None
     processes = current_processes()
     weights = {name: tensor_digest(tensor) for name, tensor in model.state_dict().items()}
-    identity = f"{seed} {examples.digest()} {weights}"
+    identity = f"{seed} {limit} {examples.digest()} {weights}"
     if processes.is_main and _read(path, identity) is None:
         nn.Module.to(model, processes.device)
-        probe = fit_probe(model, examples, loss, seed)
+        probe = fit_probe(model, examples, loss, seed, limit)
         nn.Module.to(model, "cpu")
         path.parent.mkdir(parents=True, exist_ok=True)
         metadata = {"identity": identity, "info": probe.info.model_dump_json()}
@@ -108,13 +123,14 @@ def _read(path: Path, identity: str) -> Probe | None:
         return None
 
 
-def fit_probe(model: PreTrainedModel, examples: Examples, loss: OutputLoss, seed: int) -> Probe:
+def fit_probe(model: PreTrainedModel, examples: Examples, loss: OutputLoss, seed: int, limit: Limit = START) -> Probe:
     """Return the last layer with the lowest regularised loss on the frozen features of the training rows."""
     last = output_layer(model)
     assert last is not None
-    batches = encode_features(model, last, examples, seed)
+    batches = encode_features(model, last, examples, seed, limit)
     center, scale = _center_and_scale(batches)
-    batches = [Encoded((batch.features - center) / scale, batch.arrays, batch.rows) for batch in batches]
+    for batch in batches:
+        batch.features.sub_(center).div_(scale)
     fit = _Fit(head_of(model).outputs, loss)
     strength, held_out, start = _cross_validate(fit, batches, last.weight.shape)
     weight, bias = fit(batches, strength, start)
@@ -180,7 +196,9 @@ class _Fit:
         return total / sum(batch.rows for batch in part)
 
 
-def encode_features(model: PreTrainedModel, last: nn.Linear, examples: Examples, seed: int) -> list[Encoded]:
+def encode_features(
+    model: PreTrainedModel, last: nn.Linear, examples: Examples, seed: int, limit: Limit
+) -> list[Encoded]:
     """Return what the last layer reads of a sample of training rows, in batches of similar length, on the CPU."""
     captured: list[Tensor] = []
     hook = last.register_forward_pre_hook(lambda module, inputs: captured.append(inputs[0].float().cpu()))
@@ -195,7 +213,7 @@ def encode_features(model: PreTrainedModel, last: nn.Linear, examples: Examples,
                 forward(model, {name: array.to(model.device) for name, array in arrays.items()})
             encoded.append(Encoded(captured.pop(), arrays, len(indices)))
             rows, values = sum(each.rows for each in encoded), sum(each.features.numel() for each in encoded)
-            if rows >= PROBE_ROWS or values >= MAX_VALUES:
+            if rows >= limit.rows or values >= limit.values:
                 break
     finally:
         hook.remove()

@@ -15,7 +15,7 @@ from compress.models.load_save import load_model
 from compress.models.nonuniform_models import POOLED
 from compress.train.core.seed_restarts import FOLDER, TrainContext
 from compress.train.objective import Examples, TaskObjective
-from compress.train.probe import stored_probe
+from compress.train.probe import START, Limit, stored_probe
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,15 @@ class StartModels:
     folder: Path
     """The checkpoint."""
     objective: TaskObjective
-    pooling: Literal["auto", "mean", "cls"]
-    """The recipe's setting."""
+    pooling: Literal["auto", "mean", "cls"] | None
+    """The recipe's setting; None: what the checkpoint's own head reads."""
     probed: bool
     """Whether the head is fitted to the frozen encoder; else the checkpoint's own, or random."""
     examples: Examples
     """Encoded rows of train."""
     context: TrainContext
+    limit: Limit = START
+    """Of the rows that heads are fitted to."""
 
     def build(self, seed: int) -> tuple[PreTrainedModel, ProbeInfo | None]:
         """Return a model and the probe that its head is; None where it has no linear head, or a random one."""
@@ -59,7 +61,7 @@ class StartModels:
         if not self.probed:
             return model, None
         path = self.context.work / FOLDER / f"probe-{pooling}-{seed}.safetensors"
-        probe = stored_probe(model, self.examples, self.objective.loss_of, seed, path)
+        probe = stored_probe(model, self.examples, self.objective.loss_of, seed, path, self.limit)
         if probe is None:
             return model, None
         probe.apply_to(model)

@@ -1,7 +1,8 @@
 import pytest
 
 from compress.pipeline.fingerprint import fingerprint, hashed_settings, hashed_training
-from compress.recipe.training_schema import Checkpoints, Distill, Finetune
+from compress.recipe.finetune_schema import Finetune
+from compress.recipe.training_schema import Checkpoints, Distill
 
 
 def test_equal_settings_in_any_order_have_one_fingerprint() -> None:
@@ -28,6 +29,14 @@ def test_rules_change_the_fingerprint_of_settings_that_are_auto_alone(monkeypatc
     monkeypatch.setattr("compress.pipeline.fingerprint.RULES_VERSION", -1)
     assert hashed_training(given) == before[0]
     assert hashed_training(auto) != before[1]
+
+
+def test_ways_of_training_that_are_not_used_have_the_fingerprint_of_earlier_versions() -> None:
+    assert not {"method", "seeds", "grid"} & set(hashed_training(Finetune()))
+    paper = hashed_training(Finetune.model_validate({"grid": "paper"}))
+    assert paper["grid"]["epochs"] == [2.0, 3.0, 4.0]
+    assert "rules" not in paper
+    assert "rules" in hashed_training(Finetune(grid={"epochs": [2, 3]}))
 
 
 def test_settings_without_a_time_limit_have_the_fingerprint_of_earlier_versions() -> None:

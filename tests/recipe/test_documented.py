@@ -16,7 +16,15 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "measuring.md"
 TASKS = (DOCS / "tasks.md").read_text(encoding="utf-8")
 PAGES = sorted(DOCS.glob("*.md"))
-SHOWN = ("distilling", "students-and-teachers", "training-cost", "pruning", "pruning-by-latency", "pruning-vocabulary")
+SHOWN = (
+    "distilling",
+    "pruning",
+    "pruning-by-latency",
+    "pruning-vocabulary",
+    "students-and-teachers",
+    "training-a-teacher",
+    "training-cost",
+)
 RECIPE_PAGES = [DOCS / f"{name}.md" for name in SHOWN]
 REQUIRED = {"task": "sst2", "teacher": "any", "student": "any"}
 """Keys added to a section that is shown by itself."""
@@ -25,7 +33,7 @@ REQUIRED = {"task": "sst2", "teacher": "any", "student": "any"}
 def shown_sections(page: Path) -> list[str]:
     """Return the recipes and sections of a page; those that a block lists, a line each, one by one."""
     blocks = re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    lists = ("student:", "prune:")
+    lists = ("finetune:", "student:", "prune:")
     return [text for block in blocks for text in (block.splitlines() if block.startswith(lists) else [block])]
 
 

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from compress.console import Console
-from compress.errors import ModelError
+from compress.errors import ModelError, UsageError
 from compress.families import FAMILIES
 from compress.model_info import read_info
 from compress.models.load_save import load, load_model
-from compress.recipe.training_schema import Finetune
+from compress.recipe.finetune_schema import Finetune
 from compress.train.core.auto_settings import RULES
 from compress.train.core.training_data import fast_tokenizer, from_rows
 from compress.train.finetune import finetune, finetune_from_model
@@ -69,6 +69,68 @@ def test_restarts_keep_the_best_seed(tiny_model, tiny_folder, prepared, tmp_path
     assert f"seed {made.result.seed} is the best of 3" in output.getvalue()
     assert same_weights(load(tmp_path / "all"), load(tmp_path / str(made.result.seed)))
     assert not (tmp_path / "all" / "training").exists()
+
+
+def test_seeds_are_restarts_whose_scores_on_test_are_reported(
+    tiny_model, tiny_folder, prepared, tmp_path, same_weights
+):
+    source = str(tiny_folder(tiny_model("bert", head="Model", initializer_range=0.05), task=None))
+    settings = {**SETTINGS, "epochs": 1}
+    restarts = finetune(source, prepared, Finetune(**settings, restarts=3), 4, tmp_path / "restarts")
+    seeds = finetune(source, prepared, Finetune(**settings, seeds=3), 4, tmp_path / "seeds")
+    assert same_weights(load(tmp_path / "restarts"), load(tmp_path / "seeds"))
+    trials = read_info(tmp_path / "seeds").training.trials
+    assert [trial.seed for trial in trials] == [4, 5, 6]
+    assert [trial.score for trial in trials] == [trial.score for trial in restarts.result.trials]
+    assert all(0 <= trial.test <= 1 for trial in trials)
+    assert {trial.test for trial in restarts.result.trials} == {None}
+    assert seeds.result.all_seconds > seeds.result.seconds
+
+
+def test_every_point_of_a_grid_is_trained_and_the_best_is_used(
+    tiny_model, tiny_folder, prepared, tmp_path, same_weights
+):
+    source = str(tiny_folder(tiny_model("bert", head="Model", initializer_range=0.05), task=None))
+    grid = {"batch_size": [8, 16], "learning_rate": [1e-5, 3e-3]}
+    made = finetune(source, prepared, Finetune(epochs=1, grid=grid, precision="fp32"), 4, tmp_path / "all")
+    trials = made.result.trials
+    assert [trial.settings for trial in trials] == [
+        {"batch_size": size, "learning_rate": rate} for size in (8, 16) for rate in (1e-5, 3e-3)
+    ]
+    best = max(trials, key=lambda trial: trial.score)
+    size, rate = int(best.settings["batch_size"]), best.settings["learning_rate"]
+    alone = Finetune(epochs=1, precision="fp32", batch_size=size, learning_rate=rate)
+    finetune(source, prepared, alone, 4, tmp_path / "alone")
+    assert made.result.score == best.score
+    assert same_weights(load(tmp_path / "all"), load(tmp_path / "alone"))
+    assert read_info(tmp_path / "all").training.trials == trials
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_frozen_encoder_keeps_its_weights_and_its_head_fits(name, tiny_model, tiny_folder, prepared, tmp_path):
+    model = tiny_model(name, head="Model", initializer_range=0.05)
+    source = str(tiny_folder(model, task=None))
+    made = finetune(source, prepared, Finetune(method="frozen", pooling="mean"), 0, tmp_path)
+    assert (made.result.updates, made.result.rows, made.start) == (0, 50, None)
+    assert made.result.score >= 0.9
+    trained = load(tmp_path)
+    before, after = model.state_dict(), trained.base_model.state_dict()
+    assert all(torch.equal(before[key], after[key]) for key in after)
+    assert read_info(tmp_path).probe.rows == 50
+
+
+def test_a_head_that_fits_is_fitted_again_to_its_frozen_encoder(tiny_model, tiny_folder, prepared, tmp_path):
+    model = tiny_model("bert")
+    made = finetune(str(tiny_folder(model)), prepared, Finetune(method="frozen", reuse=False), 0, tmp_path)
+    trained = load(tmp_path)
+    assert torch.equal(trained.bert.pooler.dense.weight, model.bert.pooler.dense.weight)
+    assert not torch.equal(trained.classifier.weight, model.classifier.weight)
+    assert made.result.score >= 0.9
+
+
+def test_a_model_in_memory_has_no_frozen_method(tiny_model, tiny_tokenizer, tiny_task, rows):
+    with pytest.raises(UsageError, match="method: frozen fits a head to a checkpoint"):
+        finetune_from_model(tiny_model("bert"), tiny_tokenizer, rows(8), [], tiny_task, Finetune(method="frozen"))
 
 
 def test_restarts_start_from_different_heads(tiny_model, tiny_folder, tiny_task):

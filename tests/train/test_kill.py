@@ -15,6 +15,7 @@ ATTEMPTS = Path(__file__).with_name("attempts.py")
 KILLS = {
     "finetune": ["update:2", "update:9", "tensors:1", "best:2", "named:3", "update:9", "saved:1"],
     "probe": ["fit:1", "fit:2", "probe:1", "update:2", "fit:1", "update:9"],
+    "grid": ["update:2", "best:9", "update:9", "saved:1"],
     "distill": ["best:1", "update:7", "tensors:2", "named:2", "saved:1"],
     "recover": ["best:1", "update:5"],
     "own": ["best:1", "update:7", "tensors:2"],

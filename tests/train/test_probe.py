@@ -11,12 +11,12 @@ from torch.nn.functional import linear
 from compress.console import Console
 from compress.model_info import read_info
 from compress.models.load_save import load, load_model, output_layer
-from compress.recipe.training_schema import Finetune
+from compress.recipe.finetune_schema import Finetune
 from compress.train import probe as probes
 from compress.train.core import training_data
 from compress.train.finetune import finetune
 from compress.train.objective import TaskObjective
-from compress.train.probe import fit_probe, stored_probe
+from compress.train.probe import Limit, fit_probe, stored_probe
 
 METRICS = {"classification": "accuracy", "multi_label": "micro_f1", "regression": "spearman"}
 LOSSES = {
@@ -128,11 +128,13 @@ def test_features_that_hardly_differ_get_no_huge_weights():
     assert scale == pytest.approx(probes.LEAST_SPREAD, rel=0.01)
 
 
-def test_only_a_sample_of_large_sets_is_encoded(model, material, monkeypatch):
-    monkeypatch.setattr(probes, "PROBE_ROWS", 20)
-    assert 20 <= fit_probe(model, material.train, TaskObjective(material.task).loss_of, 0).info.rows < 26
-    monkeypatch.setattr(probes, "MAX_VALUES", 32)
-    assert fit_probe(model, material.train, TaskObjective(material.task).loss_of, 0).info.rows == 4
+def test_only_a_sample_of_large_sets_is_encoded(model, material):
+    def rows(limit):
+        return fit_probe(model, material.train, TaskObjective(material.task).loss_of, 0, limit).info.rows
+
+    assert 20 <= rows(Limit(rows=20, values=probes.START.values)) < 26
+    assert rows(Limit(rows=20, values=32)) == 4
+    assert rows(probes.WHOLE) == 50
 
 
 def test_a_stored_probe_is_read_unless_it_is_anothers(model, material, tmp_path, monkeypatch):

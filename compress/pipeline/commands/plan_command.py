@@ -132,7 +132,7 @@ def preview(plan: Plan, options: Options, trials: Mapping[str, TrainingSpeed] | 
             estimate = Forecast(None, "the rows or the model are not known yet")
         else:
             estimate = forecast(step, records, expected)
-        bounds = estimates.describe_bounds(model) if model else None
+        trainings = estimates.describe_trainings(model) if model else None
         started = (store.steps / ".partial" / f"{step.name}-{step.fingerprint}").is_dir()
         return {
             "step": step.name,
@@ -140,7 +140,7 @@ def preview(plan: Plan, options: Options, trials: Mapping[str, TrainingSpeed] | 
             "seconds": _within_limit(estimate.seconds, model.training if model else None),
             "memory": measured_memory(step, records) or (expected.memory if expected else None),
             "disk": expected.disk if expected else None,
-            "basis": f"{estimate.basis}; {bounds}" if bounds else estimate.basis,
+            "basis": f"{estimate.basis}; {trainings}" if trainings else estimate.basis,
         }
 
     return [row_of(step) for step in plan.steps]
@@ -160,7 +160,7 @@ def _within_limit(seconds: float | None, settings: Training | None) -> float | N
     """Return the time of a step whose training may have a limit of time."""
     if seconds is None or settings is None or settings.minutes is None:
         return seconds
-    return min(seconds, 60 * settings.minutes * settings.restarts)
+    return min(seconds, 60 * settings.minutes * settings.trial_count)
 
 
 def shown_step(row: dict[str, Any]) -> dict[str, Any]:

@@ -13,11 +13,12 @@ from typing import Any
 
 from compress.pipeline.preflight.model_compatibility import config_of
 from compress.pipeline.torchrun_launch import Launch
+from compress.recipe.finetune_schema import Finetune
 from compress.recipe.loss_schema import Losses
 from compress.recipe.measure_schema import Grid, Measure
 from compress.recipe.prune_schema import LATENCY_KEYS, Prune, PruneTo
 from compress.recipe.schema import Publish, Recipe
-from compress.recipe.training_schema import Distill, Finetune, Student, Training, Vocabulary, VocabularyRule
+from compress.recipe.training_schema import Distill, Student, Training, Vocabulary, VocabularyRule
 from compress.storage.atomic_write import atomic_replace_folder
 
 SMOKE_FOLDER = ".smoke"
@@ -92,8 +93,9 @@ def _measure(settings: Measure) -> Measure:
 def _training(settings: Training, root: Path) -> Training:
     """Two updates; a distillation without further teachers, which a random model cannot be."""
     batch = max(BATCH, 2 * Launch.from_environment().world)  # some losses need two texts in each process
-    changes: dict[str, Any] = {"max_steps": STEPS, "batch_size": batch, "restarts": 1, "evaluations": 1}
+    changes: dict[str, Any] = {"max_steps": STEPS, "batch_size": batch, "evaluations": 1}
     changes |= {"precision": "fp32", "freeze": None}
+    settings = settings.single()
     if not isinstance(settings, Distill):
         return settings.model_copy(update=changes)
     pairs = settings.layer_map if isinstance(settings.layer_map, str) else ((0, 1),)  # named layers may not exist

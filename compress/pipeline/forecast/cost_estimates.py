@@ -17,12 +17,13 @@ from compress.data.encode import encode_rows, training_examples
 from compress.data.splits.prepare_splits import PreparedData, load_prepared
 from compress.data.splits.unlabelled_texts import UNLABELLED, unlabelled_info
 from compress.data.tokenizer import TextTokenizer
-from compress.errors import CompressError, DataError, ModelError
+from compress.errors import CompressError, DataError, ModelError, pluralize
 from compress.model_info import ShapeInfo
 from compress.model_shapes import pruned_shape, shape_of_folder, student_shape
 from compress.model_sources import local_folder
 from compress.pipeline.forecast.training_costs import (
     disk,
+    finished_weights,
     memory,
     probe_operations,
     teachers_run,
@@ -50,7 +51,7 @@ SAMPLE = 500
 
 @dataclass(frozen=True)
 class TrainingEstimate:
-    """The estimated cost of one training, all restarts together."""
+    """The estimated cost of a step's trainings: those from all seeds, with all points of a grid."""
 
     operations: float
     """0 for families whose operations are unknown."""
@@ -82,36 +83,40 @@ class Estimates:
         facts, shape, sample = self._facts(model), self.shape(model), self._sample
         if model.training is None or facts is None or shape is None or sample is None:
             return None
-        settings, rows, lengths = resolve_auto(model.training, facts)[0], facts.rows, sample.lengths
+        points = [resolve_auto(point, facts)[0] for point in model.training.points()]
+        settings, rows, lengths = points[0], facts.rows, sample.lengths
         teacher = self.plan.model(model.teacher) if model.teacher else self.plan.teacher
         teachers = teachers_run(settings, self.shape(teacher))
         head, mean, squares = kind_of(self.plan.recipe.task).head, float(lengths.mean()), float((lengths**2).mean())
-        training = settings.restarts * training_operations(settings, shape, teachers, rows, lengths)
+        training = sum(training_operations(point, shape, teachers, rows, lengths) for point in points)
         operations = training + probe_operations(settings, shape, head, rows, mean, squares)
         return TrainingEstimate(
             operations=operations * facts.examples_per_row,
-            memory=memory(settings, shape, teachers, int(lengths.max()), facts.examples_per_row),
-            disk=disk(settings, shape, teachers, round(rows * facts.examples_per_row), mean),
+            memory=max(memory(point, shape, teachers, int(lengths.max()), facts.examples_per_row) for point in points),
+            disk=disk(settings, shape, teachers, round(rows * facts.examples_per_row), mean)
+            + finished_weights(model.training, shape),
         )
 
     def settings(self, model: PlannedModel) -> Training | None:
-        """Return the settings of a training without `auto`; None where it is not trained or its rows are not known."""
+        """Return the settings of one training without `auto`; None where there is none, or its rows are not known."""
         if model.training is None or (facts := self._facts(model)) is None:
             return None
-        return resolve_auto(model.training, facts)[0]
+        return resolve_auto(model.training.points()[0], facts)[0]
 
     def trained_rows(self, model: PlannedModel, limit: int | None = None) -> float | None:
-        """Return how many rows a training reads, with at most ``limit`` labelled ones; None while unknown."""
+        """Return how many rows its trainings read, with at most ``limit`` labelled ones; None while unknown."""
         facts = self._facts(model, limit)
         if model.training is None or facts is None:
             return None
-        return trained_rows(resolve_auto(model.training, facts)[0], facts.rows)
+        return sum(trained_rows(resolve_auto(point, facts)[0], facts.rows) for point in model.training.points())
 
-    def describe_bounds(self, model: PlannedModel) -> str | None:
-        """Return `estimated with the most of 3.2 to 10 epochs`; None for trainings of a known length."""
-        settings = self.settings(model)
-        bounds = settings and settings.epochs
-        return f"estimated with the most of {bounds.text}" if isinstance(bounds, EpochBounds) else None
+    def describe_trainings(self, model: PlannedModel) -> str | None:
+        """Return `18 trainings, estimated with the most of 3.2 to 10 epochs`; None for one of a known length."""
+        settings, count = self.settings(model), model.training.trial_count if model.training else 0
+        parts = [pluralize(count, "training")] if count > 1 else []
+        if settings and isinstance(settings.epochs, EpochBounds):
+            parts.append(f"estimated with the most of {settings.epochs.text}")
+        return ", ".join(parts) or None
 
     def _facts(self, model: PlannedModel, limit: int | None = None) -> TrainingFacts | None:
         """Return what `auto` depends on, as in training: where rows are batched in windows, these are the rows."""

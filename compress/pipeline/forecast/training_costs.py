@@ -17,7 +17,8 @@ from compress.losses import LOSSES, LayerLoss, OutputLoss
 from compress.measure.resources.flops import flops_per_token
 from compress.model_history import PROBE_ROWS
 from compress.model_info import ShapeInfo
-from compress.recipe.training_schema import Distill, EpochBounds, Finetune, Training, number
+from compress.recipe.finetune_schema import Finetune
+from compress.recipe.training_schema import Distill, EpochBounds, Training, number
 
 if TYPE_CHECKING:
     from compress.train.core.train_state import TrainResult
@@ -60,7 +61,7 @@ def throughput_of(
     complete = [logged for logged in result.forecasts if logged["whole"]]
     return Throughput(
         seconds_per_operation=result.seconds / operations,
-        trained=result.seconds * settings.restarts,
+        trained=result.all_seconds,
         evaluating=result.evaluating,
         foretold=next((logged["seconds"] for logged in complete), None),
         foretold_whole=next((logged["seconds"] for logged in complete if logged["evaluations"]), None),
@@ -70,10 +71,16 @@ def throughput_of(
 def training_operations(
     settings: Training, student: ShapeInfo, teachers: Sequence[ShapeInfo], train_rows: int, lengths: NDArray[np.int64]
 ) -> float:
-    """Return the operations of one training (of each restart) on rows of these lengths; 0 where they are unknown."""
+    """Return the operations of all trainings on rows of these lengths; 0 where they are unknown.
+
+    ``settings`` have neither `auto` nor a grid. A frozen encoder is not trained.
+    """
+    if isinstance(settings, Finetune) and settings.method == "frozen":
+        return 0.0
     rows = trained_rows(settings, train_rows)
     pieces, squares = float(lengths.mean()) * rows, float((lengths**2).mean()) * rows
-    return _operations(student, teachers, pieces, squares, _teacher_share(settings, rows, train_rows))
+    one = _operations(student, teachers, pieces, squares, _teacher_share(settings, rows, train_rows))
+    return settings.seed_count * one
 
 
 def trained_rows(settings: Training, train_rows: int) -> float:
@@ -87,10 +94,10 @@ def trained_rows(settings: Training, train_rows: int) -> float:
 def probe_operations(
     settings: Training, model: ShapeInfo, head: str, train_rows: int, pieces: float, squares: float
 ) -> float:
-    """Return the operations of encoding rows for probes: one pass a restart, and one for the pooling not chosen.
+    """Return the operations of encoding rows for probes: one pass a seed, and one for the pooling not chosen.
 
     Args:
-        settings: of the training; 0 is returned unless it starts from a probe.
+        settings: of the training; 0 is returned unless it starts from a probe, or is one (of a frozen encoder).
         model: its shape.
         head: of the task's kind; an embedding has no layer that a probe could fit.
         train_rows: rows of train.
@@ -100,7 +107,8 @@ def probe_operations(
     if not isinstance(settings, Finetune) or settings.init != "probe" or head == "sentence-embedding":
         return 0.0
     compares_poolings = settings.pooling == "auto" and head == "sequence-classification"
-    rows = min(train_rows, PROBE_ROWS) * (settings.restarts + compares_poolings)
+    most = train_rows if settings.method == "frozen" else PROBE_ROWS
+    rows = min(train_rows, most) * (settings.seed_count + compares_poolings)
     return _operations(model, (), pieces * rows, squares * rows, 0.0) / 3
 
 
@@ -151,3 +159,8 @@ def disk(settings: Training, student: ShapeInfo, teachers: Sequence[ShapeInfo], 
         layers = 2 * losses * student.layers * teachers[0].hidden * pieces
         cache = min(settings.cache.limit, round(rows * (WEIGHT + layers)))
     return 9 * WEIGHT * student.parameters + round(3 * WEIGHT * rows * pieces) + cache
+
+
+def finished_weights(settings: Training, student: ShapeInfo) -> int:
+    """Return the bytes of the best weights that finished trainings keep until the best of all is known."""
+    return WEIGHT * student.parameters * (settings.trial_count - 1)

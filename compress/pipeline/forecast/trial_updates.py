@@ -79,8 +79,8 @@ def _try(step: Step, folders: dict[str, Path]) -> TrainingSpeed | None:
 
 def _shorten(settings: Training, batch_size: int) -> Training:
     short: dict[str, Any] = {"epochs": 1.0, "max_steps": UPDATES, "batch_size": batch_size}
-    short |= {"restarts": 1, "patience": None, "evaluations": 1, "minutes": None}
-    return settings.model_copy(update=short)
+    short |= {"patience": None, "evaluations": 1, "minutes": None}
+    return settings.single().model_copy(update=short)
 
 
 def _write_sample(roles: PreparedData, train_rows: int, folder: Path) -> None:

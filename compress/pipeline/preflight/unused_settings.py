@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from compress.errors import Problem
 from compress.losses import LOSSES, TASK_LOSSES, LayerLoss
 from compress.pipeline.export_formats import competing_formats
+from compress.pipeline.preflight.finetune_problems import finetune_problems
 from compress.quantize import chosen_methods
 from compress.recipe.loss_schema import SoftLabel
 from compress.recipe.schema import Recipe
@@ -28,6 +29,8 @@ def unused_settings(recipe: Recipe) -> Iterator[Problem]:
     """Yield every setting of a training that has no effect; defaults are never reported."""
     kind, defaults = recipe.task.kind, Distill()
     yield from _quantization(recipe)
+    if recipe.finetune:
+        yield from finetune_problems(recipe.finetune, kind)
     trainings = [(("finetune",), recipe.finetune)] if recipe.finetune else []
     for path, training in (*trainings, *recipe.distillations()):
         if training.class_weights and not TASK_LOSSES[KINDS[kind].problem].weighted:

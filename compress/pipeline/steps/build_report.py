@@ -27,7 +27,7 @@ from compress.model_info import FolderInfo, find_info, read_info
 from compress.pipeline.graph import QAT, VOCABULARY, ModelVariant, Plan, PlannedModel
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.measure_step import Measured
-from compress.pipeline.steps.provenance import chosen_settings, provenance
+from compress.pipeline.steps.provenance import chosen_settings, provenance, trials
 from compress.pipeline.steps.quality_step import QualityResults, read_quality, reference_key
 from compress.pipeline.steps.select_step import failure_of, latency_at, read_timings, rules_of, targets_of
 from compress.pipeline.strip_paths import recipe_without_paths, strip_paths_deep
@@ -133,6 +133,7 @@ class ReportBuilder:
             packaged=tuple(self._packaged()),
             makings=provenance(self.plan, self._folders()),
             chosen=chosen_settings(self.plan, self._folders()),
+            trials=trials(self.plan, self._folders()),
         )
 
     def _packaged(self) -> Iterator[PackagedFormat]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from compress.model_history import ChosenSetting
+from compress.model_history import ChosenSetting, TrainingInfo, TrialInfo
 from compress.model_info import find_info
 from compress.model_shapes import changes_shape, plan_student_shape, shape_of_folder
 from compress.model_sources import local_folder
@@ -31,11 +31,19 @@ def provenance(plan: Plan, folders: Mapping[str, Path]) -> dict[str, Provenance]
 
 def chosen_settings(plan: Plan, folders: Mapping[str, Path]) -> dict[str, Mapping[str, ChosenSetting]]:
     """Return by trained model the values of settings that were left to `auto`, of those whose folders exist."""
+    return {name: training.chosen for name, training in _trainings(plan, folders).items() if training.chosen}
+
+
+def trials(plan: Plan, folders: Mapping[str, Path]) -> dict[str, tuple[TrialInfo, ...]]:
+    """Return by trained model all trainings that it is the best of, where there were several."""
+    return {name: training.trials for name, training in _trainings(plan, folders).items() if training.trials}
+
+
+def _trainings(plan: Plan, folders: Mapping[str, Path]) -> dict[str, TrainingInfo]:
+    """Return how each model whose folder exists was trained."""
     trained = [model.name for model in plan.models if model.training and model.name in folders]
     infos = {name: find_info(folders[name]) for name in trained}
-    return {
-        name: info.training.chosen for name, info in infos.items() if info and info.training and info.training.chosen
-    }
+    return {name: info.training for name, info in infos.items() if info and info.training}
 
 
 def _start(plan: Plan, model: PlannedModel, parent: PlannedModel, folders: Mapping[str, Path]) -> str:

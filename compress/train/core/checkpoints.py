@@ -28,6 +28,8 @@ from compress.train.objective import Examples, Objective
 
 SCHEMA_VERSION = 2
 """2: the identity includes the weights that a training starts with."""
+ELSEWHERE = ("checkpoint", "restarts", "cache", "seeds", "grid", "method")
+"""Settings that do not change what a single training in the loop computes."""
 TENSORS, STATE, RESULT = "tensors.safetensors", "state.json", "result.json"
 
 
@@ -137,7 +139,7 @@ def training_identity(
     ]
     start_weights = {name: tensor_digest(tensor) for name, tensor in model.state_dict().items()}
     unlimited = () if settings.minutes else ("minutes",)  # absent in earlier versions
-    hashed = settings.model_dump(mode="json", exclude={"checkpoint", "restarts", "cache", *unlimited})
+    hashed = settings.model_dump(mode="json", exclude={*ELSEWHERE, *unlimited})
     parts = [hashed, seed, shapes, objective.identity(), examples.digest(), start_weights]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 

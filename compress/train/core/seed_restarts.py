@@ -1,4 +1,4 @@
-"""Train with several seeds and select the best model.
+"""Train with several seeds, or several settings, and select the best model.
 
 Dodge et al., "Fine-Tuning Pretrained Language Models: Weight Initializations, Data Orders, and Early Stopping", 2020
 (arXiv:2002.06305): on small sets the seed alone moves the score by points.
@@ -17,8 +17,9 @@ from pathlib import Path
 from transformers import PreTrainedModel
 
 from compress.console import Console
-from compress.model_history import ChosenSetting
+from compress.model_history import ChosenSetting, TrialInfo
 from compress.models.encoder_parts import shape_of
+from compress.recipe.finetune_schema import Finetune
 from compress.recipe.training_schema import AUTO, EpochBounds, Training
 from compress.train.core.auto_settings import describe_chosen, resolve_auto
 from compress.train.core.state_dict import load_weights, named_weights
@@ -72,19 +73,23 @@ def train_best(
     settings: Training,
     context: TrainContext,
     start_competes: bool = True,
+    score_on_test: Callable[[PreTrainedModel], float | None] | None = None,
 ) -> tuple[PreTrainedModel, TrainResult]:
-    """Train `settings.restarts` models built from seed, seed + 1 …; return the best one on select.
+    """Train models built from seed, seed + 1 … with each point of the grid; return the best one on select.
 
     Settings that are `auto` get their values here. With ``start_competes`` a model may remain what ``build`` returned.
-    Trainings that finished before a kill are not repeated. ``delete_work_files`` removes what is left once the model
-    is saved.
+    ``score_on_test`` is recorded for every model, and decides nothing. Trainings that finished before a kill are not
+    repeated. ``delete_work_files`` removes what is left once the model is saved.
     """
-    console, count = context.console, settings.restarts
+    console = context.console
+    planned = [(point, context.seed + number) for point in settings.points() for number in range(settings.seed_count)]
+    count = len(planned)
 
     def attempt(number: int) -> tuple[PreTrainedModel, TrainResult]:
-        seed = context.seed + number
+        point, seed = planned[number]
+        label = context.step if count == 1 else f"{context.step} {number + 1}/{count}"
         model = build(seed)
-        resolved, chosen = resolve_auto(settings, data.facts(shape_of(model).hidden))
+        resolved, chosen = resolve_auto(point, data.facts(shape_of(model).hidden))
         if number == 0:
             _note_auto(resolved, chosen, context)
         with context.within(model):
@@ -99,20 +104,40 @@ def train_best(
                 larger_is_better=data.larger_is_better,
                 console=console,
                 track=context.track,
-                label=context.step if count == 1 else f"{context.step} {number + 1}/{count}",
+                label=label,
                 start_competes=start_competes,
                 noise=data.noise,
             )
-        console.note(f"{context.step}: {result.summary}")
-        return model, result.model_copy(update={"chosen": chosen | _chosen_epochs(settings, resolved, result)})
+        console.note(f"{label}: {_describe(settings, point)}{result.summary}")
+        return model, result.model_copy(
+            update={"chosen": chosen | _chosen_epochs(point, resolved, result), "all_seconds": result.seconds}
+        )
 
     if count == 1:
         return attempt(0)
-    scores = [attempt(number)[1].score for number in range(count)]
+    trials, seconds = [], 0.0
+    for number, (point, seed) in enumerate(planned):
+        model, result = attempt(number)
+        test = score_on_test(model) if score_on_test else None
+        trials.append(TrialInfo(seed=seed, settings=_values(settings, point), score=result.score, test=test))
+        seconds += result.seconds
     sign = 1 if data.larger_is_better else -1
-    best = max(range(count), key=lambda number: -math.inf if (score := scores[number]) is None else sign * score)
-    console.note(f"{context.step}: seed {context.seed + best} is the best of {count}")
-    return attempt(best)  # already trained: reads its weights
+    best = max(range(count), key=lambda number: -math.inf if (score := trials[number].score) is None else sign * score)
+    point, seed = planned[best]
+    console.note(f"{context.step}: {_describe(settings, point)}seed {seed} is the best of {count}")
+    model, result = attempt(best)  # already trained: reads its weights
+    return model, result.model_copy(update={"trials": tuple(trials), "all_seconds": seconds})
+
+
+def _values(settings: Training, point: Training) -> dict[str, float]:
+    """Return what a point of a grid has in place of the settings that have the grid."""
+    names = settings.grid.values if isinstance(settings, Finetune) and settings.grid else ()
+    return {name: getattr(point, name) for name in names}
+
+
+def _describe(settings: Training, point: Training) -> str:
+    """Return `batch_size 16, learning_rate 3e-05, ` of a point of a grid; empty without one."""
+    return "".join(f"{name} {value:g}, " for name, value in _values(settings, point).items())
 
 
 def _note_auto(settings: Training, chosen: Mapping[str, ChosenSetting], context: TrainContext) -> None:
@@ -133,8 +158,9 @@ def _chosen_epochs(settings: Training, resolved: Training, result: TrainResult) 
 
 
 def reset_weights_builder(model: PreTrainedModel, settings: Training) -> Callable[[int], PreTrainedModel]:
-    """Return a function that resets a model in memory to its current weights for every restart, whatever the seed."""
-    start = {name: tensor.clone() for name, tensor in named_weights(model).items()} if settings.restarts > 1 else None
+    """Return a function that resets a model in memory to its current weights for every training, whatever the seed."""
+    has_several = settings.trial_count > 1
+    start = {name: tensor.clone() for name, tensor in named_weights(model).items()} if has_several else None
 
     def build(seed: int) -> PreTrainedModel:
         if start is not None:

@@ -18,6 +18,8 @@ class TrainResult(TrainingInfo):
 
     seconds: float
     """Time spent, including killed attempts up to their last checkpoint."""
+    all_seconds: float = 0.0
+    """The same of all trainings of which this one was the best."""
     pieces: int = 0
     """Tokens of all updates, padding included."""
     squares: int = 0

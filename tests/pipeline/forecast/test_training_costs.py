@@ -7,13 +7,15 @@ from compress.measure.resources.flops import flops
 from compress.model_info import ShapeInfo
 from compress.pipeline.forecast.training_costs import (
     disk,
+    finished_weights,
     memory,
     probe_operations,
     teachers_run,
     throughput_of,
     training_operations,
 )
-from compress.recipe.training_schema import Distill, Finetune
+from compress.recipe.finetune_schema import Finetune
+from compress.recipe.training_schema import Distill
 from compress.train.core.train_state import TrainResult
 
 SHAPE = ShapeInfo(
@@ -60,6 +62,7 @@ def test_operations_are_those_of_the_trained_model_and_its_teachers():
         ("sequence-classification", Finetune(), 100_000, 20_000),
         ("sentence-embedding", Finetune(), 1000, 0),
         ("sequence-classification", Finetune(init="random"), 1000, 0),
+        ("sequence-classification", Finetune(method="frozen", pooling="cls"), 100_000, 100_000),
         ("sequence-classification", Distill(), 1000, 0),
     ],
 )
@@ -74,10 +77,20 @@ def test_teacher_runs_only_for_losses_that_need_it():
 
 def test_throughput_of_a_training_forecasts_the_same_training():
     settings = Distill(epochs=2, restarts=3)
-    throughput = throughput_of(result_of(2000, 50.0), settings, SHAPE, [SHAPE], 1000)
+    best = result_of(2000, 50.0).model_copy(update={"all_seconds": 150.0})
+    throughput = throughput_of(best, settings, SHAPE, [SHAPE], 1000)
     operations = training_operations(settings, SHAPE, [SHAPE], 1000, LENGTHS)
-    assert throughput.seconds_per_operation * operations == pytest.approx(50.0)
+    assert throughput.seconds_per_operation * operations == pytest.approx(150.0)
     assert throughput.trained == 150.0
+
+
+def test_a_frozen_encoder_is_not_trained():
+    assert training_operations(Finetune(method="frozen"), SHAPE, (), 1000, LENGTHS) == 0
+
+
+def test_weights_of_all_trainings_are_kept_until_the_best_is_known():
+    assert finished_weights(Finetune(), SHAPE) == 0
+    assert finished_weights(Finetune(seeds=2, grid={"epochs": [2, 3]}), SHAPE) == 3 * 4 * SHAPE.parameters
 
 
 def test_throughput_of_unknown_families_is_unknown():

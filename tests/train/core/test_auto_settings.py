@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from compress.recipe.training_schema import AUTO, Distill, EpochBounds, Finetune, QuantizationAware, Recover, Training
+from compress.recipe.finetune_schema import Finetune
+from compress.recipe.training_schema import AUTO, Distill, EpochBounds, QuantizationAware, Recover, Training
 from compress.tasks import KINDS
 from compress.train.core.auto_settings import RULES, TrainingFacts, describe_chosen, resolve_auto, rules_for, uses_rules
 

@@ -1,0 +1,43 @@
+import pytest
+
+from compress.errors import RecipeError
+from compress.pipeline.preflight.allowed_names import NAMES
+from compress.pipeline.preflight.unused_settings import unused_settings
+from compress.recipe.load import parse_recipe
+
+FILES = "data: {train: a.csv, test: b.csv}"
+
+
+def problems_of(finetune: str, kind: str = "classification") -> list[str]:
+    text = f"task: {{kind: {kind}, {FILES}}}\nteacher: any\nfinetune: {finetune}\n"
+    with pytest.raises(RecipeError) as error:
+        parse_recipe(text, "films", (), NAMES, checks=[unused_settings])
+    return [line.strip() for line in str(error.value).splitlines() if "line 3" in line]
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ("{seeds: 2, restarts: 3}", "seeds and restarts are the same trainings: give one of them"),
+        ("{seeds: 0}", "finetune.seeds: should be greater than or equal to 1, got 0"),
+        ("{grid: {batch_size: []}}", "finetune.grid.batch_size: expected a list with at least 1 item, got an empty"),
+        ("{grid: {}}", "finetune.grid: give lists of values for one or more of batch_size, learning_rate, epochs"),
+        ("{grid: {learning_rate: [1e-4, 1e-4]}}", "finetune.grid: learning_rate lists a value twice"),
+        ("{grid: {rate: [1e-4]}}", "finetune.grid.rate: unknown key"),
+        ("{grid: bert}", "finetune.grid: expected a section of keys or paper, got 'bert'"),
+        ("{grid: {epochs: [2, 3]}, epochs: 4}", "finetune.epochs: is given here and in the grid (2, 3): give one"),
+        ("{grid: paper, batch_size: 8}", "finetune.batch_size: is given here and in the grid (16, 32): give one"),
+        ("{method: head}", "finetune.method: expected full or frozen, got 'head'"),
+        ("{method: frozen, epochs: 3}", "finetune.epochs: has no effect with method: frozen, which fits the last"),
+        ("{method: frozen, grid: paper}", "finetune.grid: has no effect with method: frozen"),
+        ("{method: frozen, freeze: 2}", "finetune.freeze: has no effect with method: frozen"),
+    ],
+)
+def test_a_mistake_has_one_message(section, message):
+    (problem,) = problems_of(section)
+    assert message in problem
+
+
+def test_an_embedding_has_no_head_to_train():
+    (problem,) = problems_of("{method: frozen}", kind="similarity")
+    assert "finetune.method: frozen has nothing to train for similarity" in problem
