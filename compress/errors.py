@@ -55,6 +55,10 @@ class ScreenedOut(CompressError):
     """A variant that a short comparison found not worth scoring and timing; it did not fail."""
 
 
+class StepIncomplete(CompressError):
+    """A part of a step failed; the next run tries it again, and what the step left so far is a result."""
+
+
 class OutOfMemory(ModelError):
     """A batch or a model that does not fit in memory."""
 

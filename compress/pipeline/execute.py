@@ -12,7 +12,7 @@ from typing import Any, Literal
 from compress import __version__
 from compress.console import Console
 from compress.environment import LIBRARIES, describe, versions
-from compress.errors import CompressError, DeviceUnavailable, ScreenedOut, unexpected
+from compress.errors import CompressError, DeviceUnavailable, ScreenedOut, StepIncomplete, unexpected
 from compress.measure.timing.process_limits import peak_memory, reset_peak_memory
 from compress.model_info import INFO_FILE, read_info, write_info
 from compress.pipeline.fingerprint import VERSIONS
@@ -30,7 +30,7 @@ class Outcome:
 
     status: dict[str, Status] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
-    """Why steps failed or were skipped."""
+    """Why steps failed or were skipped; one of which a part failed has a record too."""
     records: dict[str, StepRecord] = field(default_factory=dict)
 
 
@@ -88,7 +88,7 @@ class Executor:
             if record and (step.in_effect is None or step.in_effect(self._context(step, self.store.folder_of(record)))):
                 self._reuse(step, record, counter)
             else:
-                self._run(step, counter)
+                self._run(step, counter, forced)
 
     def _inputs(self, step: Step) -> dict[str, InputRecord]:
         records = {need: self.outcome.records[need] for need in step.needs if need in self.outcome.records}
@@ -105,16 +105,19 @@ class Executor:
             changed = ", ".join(f"{name} {old} → {now[name]}" for name, old in before)
             self.console.warn(f"{step.name} was made with other versions ({changed}); --force runs it again")
 
-    def _run(self, step: Step, counter: str) -> None:
+    def _run(self, step: Step, counter: str, forced: bool) -> None:
         self._event(step, "started")
         inputs = {name: made.digest for name, made in self._inputs(step).items()}
-        work = self.store.begin(step.name, step.fingerprint, inputs)
+        work = self.store.begin(step.name, step.fingerprint, inputs, forced)
         if step.trains:
             self.launch.announce(self.store.steps, step.name, "run")
         began, is_own_peak = time.perf_counter(), reset_peak_memory()
+        measured, incomplete = None, None
         try:
             with self.console.step(f"{counter} {step.name}"):
                 measured = step.run(self._context(step, work))
+        except StepIncomplete as error:
+            incomplete = error.full_message
         except Exception as error:
             # Whatever a library raises, an optional step fails alone.
             message = (error if isinstance(error, CompressError) else unexpected(error)).full_message
@@ -143,6 +146,7 @@ class Executor:
             seconds=round(seconds, 3),
             rates=measured if step.trains else None,
             measured=None if step.trains else measured,
+            incomplete=incomplete,
             machine=describe(self.store.root).fingerprint,
             versions=versions(LIBRARIES),
             made_by=f"compress {__version__}",
@@ -151,6 +155,10 @@ class Executor:
         )
         self.store.finish(record, work)
         self._finish(step, "ran", record)
+        if incomplete:
+            self._event(step, "failed", message=incomplete)
+            self._go_on_without(step, incomplete, "failed")
+            self.console.warn(f"{step.name} is incomplete: {incomplete}")
 
     def _follow(self, step: Step) -> None:
         """A process that is not the main one takes part in training and in nothing else."""

@@ -67,6 +67,8 @@ class StepRecord(BaseModel):
     """Throughput of a training, read by `forecast.time_forecast`; None where nothing was trained."""
     measured: Mapping[str, Any] | None = None
     """What a step that trains nothing measured on this machine and leaves out of its result."""
+    incomplete: str | None = None
+    """What failed in it, which the next run tries again; None: nothing."""
     machine: str
     versions: Mapping[str, str]
     made_by: str = ""
@@ -115,16 +117,21 @@ class StepStore:
         path.mkdir(parents=True, exist_ok=True)
         return path
 
-    def begin(self, step: str, fingerprint: str, inputs: Mapping[str, str]) -> Path:
+    def begin(self, step: str, fingerprint: str, inputs: Mapping[str, str], forced: bool = False) -> Path:
         """The folder in which the step is built from inputs with these digests.
 
         What a killed attempt left there stays only if it had the same inputs: a model that was made again may differ.
+        An incomplete result of the same inputs is continued too, unless the step is ``forced``.
         """
         work, content = self.partial(step, fingerprint), json.dumps(inputs, sort_keys=True)
         path = work / INPUTS_FILE
         if any(work.iterdir()) and not (path.is_file() and path.read_text(encoding="utf-8") == content):
             shutil.rmtree(work)
             work.mkdir()
+        before = _read_record(self.folder(step, fingerprint) / RECORD_FILE)
+        if not any(work.iterdir()) and not forced and before and before.incomplete and before.input_digests == inputs:
+            share_folder(self.folder_of(before), work)
+            (work / RECORD_FILE).unlink()
         path.write_text(content, encoding="utf-8")
         return work
 
@@ -134,13 +141,14 @@ class StepStore:
             shutil.rmtree(work)
 
     def record(self, step: str, fingerprint: str) -> StepRecord | None:
-        """The record of a finished step; None where there is none, or none that can be read."""
-        return _read_record(self.folder(step, fingerprint) / RECORD_FILE)
+        """The record of a complete step; None where there is none, or none that can be read."""
+        record = _read_record(self.folder(step, fingerprint) / RECORD_FILE)
+        return record if record and not record.incomplete else None
 
     def equal_step(
         self, name: str, version: int, settings: Mapping[str, Any], inputs: Mapping[str, str]
     ) -> StepRecord | None:
-        """A finished step of any fingerprint with this name, version and settings, and inputs of these digests."""
+        """A complete step of any fingerprint with this name, version and settings, and inputs of these digests."""
         return self._by_content.get(_content_key(name, version, settings, inputs))
 
     @cached_property
@@ -148,6 +156,7 @@ class StepStore:
         return {
             _content_key(record.step, record.kind_version, record.settings, record.input_digests): record
             for record in self.records()
+            if not record.incomplete
         }
 
     def adopt(self, record: StepRecord, fingerprint: str, inputs: Mapping[str, InputRecord]) -> StepRecord | None:

@@ -2,14 +2,18 @@
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
+from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
 
 from compress.cli import main
 from compress.console import Console
-from compress.errors import DeviceUnavailable, ModelError
-from compress.export import ort_format
+from compress.errors import CompressError, DeviceUnavailable, ModelError, StepIncomplete
+from compress.export.builders import ort_format
 from compress.formats import EXPORTS
 from compress.measure.resources.footprint import footprint
 from compress.model_info import read_info
@@ -26,6 +30,8 @@ from compress.runtime.text_model import TextModel
 from compress.select.selection import read_selection
 from compress.variants import VARIANTS, variant_in
 from tests.conftest import write_tiny_recipe
+
+EXPORT_ORT = ort_format.export_ort
 
 
 @pytest.fixture
@@ -213,9 +219,10 @@ def package_ort(finished_run, tmp_path, monkeypatch):
         one = prepare(recipe, ["export=[onnx, ort]"], options)
         inputs = {step.name: store.folder(step.name, step.fingerprint) for step in one.steps}
         inputs = {name: folder for name, folder in inputs.items() if folder.is_dir()}
-        (tmp_path / "work").mkdir()
+        (tmp_path / "work").mkdir(exist_ok=True)
         context = StepContext(inputs, tmp_path / "work", Console("quiet"))
-        package_format.package_format(context, plan, "ort")
+        with suppress(StepIncomplete):
+            package_format.package_format(context, plan, "ort")
         return context.work, read_packaged(context.work).formats
 
     return package_ort
@@ -224,13 +231,13 @@ def package_ort(finished_run, tmp_path, monkeypatch):
 @pytest.fixture
 def built(monkeypatch):
     """The variants of the ORT format that are built; in INT8 that fails."""
-    names, export = [], ort_format.export_ort
+    names = []
 
     def build_or_fail(context):
         names.append(context.variant.name)
         if context.variant.precision == "int8":
             raise ModelError("the graph has an operator that the format lacks.")
-        return export(context)
+        return EXPORT_ORT(context)
 
     monkeypatch.setattr("compress.export.builders.ort_format.export_ort", build_or_fail)
     return names
@@ -255,8 +262,76 @@ def test_what_fails_for_one_target_is_delivered_for_the_others(package_ort, buil
 
 
 def test_what_fails_for_every_target_fails(package_ort, built):
-    with pytest.raises(ModelError, match="an operator that the format lacks"):
+    with pytest.raises(CompressError, match=r"^the graph has an operator that the format lacks\.$"):
         package_ort(small="pruned/onnx-int8", large="pruned/onnx-int8")
+
+
+def test_an_interrupted_step_keeps_the_targets_that_were_done(package_ort, monkeypatch):
+    names = []
+
+    def interrupt_the_second(context):
+        names.append(context.variant.name)
+        if len(names) == 2:
+            (context.work / "model.ort").write_bytes(b"half")
+            raise KeyboardInterrupt
+        return EXPORT_ORT(context)
+
+    monkeypatch.setattr("compress.export.builders.ort_format.export_ort", interrupt_the_second)
+    winners = {"small": "pruned/onnx-fp32", "large": "pruned/onnx-int8"}
+    with pytest.raises(KeyboardInterrupt):
+        package_ort(**winners)
+    work, formats = package_ort(**winners)
+    assert names == ["ort-fp32", "ort-int8", "ort-int8"]
+    assert [(row.target, row.status) for row in formats] == [("small", "ok"), ("large", "ok")]
+    assert sorted(path.name for path in work.iterdir()) == ["large", "packaged.json", "small"]
+    assert TextModel.open(work / "large").predict(["a sunny day"])
+
+
+@pytest.mark.slow
+def test_the_next_run_builds_what_failed_for_one_target_and_keeps_the_rest(changed, built, monkeypatch, capsys):
+    winners = {"small": "pruned/onnx-int8", "large": "pruned/onnx-fp32"}
+    targets = ["--set", f"targets=[{', '.join(f'{{device: cpu, name: {name}}}' for name in winners)}]"]
+    with monkeypatch.context() as patch:
+        patch.setattr(package_format, "read_selection", lambda folder: SimpleNamespace(winners=winners))
+        assert rerun(changed, *targets) == 1
+        closing = capsys.readouterr().err
+        assert "package-ort: ort for small: the graph has an operator that the format lacks." in closing
+        assert "the next run tries it again" in closing
+        run = changed / "runs" / "tiny"
+        assert [(row.target, row.status) for row in read_report(run).packaged] == [("small", "failed"), ("large", "ok")]
+        (step,) = [step for step in read_report(run).steps if step.name == "package-ort"]
+        assert (step.status, "ort for small" in step.reason) == ("failed", True)
+        assert (run / "winner" / "large" / "ort" / "model.ort").is_file()
+        assert not (run / "winner" / "small" / "ort").exists()
+        built.clear()
+        patch.setattr("compress.export.builders.ort_format.export_ort", EXPORT_ORT)
+        assert rerun(changed, *targets) == 0
+    assert [(row.target, row.status) for row in read_report(run).packaged] == [("small", "ok"), ("large", "ok")]
+    assert (run / "winner" / "small" / "ort" / "model.ort").is_file()
+    assert built == []
+
+
+KILLED_BUILD = """
+import os, signal, sys
+from compress.cli import main
+from compress.export.builders import ort_format
+def export_half(context):
+    (context.work / "model.ort").write_bytes(b"half")
+    os.kill(os.getpid(), signal.SIGKILL)
+ort_format.export_ort = export_half
+main(sys.argv[1:])
+"""
+
+
+def test_a_run_that_is_killed_while_it_packages_is_resumed(changed):
+    words = ["run", str(changed / "tiny.yaml"), "--runs", str(changed / "runs"), "--set", "export=[onnx, ort]"]
+    done = subprocess.run([sys.executable, "-c", KILLED_BUILD, *words], check=False, capture_output=True)
+    assert done.returncode == -signal.SIGKILL
+    winner = changed / "runs" / "tiny" / "winner" / "cpu"
+    assert not (winner / "ort").exists()
+    assert rerun(changed) == 0
+    assert TextModel.open(winner / "ort").predict(["a sunny day"])
+    assert not list((changed / "runs").rglob(package_format.SCRATCH))
 
 
 def test_without_its_runtime_a_format_is_not_scored_and_yet_delivered(changed, monkeypatch):

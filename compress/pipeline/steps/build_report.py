@@ -223,14 +223,14 @@ class ReportBuilder:
         return TargetFacts(title=target.title, present=reason is None, reason=reason, **usage)
 
     def _step(self, name: str) -> StepCost:
-        record = self.context.records.get(name)
+        record, reason = self.context.records.get(name), self.context.failures.get(name)
         return StepCost(
             name=name,
             fingerprint=self.plan.step(name).fingerprint,
             seconds=record.seconds if record else None,
             reused=name in self.context.reused,
-            status="skipped" if name in self.context.skipped else "ok" if record else "failed",
-            reason=failure_of(self.context, name),
+            status="skipped" if name in self.context.skipped else "ok" if record and reason is None else "failed",
+            reason=reason,
         )
 
     def _row(self, entry: ModelVariant) -> LedgerRow:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compress.errors import CompressError, DeviceUnavailable, MissingExtra, unexpected
+from compress.errors import CompressError, DeviceUnavailable, MissingExtra, StepIncomplete, unexpected
 from compress.export.build_once import BuildOnce
 from compress.pipeline.graph import ModelVariant, Plan
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import share_folder
 from compress.pipeline.steps.scoring_steps import score, scoring_batch
 from compress.recipe.measure_schema import Target
-from compress.report.packaged_format import PACKAGED_FILE, Packaged, PackagedFormat
+from compress.report.packaged_format import PACKAGED_FILE, Packaged, PackagedFormat, read_packaged
 from compress.select.gate import gate
 from compress.select.selection import read_selection
 from compress.variants import VARIANTS, Variant, variant_in
@@ -40,9 +40,10 @@ def package_format(context: StepContext, plan: Plan, form: str) -> None:
 
     A winner that has this format already needs no other file of it. Of the variants of the format, INT8 is for winners
     in INT8; a format that is converted from another one is made of the winner's own file where it can be. What fails
-    for one target stops no other.
+    for one target stops no other, and is all that the next run builds; so is what a killed run did not come to.
 
     Raises:
+        StepIncomplete: it failed for some targets.
         CompressError: it failed for every target.
     """
     entries = {entry.key: entry for entry in plan.variants}
@@ -52,16 +53,41 @@ def package_format(context: StepContext, plan: Plan, form: str) -> None:
     shutil.rmtree(scratch, ignore_errors=True)  # of a killed run
     scratch.mkdir()
     packager = FormatPackager(context, plan, form, scratch)
-    packaged = [
-        packager.package(targets[title], winner) for title, winner in winners.items() if winner.variant.format != form
-    ]
+    wanted = [title for title, winner in winners.items() if winner.variant.format != form]
+    packaged = packaged_before(context.work)
+    for title in wanted:
+        if title not in packaged:
+            packaged[title] = packager.package(targets[title], winners[title])
+            write_packaged(context.work, packaged.values())
+    write_packaged(context.work, [packaged[title] for title in wanted])
     shutil.rmtree(scratch)
-    if packager.failures and all(each.status == "failed" for each in packaged):
-        packager.raise_for_failures()
-    for target, error in packager.failures.items():
-        context.console.warn(f"{form} for {target} failed: {error.full_message}")
-    content = Packaged(formats=tuple(packaged))
-    (context.work / PACKAGED_FILE).write_text(content.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    if failed := [each for each in packaged.values() if each.status == "failed"]:
+        if len(failed) < len(packaged):
+            raise StepIncomplete(reasons(failed), hint="the next run tries it again; the other targets have it")
+        (context.work / PACKAGED_FILE).unlink()
+        one = {str(each.reason) for each in failed}
+        raise CompressError(one.pop() if len(one) == 1 else reasons(failed))
+
+
+def packaged_before(work: Path) -> dict[str, PackagedFormat]:
+    """Return by target what an attempt with the same inputs left, killed or incomplete; without what failed."""
+    formats = read_packaged(work).formats if (work / PACKAGED_FILE).is_file() else ()
+    return {each.target: each for each in formats if each.status != "failed"}
+
+
+def write_packaged(work: Path, packaged: Iterable[PackagedFormat]) -> None:
+    """Write packaged.json in one go, and as a new file: an incomplete result of before shares the old one."""
+    written = work / SCRATCH / PACKAGED_FILE
+    written.write_text(Packaged(formats=tuple(packaged)).model_dump_json(indent=1) + "\n", encoding="utf-8")
+    written.replace(work / PACKAGED_FILE)
+
+
+def reasons(failed: Iterable[PackagedFormat]) -> str:
+    """Return why a format failed, with the targets of each reason."""
+    targets: dict[tuple[str, str | None], list[str]] = {}
+    for each in failed:
+        targets.setdefault((each.format, each.reason), []).append(each.target)
+    return "; ".join(f"{form} for {', '.join(names)}: {reason}" for (form, reason), names in targets.items())
 
 
 @dataclass
@@ -72,8 +98,6 @@ class FormatPackager:
     plan: Plan
     form: str
     scratch: Path
-    failures: dict[str, CompressError] = field(default_factory=dict)
-    """By target, why there is no file for it."""
     _built: BuildOnce = field(default_factory=BuildOnce)
 
     def package(self, target: Target, winner: ModelVariant) -> PackagedFormat:
@@ -86,19 +110,11 @@ class FormatPackager:
         except Exception as error:  # noqa: BLE001  # whatever a library raises, the other targets get theirs
             shutil.rmtree(folder, ignore_errors=True)
             failure = error if isinstance(error, CompressError) else unexpected(error)
-            self.failures[target.title] = failure
             return PackagedFormat(**named, status="failed", reason=failure.full_message)
         if packaged.variant and packaged.gate and not packaged.is_delivered:
             why = "; ".join(packaged.gate.reasons)
             self.context.console.warn(f"{packaged.variant.name} for {target.title} is not delivered: it {why}.")
         return packaged
-
-    def raise_for_failures(self) -> None:
-        """Raise the failure of all targets, or where they differ, each one's."""
-        messages = {target: error.full_message for target, error in self.failures.items()}
-        if len(set(messages.values())) == 1:
-            raise next(iter(self.failures.values()))
-        raise CompressError("; ".join(f"{target}: {message}" for target, message in messages.items()))
 
     def _package(self, target: Target, winner: ModelVariant, folder: Path) -> dict[str, Any]:
         """Build and score the format, and return what is known of it."""
