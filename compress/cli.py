@@ -214,7 +214,8 @@ def _pull(command: Command) -> None:
 
 
 def _verify(command: Command) -> None:
-    command("verify", "compare a published model's files with their checksums").add_argument("model", type=Path)
+    sub = command("verify", "compare a model's files with their checksums, and its outputs with PyTorch's")
+    sub.add_argument("model", type=Path)
 
 
 def _predict(command: Command) -> None:

@@ -154,12 +154,10 @@ def pull(options: argparse.Namespace, console: Console) -> None:
 
 
 def verify(options: argparse.Namespace, console: Console) -> None:
-    """Check a published model's files."""
-    from compress.publish.verify import verify as check
+    """Check a published model's files, and the outputs of its exports."""
+    from compress.publish.verify_command import verify_and_show
 
-    count = check(options.model)
-    text = f"{options.model}: {count} files have their published digests"
-    console.data({"folder": str(options.model), "files": count}, text)
+    verify_and_show(options.model, console)
 
 
 def predict(options: argparse.Namespace, console: Console) -> None:

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from compress.export.comparison.golden_file import write_golden
+from compress.export.comparison.golden_inputs import golden_batches
 from compress.measure.quality.quality_result import Quality
 from compress.measure.timing.latency import Latency
-from compress.model_info import GOLDEN_FILE, Parent, read_info, write_info
+from compress.model_info import Parent, read_info, write_info
 from compress.publish.local_zoo import publish_entry
 from compress.report.report_schema import Report
+from compress.runtime import open_predictor
 from tests.measure.conftest import write_variant
 from tests.report.conftest import VARIANTS, MakeReport, apply_gates, full_report, latency, made_report, quality
 
@@ -85,5 +88,5 @@ def write_winner(folder: Path, variant: str = "onnx-int8") -> Path:
     parents = (Parent(step="export", fingerprint="f" * 64, digest="d" * 64),)
     info = read_info(folder).model_copy(update={"variant": VARIANTS[variant], "parents": parents})
     write_info(folder, info)
-    (folder / GOLDEN_FILE).write_bytes(b"as exported")
+    write_golden(folder, golden_batches(folder, info.task), open_predictor(folder))
     return folder

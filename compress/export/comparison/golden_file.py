@@ -15,6 +15,7 @@ from compress.errors import ModelError
 from compress.export.comparison.golden_inputs import GoldenBatches
 from compress.model_info import GOLDEN_FILE
 from compress.runtime.predictor import Predictor
+from compress.storage.safetensors_file import read_arrays
 from compress.tasks.base import Arrays
 
 LARGEST = 512 * 1024
@@ -57,12 +58,11 @@ def read_golden(folder: Path) -> Mapping[str, GoldenBatch]:
     path = folder / GOLDEN_FILE
     if not path.is_file():
         raise ModelError(f"{folder} has no {GOLDEN_FILE}.", hint="exports of earlier versions have none: export again")
-    library = require("safetensors.numpy", "train")
     groups: dict[str, GoldenBatch] = {}
     try:
-        for name, array in library.load_file(path).items():
+        for name, array in read_arrays(path).items():
             group, side, key = name.split("/")
             getattr(groups.setdefault(group, GoldenBatch()), side)[key] = array
-    except (OSError, ValueError, AttributeError, require("safetensors", "train").SafetensorError) as error:
-        raise ModelError(f"{path} cannot be read: {error}") from error
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, MemoryError) as error:
+        raise ModelError(f"{path} cannot be read: it is empty, truncated, or damaged.") from error
     return groups

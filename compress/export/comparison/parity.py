@@ -6,7 +6,7 @@ of train. What quantization costs the task is decided by the gate, on the task's
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -96,10 +96,15 @@ def _worst(results: Collection[Parity], agreement: float | None, rows: int, deci
 
 def compare(reference: Predictor, other: Predictor, batches: Sequence[Arrays], task: TaskInfo | None) -> Parity:
     """Run both models on every batch, and ``other`` also on each row alone."""
+    return compare_outputs(((batch, reference.predict(batch)) for batch in batches), other, task)
+
+
+def compare_outputs(batches: Iterable[tuple[Arrays, Arrays]], other: Predictor, task: TaskInfo | None) -> Parity:
+    """Run ``other`` on batches whose expected outputs are known, and on each row alone."""
     largest, alone, rows, magnitude = 0.0, 0.0, 0, 0.0
     same = np.empty(0, dtype=bool)
-    for batch in batches:
-        expected, got = reference.predict(batch), other.predict(batch)
+    for batch, expected in batches:
+        got = other.predict(batch)
         _check_outputs(expected, got)
         largest = np.maximum(largest, _largest_difference(expected, got, batch["attention_mask"]))
         same = np.append(same, decisions_agree(expected, got, batch["attention_mask"], task))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -71,6 +71,8 @@ def export_folder(
     packages of the web format.
     """
     _refuse_existing(to)
+    if missing := _missing(variant, assets):
+        raise CompressError(f"{variant.name} cannot be built here: not installed: {missing}.")
     with _exporter(model, console, calibration, assets) as exporter:
         return exporter.export(variant, to)
 
@@ -97,13 +99,16 @@ def export_all(
     formats = [each.format for each in variants]
     names = {each.name: each.format if formats.count(each.format) == 1 else each.name for each in variants}
     rows: list[dict[str, Any]] = []
+    absent = {variant.name: missing for variant in variants if (missing := _missing(variant, assets))}
+    for name, missing in absent.items():  # before the first long build
+        console.note(f"{name} will not be built: not installed: {missing}")
     with _exporter(model, console, calibration, assets) as exporter:
         for variant in variants:
             folder = to / names[variant.name]
             row = {"format": variant.format, "variant": variant.name, "folder": "", "size": "", "outcome": "done"}
-            if missing := _missing(variant, exporter.settings(variant)):
+            if variant.name in absent:
                 is_named = not {variant.name, variant.format}.isdisjoint(named)
-                row["outcome"] = f"{'failed: ' if is_named else ''}not installed: {missing}"
+                row["outcome"] = f"{'failed: ' if is_named else ''}not installed: {absent[variant.name]}"
             else:
                 try:
                     exporter.export(variant, folder)
@@ -142,15 +147,11 @@ class _Exporter:
 
     def _make(self, variant: Variant) -> Path:
         parent = self._build(VARIANTS[variant.needs]) if variant.needs else self.model
-        work, settings = Path(tempfile.mkdtemp(dir=self.scratch)), self.settings(variant)
+        work, settings = Path(tempfile.mkdtemp(dir=self.scratch)), _settings(variant, self.assets)
         variant.make(
             BuildContext(variant.info, parent, work, settings, console=self.console, calibration=lambda: self.sample)
         )
         return work
-
-    def settings(self, variant: Variant) -> dict[str, Any]:
-        """Return the arguments of the builder of ``variant``, without its source."""
-        return {"assets": self.assets} if variant.format == "web" else {}
 
 
 @contextmanager
@@ -161,9 +162,14 @@ def _exporter(model: str, console: Console, calibration: Path | None, assets: Pa
         yield _Exporter(source, Path(scratch), console, sample, assets)
 
 
-def _missing(variant: Variant, settings: Mapping[str, Any]) -> str:
+def _settings(variant: Variant, assets: Path | None) -> dict[str, Any]:
+    """Return the settings of the builder of ``variant``."""
+    return {"assets": assets} if variant.format == "web" else {}
+
+
+def _missing(variant: Variant, assets: Path | None) -> str:
     """Return what building ``variant`` needs and is not installed, and how to install it; empty where nothing is."""
-    programs = missing_programs(variant.format, settings)
+    programs = missing_programs(variant.format, _settings(variant, assets))
     absent = missing_extras(variant.format) | {
         module: extra for module, extra in variant.build_modules.items() if find_spec(module) is None
     }

@@ -9,10 +9,9 @@ from pathlib import Path
 from compress.errors import ModelError
 from compress.families import family_named
 from compress.model_info import ShapeInfo
+from compress.storage.safetensors_file import read_header
 
 WEIGHTS_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
-LENGTH_BYTES = 8
-"""A safetensors file begins with the length of its header, then the header in JSON."""
 
 
 def check_layer_sizes(folder: Path | None, shape: ShapeInfo | None) -> None:
@@ -52,7 +51,7 @@ def _rows_of_weights(path: Path) -> Iterator[tuple[str, int]]:
     """Yield the name and the first dimension of every tensor of a safetensors file; nothing of one that is damaged."""
     try:
         with path.open("rb") as file:
-            header = json.loads(file.read(int.from_bytes(file.read(LENGTH_BYTES), "little")))
+            header = read_header(file)
         yield from [(name, entry["shape"][0]) for name, entry in header.items() if entry.get("shape")]
     except (OSError, ValueError, AttributeError, TypeError, OverflowError, MemoryError):
         return  # loading it says what is wrong

@@ -307,6 +307,18 @@ def test_a_named_format_whose_programs_are_missing_has_failed(source, tmp_path, 
     assert "failed: not installed: node" in capsys.readouterr().out
 
 
+def test_missing_programs_and_extras_are_named_before_anything_is_built(source, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("compress.export.builders.onnx.export_onnx", lambda context: pytest.fail("it was built"))
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", str(tmp_path))
+        assert export(source, tmp_path / "out", "--format", "web", "--assets", str(tmp_path)) == 1
+        assert_one_message(capsys, "web-int8 cannot be built here: not installed: node.")
+    monkeypatch.setattr(export_command, "missing_extras", lambda form: {"absent_library": form})
+    assert export(source, tmp_path / "out", "--format", "openvino") == 1
+    assert_one_message(capsys, "pip install 'compress-encoders[openvino]'")
+    assert not (tmp_path / "out").exists()
+
+
 def test_all_names_every_format():
     assert {each.format for each in export_command.chosen_variants(["all"], None)} == set(EXPORTS)
     int8 = export_command.chosen_variants(["all"], "int8")
