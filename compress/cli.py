@@ -103,7 +103,22 @@ def parser() -> argparse.ArgumentParser:
             sub.add_argument("--format", choices=OUTPUTS, default=OUTPUTS[0], help="format of the output")
         return sub
 
-    for add in (_init, _ls, _plan, _run, _clean, _report, _bench, _export, _publish, _pull, _verify, _predict, _doctor):
+    for add in (
+        _init,
+        _label,
+        _ls,
+        _plan,
+        _run,
+        _clean,
+        _report,
+        _bench,
+        _export,
+        _publish,
+        _pull,
+        _verify,
+        _predict,
+        _doctor,
+    ):
         add(command)
     return top
 
@@ -127,6 +142,17 @@ def _init(command: Command) -> None:
     sub.add_argument("--kind", help="the kind of task (compress ls kinds)")
     sub.add_argument("--teacher", default="minilm-l6", help="a card, a folder or a hub id")
     sub.add_argument("--student", help="a card, a folder or a hub id; without it the teacher is pruned")
+
+
+def _label(command: Command) -> None:
+    sub = command("label", "label rows by a service with OpenAI's interface, as data that a recipe reads")
+    sub.add_argument("file", type=Path, help="what to label, and by which service (docs/labelling.md)")
+    sub.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help="such as limit=5"
+    )
+    sub.add_argument("--to", type=Path, metavar="DIR", help="the folder to write; by default labels/NAME")
+    sub.add_argument("--dry-run", action="store_true", help="say how many requests it takes and what they cost")
+    sub.add_argument("--answered", action="store_true", help="send nothing; write the rows that are answered already")
 
 
 def _ls(command: Command) -> None:

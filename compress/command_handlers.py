@@ -27,6 +27,22 @@ def init(options: argparse.Namespace, console: Console) -> None:
     console.data({"recipe": str(path)}, f"{path} is written; next: compress plan {path}")
 
 
+def label(options: argparse.Namespace, console: Console) -> None:
+    """Label rows by a service, or say what that would cost."""
+    from compress.label.label import dry_run
+    from compress.label.label import label as label_rows
+    from compress.label.label_task import load_label_recipe
+
+    recipe = load_label_recipe(options.file, options.overrides)
+    if options.dry_run:
+        expected = dry_run(recipe, console)
+        console.data(asdict(expected), expected.text)
+        return
+    target = options.to or Path("labels") / recipe.name
+    info = label_rows(recipe, target, console, answered=options.answered)
+    console.data({"folder": str(target), "service": info}, f"{target} holds {info.text}")
+
+
 def ls(options: argparse.Namespace, console: Console) -> None:
     """List tasks, cards, recipes, losses, variants or runs."""
     from compress.pipeline.commands.listing import LISTINGS, listing

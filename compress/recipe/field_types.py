@@ -113,7 +113,7 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class Document(Frozen):
+class RecipeFile(Frozen):
     """A file of its own: what `compress run` and other commands are given."""
 
     minimum: ClassVar[str]

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from compress.errors import Problem, RecipeError, nearest
-from compress.recipe.field_types import Document as DocumentSchema
+from compress.recipe.field_types import RecipeFile
 from compress.recipe.overrides import apply_overrides
 from compress.recipe.schema import Recipe
 from compress.recipe.schema_lookup import as_written
@@ -21,7 +21,7 @@ from compress.recipe.yaml_lines import Document, KeyPath, dump_yaml
 
 Names = Mapping[str, Collection[str]]
 """The names that are valid, and the keys of tasks (`NAMED_TASKS`, `KIND_DEFAULTS`): the schema's validation context."""
-Schema = TypeVar("Schema", bound=DocumentSchema)
+Schema = TypeVar("Schema", bound=RecipeFile)
 Check = Callable[[Recipe], Iterable[Problem]]
 """Finds problems of a recipe that the schema cannot see."""
 

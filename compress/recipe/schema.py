@@ -17,7 +17,6 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from compress.errors import nearest
 from compress.recipe.field_types import (
     Count,
-    Document,
     Flag,
     Frozen,
     Header,
@@ -27,6 +26,7 @@ from compress.recipe.field_types import (
     Number,
     Part,
     PathText,
+    RecipeFile,
     Share,
     ShortForm,
     Weight,
@@ -252,7 +252,7 @@ class Publish(ShortForm):
     """By default the recipe's name."""
 
 
-class Recipe(Document):
+class Recipe(RecipeFile):
     """A complete pipeline. Every section except task and teacher is optional."""
 
     minimum = "'task: sst2' and 'teacher: minilm-l6'"

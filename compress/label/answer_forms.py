@@ -1,0 +1,159 @@
+"""What an answer is for each kind of task: its JSON schema, its check, and several answers as one label.
+
+An answer is a JSON object with one key. Whatever is not exactly a label (or a number in range) is invalid: it is asked
+for again, never guessed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from compress.recipe.label_schema import LabelRecipe
+from compress.tasks.kinds.multi_label import THRESHOLD
+from compress.tasks.parsing.columns import class_name
+
+LABEL, SOFT_LABELS = "label", "soft_labels"
+"""Columns of the data files that are written."""
+
+FENCE = re.compile(r"^```[a-z]*\s*|\s*```$")
+"""How many models mark JSON where nothing forces them to write it alone."""
+
+
+class AnswerForm(ABC):
+    """How one kind of task is answered."""
+
+    key: ClassVar[str]
+    """The only key of an answer."""
+    request: ClassVar[str]
+    """The first sentence of the default prompt."""
+    example: ClassVar[str]
+    """The answer as it is described to the service."""
+
+    @abstractmethod
+    def value_schema(self, recipe: LabelRecipe) -> dict[str, Any]:
+        """Return the JSON schema of the answer's value."""
+
+    @abstractmethod
+    def check(self, value: Any, recipe: LabelRecipe) -> Any:
+        """Return a valid value in its plain form, or None."""
+
+    @abstractmethod
+    def combine(self, values: Sequence[Any], recipe: LabelRecipe) -> dict[str, Any]:
+        """Return the label columns of a row from the valid answers to it, at least one."""
+
+    def schema(self, recipe: LabelRecipe) -> dict[str, Any]:
+        """Return the JSON schema of an answer."""
+        properties = {self.key: self.value_schema(recipe)}
+        return {"type": "object", "properties": properties, "required": [self.key], "additionalProperties": False}
+
+    def parse(self, text: str, recipe: LabelRecipe) -> Any:
+        """Return the value of an answer, or None where it is invalid.
+
+        Services without structured output write the object between code fences, or its value alone; nothing else is
+        accepted.
+        """
+        bare = FENCE.sub("", text.strip())
+        try:
+            value = json.loads(bare)
+        except (ValueError, RecursionError):
+            value = bare.strip().removesuffix(".").strip("\"'")
+        if isinstance(value, Mapping):
+            value = value.get(self.key) if len(value) == 1 else None
+        return None if value is None else self.check(value, recipe)
+
+
+class OneClass(AnswerForm):
+    """Classification: one label; the soft labels are the shares of the answers."""
+
+    key = "label"
+    request = "Classify the text: answer with the one label that fits best."
+    example = '{"label": "one of the labels"}'
+
+    def value_schema(self, recipe: LabelRecipe) -> dict[str, Any]:
+        """Return an enumeration of the labels."""
+        return {"type": "string", "enum": list(recipe.task.labels or ())}
+
+    def check(self, value: Any, recipe: LabelRecipe) -> str | None:
+        """Return the label."""
+        return _label(value, recipe)
+
+    def combine(self, values: Sequence[Any], recipe: LabelRecipe) -> dict[str, Any]:
+        """Return the most frequent label, the first of equals, and the share of each."""
+        shares = {label: values.count(label) / len(values) for label in recipe.task.labels or ()}
+        return {LABEL: max(shares, key=lambda label: shares[label]), SOFT_LABELS: shares}
+
+
+class SeveralClasses(AnswerForm):
+    """Multi-label: any number of labels; the soft labels are the share of the answers that hold each."""
+
+    key = "labels"
+    request = "Classify the text: answer with every label that applies, which may be none."
+    example = '{"labels": ["those of the labels that apply"]}'
+
+    def value_schema(self, recipe: LabelRecipe) -> dict[str, Any]:
+        """Return a list of the labels' enumeration."""
+        return {"type": "array", "items": {"type": "string", "enum": list(recipe.task.labels or ())}}
+
+    def check(self, value: Any, recipe: LabelRecipe) -> list[str] | None:
+        """Return the labels in their order, each once."""
+        named = [_label(each, recipe) for each in value] if isinstance(value, list) else [None]
+        return None if None in named else [label for label in recipe.task.labels or () if label in named]
+
+    def combine(self, values: Sequence[Any], recipe: LabelRecipe) -> dict[str, Any]:
+        """Return the labels of at least half of the answers, and the share of each."""
+        shares = {label: sum(label in each for each in values) / len(values) for label in recipe.task.labels or ()}
+        return {LABEL: [label for label, share in shares.items() if share >= THRESHOLD], SOFT_LABELS: shares}
+
+
+class Score(AnswerForm):
+    """Regression: a number; several answers have their mean as label, and there are no soft labels."""
+
+    key = "score"
+    request = "Score the text: answer with a number."
+    example = '{"score": a number}'
+
+    def value_schema(self, recipe: LabelRecipe) -> dict[str, Any]:
+        """Return a number with its limits."""
+        low, high = _range(recipe)
+        return {"type": "number", "minimum": low, "maximum": high}
+
+    def check(self, value: Any, recipe: LabelRecipe) -> float | None:
+        """Return the number, if it is in range."""
+        try:
+            number = math.nan if isinstance(value, (bool, list)) else float(value)
+        except (TypeError, ValueError, OverflowError):
+            return None
+        low, high = _range(recipe)
+        return number if low <= number <= high else None
+
+    def combine(self, values: Sequence[Any], recipe: LabelRecipe) -> dict[str, Any]:
+        """Return the mean."""
+        return {LABEL: sum(values) / len(values)}
+
+
+def _label(value: Any, recipe: LabelRecipe) -> str | None:
+    """Return the label that ``value`` names: exactly, or in other letter case where that is only one."""
+    if not isinstance(value, (str, int, float)):
+        return None
+    name, labels = class_name(value).strip(), recipe.task.labels or ()
+    if name in labels:
+        return name
+    alike = [label for label in labels if label.casefold() == name.casefold()]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _range(recipe: LabelRecipe) -> tuple[float, float]:
+    return recipe.scores or (-math.inf, math.inf)
+
+
+ANSWER_FORMS: Mapping[str, AnswerForm] = {
+    "classification": OneClass(),
+    "multi_label": SeveralClasses(),
+    "regression": Score(),
+}
+"""By kind of task; the other kinds cannot be labelled by a service yet."""

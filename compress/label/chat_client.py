@@ -1,0 +1,201 @@
+"""One request to a service with OpenAI's interface, and what its failures mean.
+
+The key is read from its environment variable here and goes into the request alone: messages of the service are shown
+without it, and exceptions of the client, which hold the request, are never chained to ours.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from email.utils import parsedate_to_datetime
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, Field, ValidationError
+
+from compress.environment import require
+from compress.errors import CompressError, UsageError
+from compress.label.prompt import Messages
+from compress.recipe.label_schema import LabelRecipe
+
+SHOWN_CHARS = 200
+"""How much of a service's message is shown."""
+REFUSED_STATUS, BUSY_STATUS = (400, 413, 422), (408, 409, 429)
+UNSUPPORTED = {"structured": ("response_format", "json_schema", "structured"), "length": ("max_completion_tokens",)}
+"""Words in the refusal of a request by which services that lack a feature are recognised."""
+NO_MONEY = "insufficient_quota"
+
+
+class ServiceFailure(CompressError):
+    """The service cannot be used: no further request is sent."""
+
+
+class Refused(Exception):
+    """The service refuses this text, such as one that is too long for it; others may be answered."""
+
+
+class Busy(Exception):
+    """No answer this time; the request can be repeated."""
+
+    def __init__(self, reason: str, wait: float | None = None, maybe_paid: bool = False, absent: bool = False) -> None:
+        super().__init__(reason)
+        self.reason, self.wait, self.maybe_paid, self.absent = reason, wait, maybe_paid, absent
+
+
+class Reply(NamedTuple):
+    """An answer as the service gave it."""
+
+    text: str
+    complete: bool
+    """False where it was cut off, or withheld by a filter."""
+    input_tokens: int | None
+    output_tokens: int | None
+
+
+class _Message(BaseModel):
+    content: str | None = None
+
+
+class _Choice(BaseModel):
+    message: _Message
+    finish_reason: str | None = None
+
+
+class _Usage(BaseModel):
+    prompt_tokens: int = Field(ge=0)
+    completion_tokens: int = Field(ge=0)
+
+
+class _Completion(BaseModel):
+    choices: list[_Choice] = Field(min_length=1)
+    usage: _Usage | None = None
+
+
+class ChatClient:
+    """Sends requests; may be used by several threads."""
+
+    def __init__(self, recipe: LabelRecipe, schema: dict[str, Any]) -> None:
+        self._openai, self._recipe, self._schema = require("openai", "label"), recipe, schema
+        self._key = read_key(recipe)
+        self._structured, self._length = recipe.endpoint.structured is not False, "max_completion_tokens"
+        endpoint = recipe.endpoint
+        self._client = self._openai.OpenAI(
+            api_key=self._key or "none", base_url=endpoint.url, timeout=endpoint.timeout, max_retries=0
+        )
+        self.has_answered = False
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def ask(self, messages: Messages) -> Reply:
+        """Send one request.
+
+        Raises:
+            Busy: where the same request may be answered later.
+            Refused: where this text never will be.
+            ServiceFailure: where no text will be.
+        """
+        try:
+            return self._send(messages)
+        except self._openai.APIError as error:
+            failure = self._failure(error)
+        if failure is None:  # without the feature that the service lacks
+            return self.ask(messages)
+        raise failure from None
+
+    def _send(self, messages: Messages) -> Reply:
+        recipe = self._recipe
+        options: dict[str, Any] = {self._length: recipe.answer_tokens, "temperature": recipe.sampling_temperature}
+        if self._structured:
+            schema = {"name": "answer", "strict": True, "schema": self._schema}
+            options["response_format"] = {"type": "json_schema", "json_schema": schema}
+        create = self._client.chat.completions.with_raw_response.create
+        content = create(model=recipe.endpoint.model, messages=messages, **options).content
+        try:
+            completion = _Completion.model_validate_json(content)
+        except ValidationError:
+            shown = self._without_key(content.decode(errors="replace"))
+            raise Busy(f"its answer is no chat completion: {shown!r}", maybe_paid=True) from None
+        self.has_answered = True
+        choice, usage = completion.choices[0], completion.usage
+        return Reply(
+            text=self._without_key(choice.message.content or "", limit=None),
+            complete=choice.finish_reason in ("stop", None),
+            input_tokens=usage.prompt_tokens if usage else None,
+            output_tokens=usage.completion_tokens if usage else None,
+        )
+
+    def _failure(self, error: Any) -> Exception | None:
+        """Return what a failed request means; None where it can be repeated at once in another form."""
+        if isinstance(error, self._openai.APITimeoutError):
+            return Busy(f"no answer within {self._recipe.endpoint.timeout:g} s", maybe_paid=True)
+        if not isinstance(error, self._openai.APIStatusError):
+            cause = error.__cause__ or error
+            absent = type(cause).__name__ == "ConnectError"
+            return Busy(self._without_key(str(cause)), maybe_paid=not absent, absent=absent)
+        status, reason = error.status_code, self._without_key(str(error.message))
+        if status in REFUSED_STATUS:
+            return None if self._drop_unsupported(reason) else self._refusal(status, reason)
+        if status in BUSY_STATUS or status >= 500:
+            if error.code == NO_MONEY:
+                return ServiceFailure(f"the account at {self._recipe.endpoint.url} has no money left ({NO_MONEY}).")
+            return Busy(f"status {status}: {reason}", wait=retry_after(error.response.headers))
+        return self._rejection(status, reason)
+
+    def _refusal(self, status: int, reason: str) -> Exception:
+        """Return what a refused request means: one of many is about its text, the first about the service."""
+        if self.has_answered:
+            return Refused(reason)
+        return ServiceFailure(f"{self._recipe.endpoint.url} refuses the first request ({status}): {reason}")
+
+    def _rejection(self, status: int, reason: str) -> ServiceFailure:
+        """Return what a rejected key means, whose message may hold it and is not shown, or a wrong address."""
+        endpoint = self._recipe.endpoint
+        if status in (401, 403):
+            source = f"the key in {endpoint.key}" if endpoint.key else "a request without a key (endpoint.key)"
+            return ServiceFailure(f"{endpoint.url} rejects {source} (status {status}).")
+        hint = "endpoint.url ends in /v1 for most services; endpoint.model is a name that the service knows"
+        return ServiceFailure(f"{endpoint.url} refuses the model '{endpoint.model}' ({status}): {reason}", hint)
+
+    def _drop_unsupported(self, reason: str) -> bool:
+        """Do without a feature that the service says it lacks; return whether there was one."""
+        lacks = {name for name, words in UNSUPPORTED.items() if any(word in reason for word in words)}
+        if "length" in lacks and self._length == "max_completion_tokens":
+            self._length = "max_tokens"
+            return True
+        if "structured" in lacks and self._structured and self._recipe.endpoint.structured == "auto":
+            self._structured = False
+            return True
+        return False
+
+    def _without_key(self, text: str, limit: int | None = SHOWN_CHARS) -> str:
+        """Return a text of the service in one line, without the key, should it repeat it."""
+        shown = text.replace(self._key, "***") if self._key else text
+        return shown if limit is None else " ".join(shown.split())[:limit]
+
+
+def read_key(recipe: LabelRecipe) -> str | None:
+    """Return the key from its environment variable; None for a service without one."""
+    variable = recipe.endpoint.key
+    if variable is None:
+        return None
+    key = os.environ.get(variable, "").strip()
+    if not key:
+        raise UsageError(f"endpoint.key: the environment variable {variable} is not set.", f"export {variable}=…")
+    if not key.isascii() or not key.isprintable():
+        raise UsageError(f"endpoint.key: the environment variable {variable} holds characters that no key has.")
+    return key
+
+
+def retry_after(headers: Any) -> float | None:
+    """Return the seconds that a service asks to wait: a number, or the time that a date is away."""
+    value = headers.get("retry-after")
+    try:
+        return None if value is None else max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except ValueError:
+        return None

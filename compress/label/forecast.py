@@ -1,0 +1,86 @@
+"""What labelling will ask and cost, before anything is sent."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from compress.errors import pluralize
+from compress.label.answer_cache import AnswerCache, Usage
+from compress.label.spending import MILLION, cost
+from compress.recipe.label_schema import LabelRecipe
+
+CHARACTERS_PER_TOKEN = 4.0
+"""Of English in the usual tokenizers; other languages and much punctuation have fewer."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What is missing, with an estimate of its tokens and its cost."""
+
+    rows: int
+    texts: int
+    """Different ones: a text that occurs twice is asked about once."""
+    answered: int
+    """Answers of earlier runs."""
+    requests: int
+    input_tokens: float
+    output_tokens: float
+    estimated_from: str
+    spent: float | None
+    """What the answers of earlier runs cost; None without prices."""
+    cost: float | None
+    """What the missing ones will cost, estimated."""
+    limit: float | None
+
+    @property
+    def text(self) -> str:
+        """What is expected, in one paragraph."""
+        counts = f"{pluralize(self.rows, 'row')}, {pluralize(self.texts, 'different text')}"
+        parts = [f"{counts}: {pluralize(self.requests, 'request')}, {pluralize(self.answered, 'answer')} cached"]
+        if self.requests:
+            tokens = f"{self.input_tokens:,.0f} tokens of prompts and {self.output_tokens:,.0f} of answers"
+            parts.append(f"about {tokens} ({self.estimated_from})")
+        if self.cost is None:
+            parts.append("no prices are stated (prices: {input: …, output: …}), so the cost is unknown")
+        else:
+            limit = f", limit {self.limit:g}" if self.limit else ""
+            parts.append(f"about {self.cost:.4f} to spend, {self.spent:.4f} spent before{limit}")
+        return "; ".join(parts)
+
+
+def forecast(recipe: LabelRecipe, rows: int, cache: AnswerCache) -> Forecast:
+    """Return the forecast for the texts that were added to ``cache``."""
+    (texts, characters), used = cache.count_texts(), cache.usage(recipe.samples, recipe.attempts)
+    requests = texts * recipe.samples - used.finished
+    per_token, per_answer, source = _rates(recipe, used)
+    given, made = requests * characters / max(texts, 1) / per_token, requests * per_answer
+    return Forecast(
+        rows=rows,
+        texts=texts,
+        answered=used.answers,
+        requests=requests,
+        input_tokens=round(given),
+        output_tokens=round(made),
+        estimated_from=source,
+        spent=cost(recipe.prices, used.input_tokens, used.output_tokens),
+        cost=cost(recipe.prices, given, made),
+        limit=recipe.limit,
+    )
+
+
+def _rates(recipe: LabelRecipe, used: Usage) -> tuple[float, float, str]:
+    """Return characters a token, tokens an answer, and where both are from."""
+    if used.answers and used.stated and used.input_tokens:
+        source = f"as measured on {pluralize(used.answers, 'answer')}"
+        return used.characters / used.input_tokens, used.output_tokens / used.answers, source
+    longest = json.dumps({"labels": max(recipe.task.labels or ("-1.23",), key=len)})
+    source = f"estimated as {CHARACTERS_PER_TOKEN:g} characters a token"
+    return CHARACTERS_PER_TOKEN, len(longest) / CHARACTERS_PER_TOKEN, source
+
+
+def describe_spending(recipe: LabelRecipe, used: Usage) -> str:
+    """Return `3.1200 spent` with the tokens it was spent on."""
+    spent = cost(recipe.prices, used.input_tokens, used.output_tokens)
+    millions = (used.input_tokens + used.output_tokens) / MILLION
+    return f"{millions:.3f} million tokens" if spent is None else f"{spent:.4f} spent"

@@ -1,0 +1,100 @@
+"""`compress label`: checks the rows, says what the answers cost, asks the service, and writes the data files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+from compress.console import Console
+from compress.environment import require
+from compress.errors import DataError, pluralize
+from compress.label.answer_cache import AnswerCache, answers_file
+from compress.label.answer_forms import ANSWER_FORMS
+from compress.label.ask_service import Asker, Sample
+from compress.label.chat_client import ChatClient, ServiceFailure, read_key
+from compress.label.forecast import Forecast, describe_spending, forecast
+from compress.label.label_files import check_target, write_files
+from compress.label.label_task import LabelTask
+from compress.label.pace import Pace
+from compress.label.service_info import ServiceInfo
+from compress.label.spending import LimitReached, Spending
+from compress.recipe.label_schema import LabelRecipe
+
+KEEP = "--answered writes what is answered so far"
+
+
+def label(
+    recipe: LabelRecipe, target: Path, console: Console, *, answered: bool = False, pace: Pace | None = None
+) -> ServiceInfo:
+    """Label the rows of ``recipe`` and write the data files and service.json into the folder ``target``.
+
+    Args:
+        recipe: what is asked, and where.
+        target: the folder to write; one that this command wrote before is replaced.
+        console: shows the forecast and the progress.
+        answered: send nothing, and write the rows that are answered already.
+        pace: when requests may be sent; by default what the recipe says.
+
+    Raises:
+        CompressError: with what is done and how to go on; every answer that was paid for is kept.
+    """
+    check_target(target)
+    if not answered:
+        require("openai", "label")
+        read_key(recipe)
+    task = LabelTask(recipe, console)
+    with closing(AnswerCache(answers_file())) as cache:
+        expected = survey(task, cache)
+        console.note(expected.text)
+        if expected.requests and not answered:
+            ask(task, cache, expected, console, pace or Pace(recipe.requests_per_minute))
+        return write_files(task, cache, target)
+
+
+def dry_run(recipe: LabelRecipe, console: Console) -> Forecast:
+    """Return what labelling would ask and cost; nothing is sent."""
+    with closing(AnswerCache(answers_file())) as cache:
+        return survey(LabelTask(recipe, console), cache)
+
+
+def survey(task: LabelTask, cache: AnswerCache) -> Forecast:
+    """Read every row, so that a broken one is found before money is spent, and count what is missing."""
+    rows = 0
+    for text in task.texts():
+        rows += 1
+        cache.add_text(text.key, sum(len(message["content"]) for message in text.messages))
+    if not rows:
+        raise DataError("the data has no row that can be labelled.")
+    return forecast(task.recipe, rows, cache)
+
+
+def ask(task: LabelTask, cache: AnswerCache, expected: Forecast, console: Console, pace: Pace) -> None:
+    """Ask for every missing sample; if that fails half-way, say how far it is."""
+    recipe = task.recipe
+    client = ChatClient(recipe, ANSWER_FORMS[recipe.task.kind].schema(recipe))
+    asker = Asker(recipe, client, cache, Spending(recipe.limit, expected.spent or 0.0), pace)
+    with closing(client), console.progress(expected.requests, "labelling", "answers") as progress:
+        try:
+            asker.ask_all(missing_samples(task, cache), progress)
+        except LimitReached as error:
+            hint = f"--set limit={2 * (recipe.limit or 0):g} goes on where it stopped; {KEEP}"
+            raise LimitReached(f"{error.message}. {_state(recipe, cache, expected)}", hint) from None
+        except ServiceFailure as error:
+            hint = error.hint or f"the same command goes on where it stopped; {KEEP}"
+            raise ServiceFailure(f"{error.message} {_state(recipe, cache, expected)}", hint) from None
+
+
+def missing_samples(task: LabelTask, cache: AnswerCache) -> Iterator[Sample]:
+    """Yield the samples that have no valid answer and may be asked for."""
+    recipe = task.recipe
+    for text in task.texts():
+        for number, attempts in cache.missing_samples(text.key, recipe.samples, recipe.attempts):
+            yield Sample(text.key, number, attempts, text.messages)
+
+
+def _state(recipe: LabelRecipe, cache: AnswerCache, expected: Forecast) -> str:
+    """Return how many answers there are, of how many."""
+    used = cache.usage(recipe.samples, recipe.attempts)
+    wanted = expected.texts * recipe.samples
+    return f"{used.answers:,} of {pluralize(wanted, 'answer')} are stored, {describe_spending(recipe, used)}."

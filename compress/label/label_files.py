@@ -1,0 +1,120 @@
+"""The data files of labelled rows, in one folder: train.jsonl, test.jsonl, a recipe for them, and service.json."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from pathlib import Path
+from typing import Any, TextIO
+
+from compress.errors import DataError, UsageError
+from compress.label.answer_cache import AnswerCache
+from compress.label.answer_forms import ANSWER_FORMS, LABEL, SOFT_LABELS
+from compress.label.label_task import AskedText, LabelTask
+from compress.label.service_info import SERVICE_FILE, ServiceInfo, write_service
+from compress.label.spending import MILLION, cost
+from compress.recipe.label_schema import LabelRecipe
+from compress.recipe.yaml_lines import dump_yaml
+from compress.storage.atomic_write import new_folder
+from compress.storage.file_digests import file_digest
+
+TRAIN_FILE, TEST_FILE, RECIPE_FILE = "train.jsonl", "test.jsonl", "recipe.yaml"
+TASK_KEYS = {"kind", "text", "labels", "metric", "max_length", "long", "overlap", "max_windows"}
+"""What the recipe for the labelled rows takes from the task; the rest is about columns that they do not have."""
+
+
+def check_target(target: Path) -> None:
+    """Refuse a folder that holds anything but what this command wrote."""
+    if target.exists() and not (target / SERVICE_FILE).is_file() and (target.is_file() or any(target.iterdir())):
+        raise UsageError(f"{target} exists and was not written by compress label.", hint="--to names another folder")
+
+
+def write_files(task: LabelTask, cache: AnswerCache, target: Path) -> ServiceInfo:
+    """Write the rows that have an answer, and what the service is, into the folder ``target``."""
+    with new_folder(target) as work:
+        with (
+            (work / TRAIN_FILE).open("w", encoding="utf-8") as train,
+            (work / TEST_FILE).open("w", encoding="utf-8") as test,
+        ):
+            writer = RowWriter(task.recipe, train, test)
+            for text in task.texts():
+                writer.write(text, cache.valid_answers(text.key, task.recipe.samples))
+        if not writer.texts:
+            raise DataError(f"the service has answered none of {writer.unanswered:,} texts.")
+        info = writer.info(cache, work / TEST_FILE)
+        write_service(work, info)
+        recipe = dump_yaml(task_recipe(task.recipe, target))
+        (work / RECIPE_FILE).write_text(f"# compress run {target / RECIPE_FILE}\n{recipe}", encoding="utf-8")
+    return info
+
+
+@dataclass
+class RowWriter:
+    """Writes one row after the other, and counts."""
+
+    recipe: LabelRecipe
+    train: TextIO
+    test: TextIO
+    texts: int = 0
+    unanswered: int = 0
+    held_out: int = 0
+    agreements: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    """The sum and the number of the shares of equal pairs of answers."""
+
+    def write(self, text: AskedText, answers: Sequence[str]) -> None:
+        """Write a row with the label that its valid answers amount to."""
+        form = ANSWER_FORMS[self.recipe.task.kind]
+        values = [form.parse(answer, self.recipe) for answer in answers]
+        if not values:
+            self.unanswered += 1
+            return
+        labels = form.combine(values, self.recipe)
+        if self.recipe.samples == 1:  # a single answer has no shares
+            labels.pop(SOFT_LABELS, None)
+        row = dict(zip(self.recipe.task.text, text.texts, strict=True)) | labels
+        (self.test if text.held_out else self.train).write(json.dumps(row, ensure_ascii=False) + "\n")
+        self.texts += 1
+        self.held_out += text.held_out
+        pairs = [one == other for one, other in combinations(values, 2)]
+        if pairs:
+            self.agreements[0] += sum(pairs) / len(pairs)
+            self.agreements[1] += 1
+
+    def info(self, cache: AnswerCache, test_file: Path) -> ServiceInfo:
+        """Return what the service is, from what was written and what its answers used."""
+        recipe, used = self.recipe, cache.usage(self.recipe.samples, self.recipe.attempts)
+        measured = used.stated and used.answers > 0
+        given, made = (count / max(used.answers, 1) for count in (used.input_tokens, used.output_tokens))
+        return ServiceInfo(
+            model=recipe.endpoint.model,
+            kind=recipe.task.kind,
+            labels=recipe.task.labels or (),
+            samples=recipe.samples,
+            temperature=recipe.sampling_temperature,
+            texts=self.texts,
+            unanswered=self.unanswered,
+            test_rows=self.held_out,
+            test_digest=file_digest(test_file) if self.held_out else None,
+            self_agreement=self.agreements[0] / self.agreements[1] if self.agreements[1] else None,
+            input_tokens=given if measured else None,
+            output_tokens=made if measured else None,
+            prices=recipe.prices,
+            cost=cost(recipe.prices, used.input_tokens, used.output_tokens),
+            cost_of_million=cost(recipe.prices, given * MILLION, made * MILLION) if measured else None,
+        )
+
+
+def task_recipe(recipe: LabelRecipe, target: Path) -> dict[str, Any]:
+    """Return the recipe of `compress run` that reads the files in ``target``."""
+    task = recipe.task.model_dump(mode="json", include=TASK_KEYS, exclude_defaults=True)
+    data = {"train": str(target / TRAIN_FILE)} | ({"test": str(target / TEST_FILE)} if recipe.held_out else {})
+    soft = {"soft_labels": SOFT_LABELS} if recipe.samples > 1 and recipe.task.labels else {}
+    return {
+        "name": recipe.name,
+        "task": {**task, "data": data, "label": LABEL, **soft},
+        "teacher": "minilm-l6",
+        "student": "half-depth",
+        "quantize": "int8",
+    }

@@ -1,0 +1,94 @@
+"""The rows of a recipe of `compress label`, and what each is asked; checks of the recipe before any row is read."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from compress.console import Console
+from compress.data.loading.row_sources import SkipRow, open_sources, valid_rows
+from compress.errors import Problem
+from compress.label.answer_cache import request_key
+from compress.label.answer_forms import ANSWER_FORMS, LABEL, SOFT_LABELS
+from compress.label.prompt import Messages, messages_for, prompt_problems
+from compress.recipe.label_schema import LabelRecipe
+from compress.recipe.load import load_as
+from compress.tasks import KINDS, kind_of
+from compress.tasks.presets import KIND_DEFAULTS, NAMED_TASKS
+from compress.tasks.validate_task import task_problems
+
+NAMES = {"task kinds": KINDS, "named tasks": NAMED_TASKS, "defaults of kinds": KIND_DEFAULTS}
+NEEDS_LABELS = ("classification", "multi_label")
+
+
+class AskedText(NamedTuple):
+    """One row of the data as the service sees it."""
+
+    texts: tuple[str, ...]
+    messages: Messages
+    key: str
+    held_out: bool
+
+
+def load_label_recipe(path: Path, overrides: Sequence[str] = ()) -> LabelRecipe:
+    """Load a recipe of `compress label`; all problems are reported at once, each with its line."""
+    return load_as(LabelRecipe, path, overrides, NAMES, [label_problems])
+
+
+def label_problems(recipe: LabelRecipe) -> Iterator[Problem]:
+    """Yield every problem that the settings alone show."""
+    task = recipe.task
+    if task.kind not in ANSWER_FORMS:
+        message = f"a service cannot label {task.kind}; it can label {', '.join(ANSWER_FORMS)}"
+        yield Problem(("task", "kind"), message)
+        return
+    data = task.data.model_copy(update={"test_share": recipe.held_out or 0.1})  # both are made here, from train
+    yield from task_problems(task.model_copy(update={"data": data, "soft_labels": None}))
+    if task.kind in NEEDS_LABELS and not task.labels:
+        yield Problem(("task", "labels"), "is missing: the service must know which labels there are")
+    if task.kind == "regression" and recipe.scores is None:
+        yield Problem(("scores",), "is missing: the lowest and the highest score, such as [1, 5]")
+    if task.kind != "regression" and recipe.scores is not None:
+        yield Problem(("scores",), f"has no effect for {task.kind}; it is for regression")
+    for column in {LABEL, SOFT_LABELS}.intersection(task.text):
+        yield Problem(("task", "text"), f"the column '{column}' would be overwritten by the answers; rename it")
+    yield from prompt_problems(recipe)
+
+
+@dataclass
+class LabelTask:
+    """The rows of a recipe, read from their files each time: none is held in memory."""
+
+    recipe: LabelRecipe
+    console: Console
+
+    @cached_property
+    def count(self) -> int:
+        """The number of valid rows that the data has; `limit` is not applied."""
+        return sum(1 for _ in self._rows(lambda fault: None))
+
+    def texts(self) -> Iterator[AskedText]:
+        """Yield the rows; with `task.data.limit` as many of them, at even distances over the whole data."""
+        limit = min(self.recipe.task.data.limit or self.count, self.count)
+        for number, texts in enumerate(self._rows(lambda fault: None)):
+            if (number + 1) * limit // self.count > number * limit // self.count:
+                yield self._asked(texts)
+
+    def _rows(self, skip: SkipRow) -> Iterator[tuple[str, ...]]:
+        task = self.recipe.task
+        source, kind = open_sources(task, self.console)["train"], kind_of(task)
+        for _, _, row in valid_rows(source, task, task.labels or (), "unlabelled", skip):
+            given = kind.to_input(row)
+            yield (given,) if isinstance(given, str) else given
+
+    def _asked(self, texts: tuple[str, ...]) -> AskedText:
+        recipe = self.recipe
+        messages, schema = messages_for(texts, recipe), ANSWER_FORMS[recipe.task.kind].schema(recipe)
+        endpoint = recipe.endpoint
+        key = request_key([endpoint.url, endpoint.model, messages, schema, recipe.sampling_temperature])
+        drawn = int.from_bytes(hashlib.sha256(repr((recipe.seed, texts)).encode()).digest()[:8]) / 2**64
+        return AskedText(texts, messages, key, drawn < recipe.held_out)

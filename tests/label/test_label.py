@@ -1,0 +1,194 @@
+"""Labelling by a local service: files, cache, limit, resuming, secrets."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from compress.cli import main
+from compress.console import Console
+from compress.errors import CompressError, UsageError
+from compress.label.label import dry_run
+from compress.label.service_info import read_service
+from compress.label.spending import LimitReached
+from compress.recipe.load import load_recipe
+from tests.label.chat_server import KEY, answer, by_word, failure, in_turn, slow
+from tests.label.conftest import TEXTS
+
+PRICES = "prices={input: 1000, output: 2000}"
+"""40 tokens and 5 tokens: 0.05 for each answer of the server."""
+
+
+def test_rows_are_labelled_and_some_held_back(labelling, server):
+    info = labelling.run()
+    assert labelling.written == {text: "good" if "good" in text else "bad" for text in TEXTS}
+    assert (info.texts, info.unanswered, len(server.requests)) == (12, 0, 12)
+    assert 0 < info.test_rows < 12
+    assert len(labelling.read("test.jsonl")) == info.test_rows
+    assert "soft_labels" not in labelling.read("train.jsonl")[0]
+    assert set(server.keys) == {f"Bearer {KEY}"}
+    assert read_service(labelling.target) == info
+
+
+def test_several_samples_give_soft_labels(labelling, server):
+    server.reply = in_turn(*[answer('{"label": "good"}')] * 3, answer('{"label": "bad"}'))
+    labelling.rows(["a film"])
+    info = labelling.run("samples=4", "concurrency=1", "held_out=0.0")
+    (row,) = labelling.read("train.jsonl")
+    assert row == {"review": "a film", "label": "good", "soft_labels": {"bad": 0.25, "good": 0.75}}
+    assert info.self_agreement == pytest.approx(0.5)
+    assert {request["temperature"] for request in server.requests} == {1.0}
+
+
+def test_the_written_recipe_reads_the_files(labelling):
+    labelling.run("samples=2")
+    recipe = load_recipe(labelling.target / "recipe.yaml")
+    assert recipe.task.soft_labels == "soft_labels"
+    assert recipe.task.labels == ("bad", "good")
+    assert Path(recipe.task.data.train).is_file()
+
+
+def test_no_text_is_paid_for_twice(labelling, server):
+    labelling.rows([*TEXTS, *TEXTS])
+    assert labelling.run().texts == 24
+    assert len(server.requests) == 12
+    first = labelling.read("train.jsonl")
+    labelling.run("held_out=0.3")
+    assert len(server.requests) == 12
+    assert labelling.read("train.jsonl") == first
+
+
+@pytest.mark.parametrize(
+    "change", ["endpoint.model=larger", "temperature=0.5", "prompt=Is it good?", "task.labels=[good, bad]"]
+)
+def test_another_question_is_asked_again(labelling, server, change):
+    labelling.run()
+    labelling.run(change)
+    assert len(server.requests) == 24
+
+
+def test_dry_run_sends_nothing_and_then_knows_the_tokens(labelling, server):
+    expected = dry_run(labelling.load(PRICES), Console("quiet"))
+    assert (expected.requests, expected.spent, len(server.requests)) == (12, 0.0, 0)
+    assert "characters a token" in expected.text
+    labelling.run("task.data.limit=4")
+    expected = dry_run(labelling.load(PRICES), Console("quiet"))
+    assert (expected.requests, expected.answered) == (8, 4)
+    assert expected.cost == pytest.approx(8 * 0.05, rel=0.1)
+    assert "measured on 4 answers" in expected.text
+
+
+def test_the_limit_is_not_exceeded_and_a_higher_one_goes_on(labelling, server):
+    most = "answer_tokens=5"
+    with pytest.raises(LimitReached, match=r"the limit of 0\.6 is reached") as stopped:
+        labelling.run(PRICES, "limit=0.6", most)
+    done = len(server.requests)
+    assert 0 < done < 12
+    assert done * 0.05 <= 0.6
+    assert f"{done} of 12 answers are stored, {done * 0.05:.4f} spent" in stopped.value.message
+    assert "--set limit=1.2" in stopped.value.hint
+    assert not labelling.target.exists()
+    info = labelling.run(answered=True)
+    assert (info.texts, info.unanswered, len(server.requests)) == (done, 12 - done, done)
+    info = labelling.run(PRICES, "limit=5", most)
+    assert (info.texts, len(server.requests)) == (12, 12)
+    assert info.cost == pytest.approx(12 * 0.05)
+    assert info.cost_of_million == pytest.approx(1e6 * 0.05)
+
+
+def test_no_more_requests_at_once_than_the_recipe_allows(labelling, server):
+    server.reply = slow(0.05)
+    labelling.run("concurrency=3")
+    assert server.most == 3
+
+
+def test_requests_a_minute(labelling, server):
+    labelling.run("requests_per_minute=60")
+    waits = [seconds for seconds in labelling.waits if seconds > 0]
+    assert max(waits) > 10
+    assert len(server.requests) == 12
+
+
+CHILD = "import sys\nfrom compress.cli import main\nsys.exit(main(sys.argv[1:]))"
+
+
+def test_a_killed_run_goes_on_where_it_was(labelling, server):
+    server.reply = slow(0.1)
+    labelling.load()
+    command = [sys.executable, "-c", CHILD, "label", str(labelling.file), "--to", str(labelling.target)]
+    with subprocess.Popen([*command, "--set", "concurrency=1"], stderr=subprocess.DEVNULL) as process:
+        while len(server.requests) < 4:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+    asked = len(server.requests)
+    assert asked < 12
+    assert not labelling.target.exists()
+    server.reply = by_word
+    labelling.run()
+    assert len(server.requests) <= 13  # the one that was under way is lost
+    assert len(labelling.written) == 12
+
+
+def test_rows_are_checked_before_anything_is_sent(labelling, server):
+    with (labelling.folder / "rows.jsonl").open("a") as stream:
+        stream.write('{"review": 3}\n')
+    with pytest.raises(CompressError, match="row 13"):
+        labelling.run()
+    assert not server.requests
+    assert labelling.run("task.data.bad_rows=skip").texts == 12
+
+
+def test_a_foreign_folder_is_not_replaced(labelling, server):
+    labelling.target.mkdir()
+    (labelling.target / "thesis.txt").write_text("mine")
+    with pytest.raises(UsageError, match="was not written by compress label"):
+        labelling.run()
+    assert not server.requests
+
+
+def test_a_missing_key_is_reported_by_its_variable(labelling, monkeypatch):
+    monkeypatch.delenv("SERVICE_KEY")
+    with pytest.raises(UsageError, match="SERVICE_KEY is not set"):
+        labelling.run()
+
+
+LEAKS = {
+    "rejected": failure(401, f"Incorrect API key provided: {KEY}"),
+    "failing": failure(500, f"key {KEY} broke the server"),
+    "unknown model": failure(404, f"no model for {KEY}"),
+    "refused": failure(400, f"bad request by {KEY}"),
+    "malformed": (200, {}, f'{{"key": "{KEY}"'.encode()),
+    "repeated": answer(f'{{"label": "{KEY}"}}'),
+}
+
+
+@pytest.mark.parametrize("debug", ["0", "1"])
+@pytest.mark.parametrize("reply", LEAKS.values(), ids=LEAKS)
+def test_the_key_is_never_shown_nor_stored(labelling, server, reply, debug):
+    """Not even by a service that repeats it, in a traceback or in the logs of the client."""
+    server.reply = in_turn(by_word, *[reply] * 40)
+    labelling.load()
+    code = (
+        "import logging, sys\nlogging.basicConfig(level=logging.DEBUG)\nimport compress.label.pace as pace\n"
+        "pace.FIRST_WAIT = 0.001\nfrom compress.cli import main\nsys.exit(main(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", code, "label", str(labelling.file), "--to", str(labelling.target)]
+    environment = {**os.environ, "COMPRESS_DEBUG": debug, "OPENAI_LOG": "debug"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=environment)
+    assert len(server.requests) > 1
+    assert KEY not in done.stdout + done.stderr
+    for path in labelling.folder.rglob("*"):
+        assert not path.is_file() or KEY.encode() not in path.read_bytes(), path
+
+
+def test_the_command_prints_what_it_did(labelling, server, capsys):
+    labelling.load()
+    assert main(["label", str(labelling.file), "--to", str(labelling.target), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["service"]["texts"] == 12
+    assert main(["label", str(labelling.file), "--dry-run"]) == 0
+    assert "0 requests, 12 answers cached" in capsys.readouterr().out

@@ -1,0 +1,176 @@
+"""What a failing service costs: a wait, another request, an unanswered text, or one message."""
+
+import time
+from email.utils import formatdate
+
+import pytest
+
+from compress.label.chat_client import ServiceFailure, retry_after
+from tests.label.chat_server import answer, by_word, failure, in_turn, slow
+from tests.label.conftest import TEXTS
+
+
+def good(request):
+    return answer('{"label": "good"}')
+
+
+def test_a_busy_service_is_asked_again_when_it_says(labelling, server):
+    server.reply = in_turn(by_word, failure(429, Retry_After="7"))
+    assert labelling.run("concurrency=1").texts == 12
+    assert len(server.requests) == 13
+    assert 6.5 < max(labelling.waits) <= 7
+
+
+def test_a_busy_service_that_does_not_say_is_asked_again_later_each_time(labelling, server):
+    server.reply = in_turn(by_word, failure(429), failure(500))
+    assert labelling.run("concurrency=1").texts == 12
+    first, second = (seconds for seconds in labelling.waits if seconds > 0.01)
+    assert 0.5 <= first <= 1
+    assert 1 <= second <= 2
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (failure(503, "overloaded"), "status 503: .*overloaded"),
+        ((200, {}, b'{"choices": ['), "no chat completion"),
+        ((200, {}, {"choices": []}), "no chat completion"),
+        ((200, {"Content_Length": "5000"}, b'{"choi'), "peer closed|incomplete"),
+    ],
+    ids=["failing", "malformed", "without choices", "cut off"],
+)
+def test_a_service_that_keeps_failing_ends_in_one_message(labelling, server, reply, reason):
+    server.reply = in_turn(by_word, by_word, *[reply] * 40)
+    with pytest.raises(ServiceFailure, match=rf"does not answer after 3 requests: .*({reason})") as failed:
+        labelling.run("concurrency=1")
+    assert "2 of 12 answers are stored" in failed.value.message
+    assert "the same command goes on" in failed.value.hint
+    server.reply = by_word
+    labelling.run()
+    assert len(server.requests) == 2 + 3 + 10
+
+
+def test_one_failure_does_not_end_a_run(labelling, server):
+    server.reply = in_turn(by_word, (200, {}, b"{"), failure(500), by_word, (200, {"Content_Length": "5000"}, b"{"))
+    assert labelling.run().texts == 12
+
+
+def test_a_slow_service(labelling, server):
+    server.reply = in_turn(by_word, slow(1.0))
+    assert labelling.run("endpoint.timeout=0.3", "concurrency=1").texts == 12
+    assert len(server.requests) == 13
+
+
+def test_a_lost_answer_may_have_been_charged(labelling, server):
+    server.reply = in_turn(by_word, (200, {}, b"{"), (200, {}, b"{"))
+    with pytest.raises(Exception, match="limit of 1 is reached"):
+        labelling.run("concurrency=1", "prices={input: 1000, output: 0}", "limit=1")
+    assert len(server.requests) < 4
+
+
+def test_a_long_pause_is_left_to_the_user(labelling, server):
+    server.reply = in_turn(by_word, failure(429, Retry_After="7200"))
+    with pytest.raises(ServiceFailure, match="asks to wait for 2 h"):
+        labelling.run("concurrency=1")
+    assert not [seconds for seconds in labelling.waits if seconds > 60]
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_rejected_key_fails_at_once(labelling, server, status):
+    server.reply = in_turn(failure(status, "Incorrect API key provided"))
+    with pytest.raises(ServiceFailure, match=rf"rejects the key in SERVICE_KEY \(status {status}\)"):
+        labelling.run()
+    assert len(server.requests) == 1
+
+
+def test_an_unknown_model_fails_at_once(labelling, server):
+    server.reply = in_turn(failure(404, "The model `large` does not exist"))
+    with pytest.raises(ServiceFailure, match=r"refuses the model 'large' .*does not exist"):
+        labelling.run()
+    assert len(server.requests) == 1
+
+
+def test_an_empty_account_fails_at_once(labelling, server):
+    server.reply = in_turn(failure(429, "You exceeded your quota", code="insufficient_quota"))
+    with pytest.raises(ServiceFailure, match="has no money left"):
+        labelling.run()
+    assert len(server.requests) == 1
+
+
+def test_a_refused_connection_fails_at_once(labelling):
+    with pytest.raises(ServiceFailure, match=r"http://127.0.0.1:9/v1 does not answer: .*refused"):
+        labelling.run("endpoint.url=http://127.0.0.1:9/v1")
+    assert not [seconds for seconds in labelling.waits if seconds > 0.01]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        answer('{"label": "great"}'),
+        answer('{"label": "good", "why": "it says so"}'),
+        answer("I would say good"),
+        answer('{"label": "go', finish="length"),
+        answer('{"label": "good"}', finish="content_filter"),
+        answer("", finish="stop"),
+    ],
+    ids=["wrong label", "more keys", "a sentence", "truncated", "filtered", "empty"],
+)
+def test_an_invalid_answer_is_asked_again_and_never_guessed(labelling, server, reply):
+    labelling.rows(["a good film"])
+    server.reply = in_turn(reply, reply)
+    assert labelling.run("held_out=0.0").texts == 1
+    assert len(server.requests) == 3
+
+
+def test_a_text_without_a_valid_answer_is_left_out(labelling, server):
+    server.reply = lambda request: answer("neither") if TEXTS[3] in str(request["messages"]) else by_word(request)
+    info = labelling.run()
+    assert (info.texts, info.unanswered) == (11, 1)
+    assert TEXTS[3] not in labelling.written
+    assert len(server.requests) == 11 + 3
+    labelling.run()
+    assert len(server.requests) == 14  # it was paid for three times and stays unanswered
+
+
+def test_answers_that_never_fit_stop_the_run(labelling, server):
+    labelling.rows([f"film {number}" for number in range(100)])
+    server.reply = lambda request: answer("as a language model")
+    with pytest.raises(ServiceFailure, match=r"none of the first .* 'as a language model'"):
+        labelling.run("attempts=1")
+    assert len(server.requests) < 40
+
+
+def test_a_refused_text_does_not_end_a_run(labelling, server):
+    server.reply = lambda request: (
+        failure(400, "context length") if TEXTS[3] in str(request["messages"]) else by_word(request)
+    )
+    info = labelling.run("concurrency=1")
+    assert (info.texts, info.unanswered) == (11, 1)
+
+
+def test_a_service_without_structured_output(labelling, server):
+    def reply(request):
+        if "response_format" in request:
+            return failure(400, "response_format is not supported")
+        if "max_completion_tokens" in request:
+            return failure(400, "unknown field max_completion_tokens")
+        return answer('```json\n{"label": "Good"}\n```')
+
+    server.reply = reply
+    assert labelling.run().texts == 12
+    assert set(labelling.written.values()) == {"good"}
+    assert len(server.requests) == 14
+
+
+def test_tokens_that_a_service_does_not_state_are_unknown(labelling, server):
+    server.reply = lambda request: answer('{"label": "good"}', usage=None)
+    info = labelling.run("prices={input: 1, output: 1}")
+    assert (info.input_tokens, info.cost_of_million) == (None, None)
+    assert info.cost > 0  # an upper bound
+
+
+def test_retry_after_is_a_number_or_a_date():
+    assert retry_after({}) is None
+    assert retry_after({"retry-after": "2.5"}) == 2.5
+    assert retry_after({"retry-after": "soon"}) is None
+    assert 50 < retry_after({"retry-after": formatdate(time.time() + 60, usegmt=True)}) <= 61
