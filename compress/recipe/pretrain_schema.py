@@ -10,7 +10,6 @@ from pydantic import Field, field_validator, model_validator
 
 from compress.recipe.field_types import (
     Count,
-    Document,
     Flag,
     Frozen,
     Length,
@@ -18,6 +17,7 @@ from compress.recipe.field_types import (
     Number,
     PathText,
     Positive,
+    RecipeFile,
     Share,
     ShortForm,
     Weight,
@@ -185,7 +185,7 @@ class PretrainSteps(Frozen):
         return self
 
 
-class PretrainRecipe(Document):
+class PretrainRecipe(RecipeFile):
     """A complete pretraining: from scratch (`shape` and `vocabulary`), or going on from `start`."""
 
     minimum = "'text: FILE' and 'start: minilm-l6'"
