@@ -33,8 +33,13 @@ REQUIRED = {"task": "sst2", "teacher": "any", "student": "any"}
 def shown_sections(page: Path) -> list[str]:
     """Return the recipes and sections of a page; those that a block lists, a line each, one by one."""
     blocks = re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    lists = ("finetune:", "student:", "prune:")
-    return [text for block in blocks for text in (block.splitlines() if block.startswith(lists) else [block])]
+    return [text for block in blocks for text in (block.splitlines() if lists_sections(block) else [block])]
+
+
+def lists_sections(block: str) -> bool:
+    """Return whether a block shows a section several times, in a line each."""
+    keys = re.findall(r"^(\w+):", block, re.MULTILINE)
+    return len(set(keys)) < len(keys)
 
 
 @pytest.mark.parametrize("section", [section for page in RECIPE_PAGES for section in shown_sections(page)])
