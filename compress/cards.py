@@ -40,6 +40,11 @@ class HubCheckpoint(Frozen):
     hub: str = Field(pattern=r"^[\w.-]+/[\w.-]+$")
     revision: str = "main"
 
+    @property
+    def origin(self) -> str:
+        """`hub owner/name`."""
+        return f"hub {self.hub}"
+
 
 class PackageCheckpoint(Frozen):
     """Weights contained in an installed Python package."""
@@ -49,6 +54,23 @@ class PackageCheckpoint(Frozen):
     """Their folder, relative to site-packages."""
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     """The digest of model.safetensors, checked before use."""
+
+    @property
+    def origin(self) -> str:
+        """`package name`."""
+        return f"package {self.package}"
+
+
+class FolderCheckpoint(Frozen):
+    """Weights in a folder, as `compress pretrain` writes them."""
+
+    folder: str
+    """Its path; in a card's file it may be relative to that file."""
+
+    @property
+    def origin(self) -> str:
+        """`folder path`."""
+        return f"folder {self.folder}"
 
 
 def _known_family(name: str) -> str:
@@ -87,7 +109,7 @@ class NamedCard(Frozen):
 class TeacherCard(NamedCard):
     """One teacher: its weights, its best settings for fine-tuning, its expected scores."""
 
-    checkpoint: HubCheckpoint | PackageCheckpoint
+    checkpoint: HubCheckpoint | PackageCheckpoint | FolderCheckpoint
     family: Annotated[str, AfterValidator(_known_family)]
     """transformers' model_type."""
     licence: Licence | None
@@ -116,7 +138,7 @@ class StudentCard(NamedCard):
     """One student: its shape, its initial weights, its best settings for distillation."""
 
     shape: Shape
-    start: Literal["teacher", "slice", "svd", "random"] | HubCheckpoint
+    start: Literal["teacher", "slice", "svd", "random"] | HubCheckpoint | FolderCheckpoint
     """The teacher's layers, their most important parts, random weights, or a checkpoint of this shape."""
     pooling: Pooling | None = None
     """Of a checkpoint, as in a teacher's card; a student made from its teacher has the teacher's head."""
@@ -175,6 +197,9 @@ def read_card(path: Path, card: type[Card]) -> Card:
         raise UsageError(f"{path} cannot be read as YAML: {exc}") from exc
     if not isinstance(content, dict):
         raise UsageError(f"{path} holds {type(content).__name__}, expected keys and values")
+    for checkpoint in (content.get("checkpoint"), content.get("start")):
+        if isinstance(checkpoint, dict) and isinstance(checkpoint.get("folder"), str) and "package" not in checkpoint:
+            checkpoint["folder"] = str((path.parent / Path(checkpoint["folder"]).expanduser()).resolve())
     try:
         read = card.model_validate(content)
     except ValidationError as exc:

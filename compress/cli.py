@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         getattr(command_handlers, options.command)(options, console)
         return 0
     except KeyboardInterrupt:
-        console.warn(INTERRUPTED_RUN if options.command == "run" else "interrupted")
+        console.warn(INTERRUPTED_RUN if options.command in ("run", "pretrain") else "interrupted")
         return 130
     except BrokenPipeError:
         # The reader of our output was closed (`| head`): nothing more can be written, nor flushed at exit.
@@ -109,6 +109,7 @@ def parser() -> argparse.ArgumentParser:
         _ls,
         _plan,
         _run,
+        _pretrain,
         _clean,
         _report,
         _bench,
@@ -173,6 +174,13 @@ def _run(command: Command) -> None:
     sub.add_argument("--until", metavar="STEP", help="stop after this step")
     sub.add_argument("--force", action="store_true", help="run every step again")
     sub.add_argument("--dry-run", action="store_true", help="check everything and print the plan; run nothing")
+
+
+def _pretrain(command: Command) -> None:
+    sub = command("pretrain", "make an encoder from texts, or adapt one to them, for recipes to start from")
+    sub.add_argument("recipe", help="a pretraining recipe file (docs/pretraining.md)")
+    sub.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help="such as seed=5")
+    sub.add_argument("--force", action="store_true", help="run every step again")
 
 
 def _clean(command: Command) -> None:

@@ -86,6 +86,25 @@ def run(options: argparse.Namespace, console: Console) -> None:
         result.raise_for_gate()
 
 
+def pretrain(options: argparse.Namespace, console: Console) -> None:
+    """Run a pretraining recipe and show what its model predicts of held-out text."""
+    from compress.pipeline.pretrain_run import MODEL_FOLDER, PretrainOptions, run_pretrain
+    from compress.pretrain.pretrain_report import REPORT_PAGE, result_rows
+
+    ran = PretrainOptions(runs=options.runs, cards=tuple(options.cards), force=options.force)
+    report = run_pretrain(options.recipe, options.overrides, ran, console)
+    if report is None:
+        return
+    if console.format == "json":
+        console.data(report)
+        return
+    folder = options.runs / report.name
+    if console.format == "human":
+        console.table(result_rows(report), title=f"{report.name} on held-out text, with 95 % intervals")
+        console.note(f"report: {folder / REPORT_PAGE}; its cards: --cards {folder}")
+    console.line(str(folder / MODEL_FOLDER))
+
+
 def clean(options: argparse.Namespace, console: Console) -> None:
     """Remove cached steps that no run uses."""
     from compress.pipeline.commands.clean import clean as remove

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from compress.cards import PackageCheckpoint, available, find_student, find_teacher, locate
+from compress.cards import FolderCheckpoint, PackageCheckpoint, available, find_student, find_teacher, locate
 from compress.errors import CompressError, ModelError, UsageError, nearest
 from compress.model_info import find_info
 from compress.storage.file_digests import combined_digest, digests, file_digest
@@ -59,6 +59,8 @@ def folder_of(
     checkpoint = find_teacher(source, cards).checkpoint
     if isinstance(checkpoint, PackageCheckpoint):
         return locate(checkpoint)
+    if isinstance(checkpoint, FolderCheckpoint):
+        return Path(checkpoint.folder)
     return from_hub(checkpoint.hub, revision or checkpoint.revision)
 
 
@@ -86,8 +88,7 @@ def identity(
     """Return what identifies a model: hub id and revision, a digest of weights, or a digest of files."""
     named = source_kind(source, kind, cards)
     if named == "folder":
-        files = model_files(Path(source).expanduser())
-        return {"digest": combined_digest({path.name: file_digest(path) for path in files})}
+        return _digest_of(Path(source).expanduser())
     if named == "hub":
         name, chosen = hub_address(source, revision)
         return {"hub": name, "revision": chosen}
@@ -96,7 +97,14 @@ def identity(
         return {"sha256": checkpoint.sha256}
     if isinstance(checkpoint, str):
         return {"start": checkpoint}
+    if isinstance(checkpoint, FolderCheckpoint):
+        return _digest_of(Path(checkpoint.folder))
     return {"hub": checkpoint.hub, "revision": revision or checkpoint.revision}
+
+
+def _digest_of(folder: Path) -> dict[str, Any]:
+    """Return what identifies the model in a folder."""
+    return {"digest": combined_digest({path.name: file_digest(path) for path in model_files(folder)})}
 
 
 def hub_address(source: str, revision: str | None = None) -> tuple[str, str]:

@@ -24,7 +24,7 @@ from compress.models.checkpoint_task import (
 from compress.models.embedding_model import POOLINGS, set_pooling, set_projection
 from compress.models.encoder_parts import base_of, family_of, shape_of
 from compress.models.fetch import fetch
-from compress.models.heads import HEADS, Head, head_for, head_of
+from compress.models.heads import HEADS, Head, head_for, head_of, head_of_class
 from compress.models.nonuniform_models import POOLED, match_config_to_weights, with_head_pooling
 from compress.models.read_checkpoint import check_finite, first_line, missing_head_weights, read_checkpoint
 from compress.models.sentence_transformers_format import Layout, is_embedding_folder, read_layout, write_layout
@@ -107,7 +107,7 @@ def save_model(
     with quiet():
         match_config_to_weights(model).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-    if head_of(model) is EMBEDDING:
+    if head_of_class(type(model).__name__) is EMBEDDING:
         write_layout(folder, model, info.task.max_length if info.task else None)
     write_info(folder, info)
     return info

@@ -16,7 +16,7 @@ from compress.errors import CompressError, DeviceUnavailable, ScreenedOut, StepI
 from compress.measure.timing.process_limits import peak_memory, reset_peak_memory
 from compress.model_info import INFO_FILE, read_info, write_info
 from compress.pipeline.fingerprint import VERSIONS
-from compress.pipeline.graph import Plan, Step
+from compress.pipeline.graph import Step, StepPlan
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import INPUTS_FILE, InputRecord, StepRecord, StepStore, content_digest
 from compress.pipeline.torchrun_launch import Launch
@@ -37,7 +37,7 @@ class Outcome:
 class Executor:
     """Runs the steps of one plan in order."""
 
-    def __init__(self, plan: Plan, store: StepStore, console: Console, events: Path, launch: Launch) -> None:
+    def __init__(self, plan: StepPlan, store: StepStore, console: Console, events: Path, launch: Launch) -> None:
         self.plan = plan
         self.store = store
         self.console = console
@@ -184,7 +184,7 @@ class Executor:
             failures=dict(self.outcome.failures),
             reused=frozenset(name for name in status if status[name] == "cached"),
             skipped=frozenset(name for name in status if status[name] == "skipped"),
-            track=self.plan.recipe.track,
+            track=self.plan.track,
         )
 
     def _finish(self, step: Step, status: Status, record: StepRecord) -> None:

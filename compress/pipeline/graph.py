@@ -95,9 +95,48 @@ class ModelVariant:
         return f"{self.model}/{name}" if name else None
 
 
+class StepPlan:
+    """Steps in the order in which they run."""
+
+    steps: list[Step]
+
+    @property
+    def track(self) -> str | None:
+        """The experiment tracker of trainings."""
+        raise NotImplementedError
+
+    def step(self, name: str) -> Step:
+        """The step called ``name``."""
+        return next(step for step in self.steps if step.name == name)
+
+    def add(
+        self, name: str, kind: str, settings: Mapping[str, Any], needs: Sequence[str], run: Run, **flags: Any
+    ) -> str:
+        """Append a step after those it needs; returns its name."""
+        own = fingerprint(kind, settings, {need: self.step(need).fingerprint for need in needs})
+        self.steps.append(Step(name, kind, settings, tuple(needs), own, run, **flags))
+        return name
+
+    def matching(self, word: str) -> list[Step]:
+        """Steps called ``word``, or all of that kind."""
+        matches = [step for step in self.steps if word in (step.name, step.kind)]
+        if not matches:
+            known = {step.kind for step in self.steps} | {step.name for step in self.steps}
+            raise UsageError(f"this recipe has no step '{word}'{nearest(word, known)}")
+        return matches
+
+    def dependents(self, names: Sequence[str]) -> set[str]:
+        """The named steps and every step that needs one of them, directly or not."""
+        reached = set(names)
+        for step in self.steps:
+            if reached.intersection(step.needs):
+                reached.add(step.name)
+        return reached
+
+
 @dataclass
-class Plan:
-    """The steps in the order in which they run."""
+class Plan(StepPlan):
+    """The steps of a task's recipe."""
 
     recipe: Recipe
     steps: list[Step] = field(default_factory=list)
@@ -108,6 +147,11 @@ class Plan:
     """By format that is built for winners only, the step that builds it."""
     missing_targets: dict[str, str] = field(default_factory=dict)
     """Targets that are not on this machine, and why."""
+
+    @property
+    def track(self) -> str | None:
+        """The experiment tracker of trainings."""
+        return self.recipe.track
 
     @property
     def teacher(self) -> PlannedModel:
@@ -139,32 +183,9 @@ class Plan:
             return None
         return self.model(parent) if self.model(parent).evaluated else self.evaluated_parent(parent)
 
-    def step(self, name: str) -> Step:
-        """The step called ``name``."""
-        return next(step for step in self.steps if step.name == name)
-
-    def add(
-        self, name: str, kind: str, settings: Mapping[str, Any], needs: Sequence[str], run: Run, **flags: Any
-    ) -> str:
-        """Append a step after those it needs; returns its name."""
-        own = fingerprint(kind, settings, {need: self.step(need).fingerprint for need in needs})
-        self.steps.append(Step(name, kind, settings, tuple(needs), own, run, **flags))
-        return name
-
     def matching(self, word: str) -> list[Step]:
         """Steps called ``word``, all of that kind, or those that make the models of that recipe section."""
         sections = (word, VOCABULARY) if word == "prune" else (word,)
         models = {model.step for model in self.models if model.section in sections}
-        matches = [step for step in self.steps if word in (step.name, step.kind) or step.name in models]
-        if not matches:
-            known = {step.kind for step in self.steps} | {step.name for step in self.steps}
-            raise UsageError(f"this recipe has no step '{word}'{nearest(word, known)}")
-        return matches
-
-    def dependents(self, names: Sequence[str]) -> set[str]:
-        """The named steps and every step that needs one of them, directly or not."""
-        reached = set(names)
-        for step in self.steps:
-            if reached.intersection(step.needs):
-                reached.add(step.name)
-        return reached
+        named = [step for step in self.steps if word in (step.name, step.kind) or step.name in models]
+        return named or super().matching(word)

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from compress.cards import HubCheckpoint, StudentCard, find_student, find_teacher
+from compress.cards import FolderCheckpoint, HubCheckpoint, StudentCard, find_student, find_teacher
 from compress.errors import UsageError, first_error
 from compress.model_sources import source_kind
 from compress.pipeline.export_formats import listed_formats
@@ -53,4 +53,6 @@ def _student(student: Student, card: StudentCard) -> Student:
     start: dict[str, Any] = {"start": card.start}
     if isinstance(card.start, HubCheckpoint):
         start = {"source": card.start.hub, "revision": card.start.revision, "pooling": card.pooling}
+    if isinstance(card.start, FolderCheckpoint):
+        start = {"source": card.start.folder, "pooling": card.pooling}
     return Student.model_validate({**card.shape.model_dump(exclude_none=True), **start, **own})

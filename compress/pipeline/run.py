@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -13,9 +11,7 @@ from typing import Any
 
 from compress.cards import find_recipe
 from compress.console import Console
-from compress.environment import LIBRARIES, versions
 from compress.errors import CompressError, GateMissed, UsageError
-from compress.pipeline.commands.clean import LOCK_FILE, named_steps
 from compress.pipeline.commands.smoke import SMOKE_FOLDER, smoke_recipe
 from compress.pipeline.execute import Executor, Outcome
 from compress.pipeline.export_formats import format_problems
@@ -27,6 +23,7 @@ from compress.pipeline.preflight.model_availability import source_problems
 from compress.pipeline.preflight.preflight import Findings, check
 from compress.pipeline.preflight.unused_settings import unused_settings
 from compress.pipeline.resolve import resolve
+from compress.pipeline.run_lock import LOCK_FILE, named_steps, write_lock
 from compress.pipeline.step_store import StepStore
 from compress.pipeline.steps.build_report import DISAGREEMENTS_FILE
 from compress.pipeline.steps.package_step import copy_winners
@@ -195,21 +192,9 @@ def _open_folder(folder: Path, plan: Plan, store: StepStore) -> None:
     The recipe and the steps of an earlier report remain with it until the new one replaces it.
     """
     has_report = (folder / REPORT_FILE).is_file()
-    _write_lock(folder, plan, keep=named_steps(folder / LOCK_FILE) if has_report else ())
+    write_lock(folder, plan.steps, keep=named_steps(folder / LOCK_FILE) if has_report else ())
     if not has_report:
         _write_recipe(folder, plan, store)
-
-
-def _write_lock(folder: Path, plan: Plan, keep: Collection[str] = ()) -> None:
-    steps = {step.name: f"{step.name}-{step.fingerprint}" for step in plan.steps}
-    lock = {
-        "schema_version": 1,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "steps": steps,
-        "earlier": sorted(set(keep) - set(steps.values())),
-        "versions": versions(LIBRARIES),
-    }
-    atomic_write(folder / LOCK_FILE, json.dumps(lock, indent=2) + "\n")
 
 
 def _finish(folder: Path, plan: Plan, store: StepStore, outcome: Outcome) -> Report | None:
@@ -224,7 +209,7 @@ def _finish(folder: Path, plan: Plan, store: StepStore, outcome: Outcome) -> Rep
             atomic_write(folder / file.name, file.read_text(encoding="utf-8"))
     copy_winners(packaged, folder)
     _write_recipe(folder, plan, store)
-    _write_lock(folder, plan)
+    write_lock(folder, plan.steps)
     return read_report(reported)
 
 

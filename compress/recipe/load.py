@@ -105,7 +105,7 @@ def parse_as(
     return recipe
 
 
-def dump_recipe(recipe: Recipe) -> str:
+def dump_recipe(recipe: RecipeFile) -> str:
     """Serialise the long form as YAML, with every default; it parses as the same recipe."""
     return dump_yaml(recipe.model_dump(mode="json"))
 

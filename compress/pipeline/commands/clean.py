@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 from compress.data.encoded_cache import ENCODED_FOLDER
-from compress.errors import CompressError
+from compress.pipeline.run_lock import LOCK_FILE, named_steps
 from compress.pipeline.step_store import StepStore
-
-LOCK_FILE = "lock.json"
 
 
 def clean(runs: Path, *, dry_run: bool = False) -> list[dict[str, Any]]:
@@ -36,15 +33,3 @@ def clean(runs: Path, *, dry_run: bool = False) -> list[dict[str, Any]]:
         for leftover in (".trash", ".launch"):
             shutil.rmtree(store.steps / leftover, ignore_errors=True)
     return rows
-
-
-def named_steps(lock: Path) -> set[str]:
-    """Return the step folders that a run's lock names, and those of an earlier run whose report still exists."""
-    try:
-        content = json.loads(lock.read_bytes())
-        return {*content["steps"].values(), *content.get("earlier", ())}
-    except (OSError, ValueError, KeyError, AttributeError) as error:
-        raise CompressError(
-            f"{lock} cannot be read, so which steps its run needs is unknown; nothing is removed.",
-            hint=f"delete {lock.parent}, and run its recipe again",
-        ) from error

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from pydantic.fields import FieldInfo
 
-from compress.cards import HubCheckpoint, available, list_students, list_teachers
+from compress.cards import available, list_students, list_teachers
 from compress.errors import CompressError, UsageError, nearest
 from compress.formats import FORMATS
 from compress.losses import LOSSES
@@ -56,15 +56,13 @@ def _kinds(options: argparse.Namespace) -> Iterator[Row]:
 
 def _teachers(options: argparse.Namespace) -> Iterator[Row]:
     for card in list_teachers(options.cards):
-        source, licence = card.checkpoint, card.licence
-        origin = f"hub {source.hub}" if isinstance(source, HubCheckpoint) else f"package {source.package}"
-        row = {"name": card.name, "title": card.title, "family": card.family, "from": origin}
-        yield row | {"licence": licence.name if licence else None}
+        row = {"name": card.name, "title": card.title, "family": card.family, "from": card.checkpoint.origin}
+        yield row | {"licence": card.licence.name if card.licence else None}
 
 
 def _students(options: argparse.Namespace) -> Iterator[Row]:
     for card in list_students(options.cards):
-        origin = card.start if isinstance(card.start, str) else f"hub {card.start.hub}"
+        origin = card.start if isinstance(card.start, str) else card.start.origin
         shape = {"layers": card.shape.layers, "hidden": card.shape.hidden}
         yield {"name": card.name, "title": card.title, **shape, "starts from": origin}
 

@@ -1,0 +1,40 @@
+"""lock.json of a run's folder: the steps that the run uses, which `clean` keeps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from compress.environment import LIBRARIES, versions
+from compress.errors import CompressError
+from compress.pipeline.graph import Step
+from compress.storage.atomic_write import atomic_write
+
+LOCK_FILE = "lock.json"
+
+
+def write_lock(folder: Path, planned: Sequence[Step], keep: Collection[str] = ()) -> None:
+    """Write the steps of a run; ``keep`` are those of an earlier one whose report still exists."""
+    steps = {step.name: f"{step.name}-{step.fingerprint}" for step in planned}
+    lock = {
+        "schema_version": 1,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "steps": steps,
+        "earlier": sorted(set(keep) - set(steps.values())),
+        "versions": versions(LIBRARIES),
+    }
+    atomic_write(folder / LOCK_FILE, json.dumps(lock, indent=2) + "\n")
+
+
+def named_steps(lock: Path) -> set[str]:
+    """Return the step folders that a run's lock names, and those of an earlier run whose report still exists."""
+    try:
+        content = json.loads(lock.read_bytes())
+        return {*content["steps"].values(), *content.get("earlier", ())}
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        raise CompressError(
+            f"{lock} cannot be read, so which steps its run needs is unknown; nothing is removed.",
+            hint=f"delete {lock.parent}, and run its recipe again",
+        ) from error

@@ -1,0 +1,180 @@
+"""What the steps of a pretraining do in their folders."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from compress import __version__
+from compress.environment import describe_cpu
+from compress.pipeline.step_context import StepContext
+from compress.recipe.pretrain_schema import PretrainRecipe
+
+if TYPE_CHECKING:
+    from compress.pretrain.pretrain import PretrainData
+    from compress.pretrain.pretrain_report import TrainingPart
+
+VOCABULARY, CORPUS, PACKING, PRETRAIN, REPORT = "vocabulary", "corpus", "packing", "pretrain", "report"
+RESULTS_FILE = "training.json"
+"""The result of each part of the training."""
+
+
+def packed_lengths(recipe: PretrainRecipe) -> list[int]:
+    """Return the lengths that sequences are packed to."""
+    short = recipe.train.short
+    return [*([short.length] if short else []), recipe.train.length]
+
+
+def vocabulary(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) -> None:
+    """Learn a vocabulary from the documents that are trained on."""
+    from compress.pretrain.corpus import is_held_out
+    from compress.pretrain.documents import documents
+    from compress.pretrain.train_vocabulary import train_vocabulary
+
+    assert recipe.vocabulary is not None
+    text, seed = recipe.text, recipe.seed
+    trained = (each for each in documents(text) if not is_held_out(each, text.held_out, seed))
+    train_vocabulary(trained, recipe.vocabulary, recipe.train.length, context.work)
+
+
+def corpus(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) -> None:
+    """Cut the documents into pieces."""
+    from compress.data.tokenizer import read_tokenizer
+    from compress.models.load_save import load_tokenizer
+    from compress.pretrain.corpus import write_corpus
+    from compress.pretrain.documents import documents
+    from compress.pretrain.encoders import special_pieces
+
+    folder = _tokenizer_folder(context, recipe, cards)
+    tokenizer = read_tokenizer(folder)
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    separator = special_pieces(load_tokenizer(folder), str(folder)).sep
+    found = documents(recipe.text)
+    info = write_corpus(found, tokenizer, separator, recipe.text.held_out, recipe.seed, context.work)
+    parts = (f"{part} {info[part]['documents']:,} documents, {info[part]['pieces']:,} pieces" for part in PARTS)
+    context.console.note(f"corpus: {'; '.join(parts)}")
+
+
+PARTS = ("train", "held_out")
+
+
+def packing(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) -> None:
+    """Pack the sentences into sequences; held-out ones at the full length alone."""
+    from compress.pretrain.corpus import Corpus
+    from compress.pretrain.packing import pack
+
+    options: dict[str, Any] = {"pairs": recipe.next_sentence, "seed": recipe.seed, "folder": context.work}
+    folder = context.inputs[CORPUS]
+    for length in packed_lengths(recipe):
+        count = pack(Corpus(folder, "train"), "train", length, **options)
+        context.console.note(f"packing: {count:,} sequences of up to {length} pieces")
+    pack(Corpus(folder, "held_out"), "held_out", recipe.train.length, **options)
+
+
+def pretrain(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) -> Mapping[str, Any] | None:
+    """Train, and write the model folder."""
+    from compress.pretrain.pretrain import Setting
+    from compress.pretrain.pretrain import pretrain as train
+
+    setting = Setting(
+        recipe, _data(context, recipe, cards), _start_folder(context, recipe, cards), context.console, cards
+    )
+    results = train(setting, context.work, track=context.track)
+    parts = [result.model_dump(mode="json", exclude={"history", "forecasts"}) for result in results]
+    (context.work / RESULTS_FILE).write_text(json.dumps(parts, indent=1) + "\n", encoding="utf-8")
+    return None
+
+
+def report(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) -> None:
+    """Score the model on held-out documents; write the report and the cards."""
+    from compress.model_info import read_info
+    from compress.pretrain.corpus import CORPUS_FILE, Corpus
+    from compress.pretrain.encoders import load_encoder
+    from compress.pretrain.pretrain import method_name
+    from compress.pretrain.pretrain_cards import write_cards
+    from compress.pretrain.pretrain_report import REPORT_JSON, REPORT_PAGE, PretrainReport, page, score_held_out
+    from compress.storage.atomic_write import write_model
+
+    data = _data(context, recipe, cards)
+    options: dict[str, Any] = {"pairs": recipe.next_sentence, "seed": recipe.seed, "console": context.console}
+    folder, start = context.inputs[PRETRAIN], _start_folder(context, recipe, cards)
+    model = load_encoder(folder, **options)
+    untouched = load_encoder(start, **options) if start else None
+    held_out = score_held_out(
+        model,
+        untouched,
+        data.examples(model, "held_out", recipe.train.length),
+        Corpus(context.inputs[CORPUS], "train"),
+        recipe.masked_lm,
+    )
+    shape = read_info(folder).shape
+    assert shape is not None
+    corpus_info = json.loads((context.inputs[CORPUS] / CORPUS_FILE).read_bytes())
+    parts = _training_parts(folder, recipe)
+    written = PretrainReport(
+        name=recipe.name,
+        made_by=f"compress {__version__}",
+        method=method_name(recipe),
+        start=recipe.start and recipe.start.source,
+        shape=shape.text,
+        parameters=shape.parameters,
+        vocabulary=shape.vocabulary,
+        corpus={part: corpus_info[part] for part in PARTS},
+        training=tuple(parts),
+        held_out=held_out,
+        cpu=describe_cpu().model,
+    )
+    write_model(context.work / REPORT_JSON, written)
+    (context.work / REPORT_PAGE).write_text(page(written), encoding="utf-8")
+    notes = f"Held-out masked-LM loss {held_out.trained.loss.text} nats a piece."
+    write_cards(recipe.name, shape, recipe.train.length, notes, context.work)
+
+
+def _training_parts(folder: Path, recipe: PretrainRecipe) -> list[TrainingPart]:
+    from compress.pretrain.pretrain_report import TrainingPart
+
+    stored = json.loads((folder / RESULTS_FILE).read_bytes())
+    return [
+        TrainingPart(
+            length=length,
+            steps=result["updates"],
+            passes=result["epochs"],
+            pieces=result["pieces"],
+            seconds=result["seconds"] - result["evaluating"],
+            precision=result["precision"],
+            ending=result["ending"],
+        )
+        for length, result in zip(packed_lengths(recipe), stored, strict=True)
+    ]
+
+
+def _data(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) -> PretrainData:
+    from compress.pretrain.pretrain import PretrainData
+
+    folder = _tokenizer_folder(context, recipe, cards)
+    return PretrainData.load(context.inputs[CORPUS], context.inputs[PACKING], folder)
+
+
+def _tokenizer_folder(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) -> Path:
+    """Return the folder of the tokenizer: that of the step, of the checkpoint, or of the teacher."""
+    from compress.models.fetch import fetch
+
+    if VOCABULARY in context.inputs:
+        return context.inputs[VOCABULARY]
+    source = recipe.start or (recipe.distill.teacher if recipe.distill else None)
+    assert source is not None
+    return fetch(source.source, source.revision, cards)
+
+
+def _start_folder(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) -> Path | None:
+    """Return the checkpoint that training goes on from; None for a new model."""
+    from compress.models.fetch import fetch
+
+    if recipe.start is None:
+        return None
+    if VOCABULARY in context.inputs:  # the checkpoint with more pieces
+        return context.inputs[VOCABULARY]
+    return fetch(recipe.start.source, recipe.start.revision, cards)

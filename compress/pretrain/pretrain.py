@@ -1,0 +1,193 @@
+"""Pretraining: trains an encoder on packed sequences and writes its model folder.
+
+Short sequences come first where the recipe asks for them: a training of its own, with its warm-up and decay, whose
+result the training on long ones starts from (as BERT was trained: 90 % of the steps on a quarter of the length).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from compress import __version__
+from compress.console import Console
+from compress.errors import DataError
+from compress.model_info import FolderInfo
+from compress.models.encoder_parts import family_of
+from compress.models.load_save import load_tokenizer, save_model
+from compress.pretrain.corpus import Part
+from compress.pretrain.encoders import check_positions, load_encoder, new_bert, special_pieces
+from compress.pretrain.held_out import make_evaluator
+from compress.pretrain.masked_lm import MaskedLMObjective
+from compress.pretrain.packed_examples import PackedExamples, SpecialPieces
+from compress.recipe.pretrain_schema import PretrainRecipe, PretrainSteps
+from compress.recipe.training_schema import Training
+from compress.train.core.seed_restarts import FOLDER, delete_work_files
+from compress.train.core.train_state import TrainResult
+from compress.train.loop import Evaluate, train
+from compress.train.objective import Objective
+
+MOST_PASSES = 10_000
+"""Passes over the texts that a training may make."""
+
+
+@dataclass(frozen=True)
+class PretrainData:
+    """What a model is pretrained on, and the tokenizer that cut it into pieces."""
+
+    corpus: Path
+    """As `corpus.write_corpus` wrote it."""
+    packing: Path
+    """The folder of packed sequences."""
+    tokenizer: PreTrainedTokenizerBase
+    special: SpecialPieces
+    vocabulary: int
+    """Pieces of the tokenizer."""
+
+    @classmethod
+    def load(cls, corpus: Path, packing: Path, tokenizer: Path) -> PretrainData:
+        """Open the folders of the corpus, its packing, and the tokenizer."""
+        loaded = load_tokenizer(tokenizer)
+        return cls(corpus, packing, loaded, special_pieces(loaded, str(tokenizer)), len(loaded))
+
+    def examples(self, model: PreTrainedModel, part: Part, length: int) -> PackedExamples:
+        """Return the sequences of a part, with the inputs of a model."""
+        types = family_of(model).token_types
+        return PackedExamples(self.corpus, self.packing, part, length, self.special, types)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Everything that a method of pretraining builds its model and losses from."""
+
+    recipe: PretrainRecipe
+    data: PretrainData
+    start: Path | None
+    """The checkpoint that training goes on from; None for a new model."""
+    console: Console
+    cards: Sequence[Path] = ()
+
+
+@dataclass(frozen=True)
+class Method:
+    """A model and how it is trained."""
+
+    model: PreTrainedModel
+    objective: Callable[[int], Objective]
+    """The losses of a training that begins at this step."""
+    evaluate: Evaluate
+    """The loss on held-out sequences that the best weights are chosen by."""
+    others: Mapping[str, PreTrainedModel] = field(default_factory=dict)
+    """Further models that are saved, by the name of their folder."""
+
+
+def masked_lm(setting: Setting) -> Method:
+    """Train a word head, and one for pairs where the recipe asks for it."""
+    recipe, data = setting.recipe, setting.data
+    model = start_model(setting)
+    held_out = data.examples(model, "held_out", recipe.train.length)
+    mask = data.special.mask
+    return Method(
+        model,
+        lambda first: MaskedLMObjective(recipe.masked_lm, mask, recipe.seed, first),
+        make_evaluator(held_out, recipe.masked_lm, mask),
+    )
+
+
+METHODS: Mapping[str, Callable[[Setting], Method]] = {"masked_lm": masked_lm}
+"""By the recipe's section."""
+
+
+def method_name(recipe: PretrainRecipe) -> str:
+    """Return the section of a recipe that says how it trains."""
+    return next((name for name in ("replaced_tokens", "distill") if getattr(recipe, name) is not None), "masked_lm")
+
+
+def start_model(setting: Setting) -> PreTrainedModel:
+    """Return the model that a recipe starts from: its checkpoint, or a new one."""
+    recipe, data = setting.recipe, setting.data
+    if setting.start is None:
+        assert recipe.shape is not None
+        return new_bert(
+            recipe.shape,
+            data.vocabulary,
+            recipe.train.length,
+            data.special,
+            pairs=recipe.next_sentence,
+            seed=recipe.seed,
+        )
+    model = load_encoder(setting.start, pairs=recipe.next_sentence, seed=recipe.seed, console=setting.console)
+    check_positions(model.config, recipe.train.length, str(setting.start))
+    return model
+
+
+def pretrain(setting: Setting, work: Path, *, track: str | None = None) -> list[TrainResult]:
+    """Train by the recipe's method and write the model folder to ``work``; returns the result of each part.
+
+    A killed training goes on from its last checkpoint. Of several processes only the main one writes.
+    """
+    recipe = setting.recipe
+    method = METHODS[method_name(recipe)](setting)
+    results, done = list[TrainResult](), 0
+    for number, (length, steps, share) in enumerate(parts_of(recipe.train)):
+        examples = setting.data.examples(method.model, "train", length)
+        settings = training_settings(recipe.train, len(examples), steps, share)
+        result = train(
+            method.model,
+            method.objective(done),
+            examples,
+            settings,
+            seed=recipe.seed + number,
+            work=work / FOLDER / f"{number}",
+            evaluate=method.evaluate,
+            larger_is_better=False,
+            console=setting.console,
+            track=track,
+            label=f"pretrain on {length} pieces",
+        )
+        setting.console.note(f"pretrain on {length} pieces: {result.summary}")
+        results.append(result)
+        done += steps
+    if int(os.environ.get("RANK", "0")) == 0:
+        for name, model in {"": method.model, **method.others}.items():
+            info = FolderInfo(step="pretrain", made_by=f"compress {__version__}", training=results[-1])
+            save_model(model, setting.data.tokenizer, work / name, info)
+        delete_work_files(work)
+    return results
+
+
+def parts_of(settings: PretrainSteps) -> list[tuple[int, int, float]]:
+    """Return the length, the number of steps and the share of the time of each part of a training."""
+    if settings.short is None:
+        return [(settings.length, settings.steps, 1.0)]
+    short = max(1, round(settings.short.share * settings.steps))
+    share = settings.short.share
+    return [(settings.short.length, short, share), (settings.length, max(1, settings.steps - short), 1 - share)]
+
+
+def training_settings(settings: PretrainSteps, examples: int, steps: int, share: float) -> Training:
+    """Return the settings of the training loop for so many steps; evaluations are spread over all of them."""
+    per_pass = -(-examples // (settings.batch_size * settings.accumulate))
+    passes = steps / per_pass
+    if passes > MOST_PASSES:
+        raise DataError(
+            f"{steps:,} steps would be {passes:,.0f} passes over the texts, which fill {per_pass} batches.",
+            hint="fewer train.steps, smaller batches, or more text",
+        )
+    evaluations = max(1, round(settings.evaluations * share / passes))
+    return Training(
+        epochs=passes,
+        minutes=None if settings.minutes is None else settings.minutes * share,
+        max_steps=steps,
+        evaluations=min(evaluations, per_pass),
+        **settings.model_dump(
+            include={"batch_size", "accumulate", "learning_rate", "warmup", "decay", "weight_decay", "clip"}
+        ),
+        precision=settings.precision,
+        compile=settings.compile,
+        checkpoint=settings.checkpoint,
+    )
