@@ -106,12 +106,22 @@ class Training(Frozen):
     """Trainings from different seeds, of which the best on select is used."""
     freeze: Layer | Literal["embeddings"] | None = None
     """`embeddings`, or a number n: the embeddings and the n lowest layers are not trained."""
+    unfreeze: Literal["gradual"] | EpochCount | None = None
+    """`gradual`: the head is trained first, after an epoch the highest layer too, after each further epoch one layer
+    more, at last the embeddings. A number: so many epochs between them. Evaluations before that do not count for
+    `patience`."""
     layer_decay: Number = Field(1.0, gt=0.0, le=1.0)
     """Learning rate of each layer, as a factor of that of the layer above it."""
     class_weights: Literal["balanced"] | None = None
     """`balanced`: in the task's own loss (in distillation `hard_label`) all classes count alike, however many rows they
     have (classification, multi_label)."""
     checkpoint: Checkpoints = Checkpoints()
+
+    @model_validator(mode="after")
+    def _check_frozen_layers(self) -> Self:
+        if self.freeze is not None and self.unfreeze is not None:
+            raise ValueError("freeze keeps layers as they are, and unfreeze trains them later: give one of them")
+        return self
 
     @property
     def seed_count(self) -> int:

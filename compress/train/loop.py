@@ -31,6 +31,7 @@ from compress.train.core.device_batches import DeviceBatches
 from compress.train.core.distributed import Processes
 from compress.train.core.eta import Forecaster
 from compress.train.core.gradients import Gradients, UpdateGradients
+from compress.train.core.gradual_unfreezing import GradualUnfreezing, unfrozen_afterwards
 from compress.train.core.nan_diagnosis import find_nonfinite, nan_error
 from compress.train.core.optimizer import ModelAndOptimizer, frozen
 from compress.train.core.shares import ShareThreads, share_count
@@ -76,7 +77,7 @@ def train(
     finished = store.result()
     if finished is None:
         shown = console if console and processes.is_main else Console("quiet")
-        with processes.randomness(seed), frozen(model, settings.freeze):
+        with processes.randomness(seed), frozen(model, settings.freeze), unfrozen_afterwards(model):
             run = TrainingRun(
                 model,
                 objective,
@@ -127,6 +128,7 @@ class TrainingRun:
         vocabulary = self.examples.vocabulary()
         self.trained = ModelAndOptimizer(self.model, extra, settings, self.precision, vocabulary, self.threads)
         self.gradients = Gradients(self.objective, batches, self.schedule, self.trained, self.processes, self.threads)
+        self.unfreezing = GradualUnfreezing(self.model, settings.unfreeze, self.schedule.per_epoch)
         self.forecaster = Forecaster(self.schedule, self.examples.lengths, self.evaluate is not None, self._note)
         self.state = TrainState(precision=self.precision)
         self._saved = (time.monotonic(), 0)
@@ -136,6 +138,8 @@ class TrainingRun:
         self._resume()
         if self.settings.compile and not self.compiles:
             self.console.note("torch.compile ignored: it needs a GPU and a supported model family")
+        if left := self.unfreezing.left_frozen(self.schedule.total):
+            self._note(f"unfreeze: {left}")
         teachers, device = self.objective.teachers(), self.processes.device
         patience = math.inf if self.schedule.is_open else self.settings.patience or math.inf
         with (
@@ -171,6 +175,7 @@ class TrainingRun:
         started = time.monotonic()
         self.model.train()
         self.objective.begin(self.state.done / self.schedule.total, self.state.done)
+        self.unfreezing.apply(self.state.done, self.gradients.models)
         update = self.gradients.accumulate(self.state.done, self._checkpoint_due())
         if value := find_nonfinite(update.losses, update.norm):  # before it reaches the weights
             raise nan_error(value, self.state.done, self._saved[1], self.examples, self.gradients, self.settings)
@@ -231,7 +236,8 @@ class TrainingRun:
         finite_score = score if math.isfinite(score) else None
         if competes and state.done:
             improves = self._gain(score, state.trained_score) > 0 or (state.trained_score is None and not state.best_at)
-            state.without_better = 0 if improves else state.without_better + 1
+            waits = improves or not self.unfreezing.is_complete(state.done - 1)
+            state.without_better = 0 if waits else state.without_better + 1
             state.trained_score = finite_score if improves else state.trained_score
         better = competes and (state.best_at is None or self._is_best(score))
         state.add_evaluation(state.done / self.schedule.per_epoch, finite_score)

@@ -3,12 +3,12 @@
     python attempts.py STEP TEACHER DATA FOLDER KILLS
 
 The results are FOLDER/whole and FOLDER/killed. STEP is finetune, probe (fine-tuning of an encoder without a head),
-grid (of settings and seeds), distill, recover, own (distillation of FOLDER/start, whose vocabulary is a part of the
-teacher's) or qat (quantization-aware training of the teacher). KILLS are points at which an attempt is killed, one
-each: `update:7` (in the middle of an update), `tensors:1` (while the first checkpoint is written), `named:1` (before
-the first checkpoint replaces older ones), `best:2` (after the second best weights), `saved:1` (after the model folder
-is written, before checkpoints are removed), `fit:2` (before the second probe is fitted), `probe:1` (after the first
-probe is written, before it is renamed).
+grid (of settings and seeds), unfreeze, distill, recover, own (distillation of FOLDER/start, whose vocabulary is a part
+of the teacher's) or qat (quantization-aware training of the teacher). KILLS are points at which an attempt is killed,
+one each: `update:7` (in the middle of an update), `tensors:1` (while the first checkpoint is written), `named:1`
+(before the first checkpoint replaces older ones), `best:2` (after the second best weights), `saved:1` (after the model
+folder is written, before checkpoints are removed), `fit:2` (before the second probe is fitted), `probe:1` (after the
+first probe is written, before it is renamed).
 """
 
 import os
@@ -70,6 +70,8 @@ def attempt(step, teacher, data, work):
         grid = {"batch_size": (8, 16), "epochs": (1.0, 2.0)}
         own = {key: value for key, value in COMMON.items() if key not in grid}
         finetune(str(teacher), data, Finetune(**own, grid=grid, checkpoint=checkpoint, seeds=2, reuse=False), 5, work)
+    elif step == "unfreeze":
+        finetune(str(teacher), data, Finetune(**COMMON, checkpoint=checkpoint, reuse=False, unfreeze=0.5), 5, work)
     elif step == "probe":
         finetune(str(teacher), data, Finetune(**COMMON, checkpoint=checkpoint, restarts=2), 5, work)
     elif step == "qat":

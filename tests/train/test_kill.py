@@ -16,6 +16,7 @@ KILLS = {
     "finetune": ["update:2", "update:9", "tensors:1", "best:2", "named:3", "update:9", "saved:1"],
     "probe": ["fit:1", "fit:2", "probe:1", "update:2", "fit:1", "update:9"],
     "grid": ["update:2", "best:9", "update:9", "saved:1"],
+    "unfreeze": ["update:2", "update:6", "update:5", "best:2"],
     "distill": ["best:1", "update:7", "tensors:2", "named:2", "saved:1"],
     "recover": ["best:1", "update:5"],
     "own": ["best:1", "update:7", "tensors:2"],

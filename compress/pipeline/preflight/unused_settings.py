@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from compress.errors import Problem
 from compress.losses import LOSSES, TASK_LOSSES, LayerLoss
 from compress.pipeline.export_formats import competing_formats
-from compress.pipeline.preflight.finetune_problems import finetune_problems
+from compress.pipeline.preflight.finetune_problems import HEADLESS, finetune_problems
 from compress.quantize import chosen_methods
 from compress.recipe.loss_schema import SoftLabel
 from compress.recipe.schema import Recipe
@@ -31,11 +31,7 @@ def unused_settings(recipe: Recipe) -> Iterator[Problem]:
     yield from _quantization(recipe)
     if recipe.finetune:
         yield from finetune_problems(recipe.finetune, kind)
-    trainings = [(("finetune",), recipe.finetune)] if recipe.finetune else []
-    for path, training in (*trainings, *recipe.distillations()):
-        if training.class_weights and not TASK_LOSSES[KINDS[kind].problem].weighted:
-            readers = ", ".join(name for name, each in KINDS.items() if TASK_LOSSES[each.problem].weighted)
-            yield Problem((*path, "class_weights"), f"has no effect for {kind}; it is for {readers}")
+    yield from _unfit_for_the_kind(recipe)
     for path, settings in recipe.distillations():
         soft_labels = list(_soft_labels(path, settings))
         reason = f"has no effect for {kind}, whose outputs are compared by their squared distance"
@@ -51,6 +47,18 @@ def unused_settings(recipe: Recipe) -> Iterator[Problem]:
         if settings.layer_map != defaults.layer_map and not settings.loss_names() & set(MAPPED_LOSSES):
             reason = f"has no effect without a loss that compares mapped layers: {' or '.join(MAPPED_LOSSES)}"
             yield Problem((*path, "layer_map"), reason)
+
+
+def _unfit_for_the_kind(recipe: Recipe) -> Iterator[Problem]:
+    """Yield weights of classes where there are none, and a head that is trained first where there is none."""
+    kind = recipe.task.kind
+    trainings = [(("finetune",), recipe.finetune)] if recipe.finetune else []
+    for path, training in (*trainings, *recipe.distillations()):
+        if training.class_weights and not TASK_LOSSES[KINDS[kind].problem].weighted:
+            readers = ", ".join(name for name, each in KINDS.items() if TASK_LOSSES[each.problem].weighted)
+            yield Problem((*path, "class_weights"), f"has no effect for {kind}; it is for {readers}")
+        if training.unfreeze and KINDS[kind].head == HEADLESS:
+            yield Problem((*path, "unfreeze"), f"begins with the head alone, and an embedding ({kind}) has none")
 
 
 def _quantization(recipe: Recipe) -> Iterator[Problem]:

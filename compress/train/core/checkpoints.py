@@ -138,8 +138,8 @@ def training_identity(
         for name, parameter in module.named_parameters()
     ]
     start_weights = {name: tensor_digest(tensor) for name, tensor in model.state_dict().items()}
-    unlimited = () if settings.minutes else ("minutes",)  # absent in earlier versions
-    hashed = settings.model_dump(mode="json", exclude={*ELSEWHERE, *unlimited})
+    unused = [name for name in ("minutes", "unfreeze") if getattr(settings, name) is None]  # absent in earlier versions
+    hashed = settings.model_dump(mode="json", exclude={*ELSEWHERE, *unused})
     parts = [hashed, seed, shapes, objective.identity(), examples.digest(), start_weights]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 

@@ -43,6 +43,11 @@ class Gradients:
     _replicas: list[Replica] = field(default_factory=list, init=False)
     """Those that compute the shares of a batch, where it has several."""
 
+    @property
+    def models(self) -> list[PreTrainedModel]:
+        """The model and its replicas."""
+        return [self.trained.model, *(replica.model for replica in self._replicas)]
+
     def accumulate(self, update: int, checkpoint_due: bool) -> UpdateGradients:
         """Compute the gradients of one update; ``checkpoint_due`` is this process's opinion."""
         batches = self.schedule.batches(update)

@@ -5,6 +5,7 @@ It has frozen parts, layer-wise learning rate decay, and no weight decay for bia
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -145,7 +146,7 @@ def make_optimizer(
     With ``embeddings`` their trained rows replace the embedding table.
     """
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-    depths = _depths(model)
+    depths = parameter_depths(model)
     # By name and not by id: names come in the same order in every process, and so do the optimizer's states.
     named = [(depths[name], parameter) for name, parameter in model.named_parameters()]
     named += [(max(depths.values()), parameter) for module in extra for parameter in module.parameters()]
@@ -185,14 +186,17 @@ def split_optimizer(optimizer: torch.optim.AdamW, count: int) -> list[torch.opti
     return split
 
 
-def _depths(model: PreTrainedModel) -> dict[str, int]:
-    """Return each parameter's depth: 0 for embeddings, then layers, then the head; shared layers count once."""
-    base = base_of(model)
+def parameter_depths(model: PreTrainedModel) -> dict[str, int]:
+    """Return each parameter's depth: 0 for embeddings, then layers, then the head; shared layers count once.
+
+    What lies between the embeddings and the first layer (a projection to the hidden size) belongs to the embeddings.
+    """
     layers = list(dict.fromkeys(layers_of(model)))
     depths = {id(parameter): len(layers) + 1 for parameter in model.parameters()}
-    depths |= {id(parameter): 0 for parameter in base.get_submodule("embeddings").parameters()}
     for depth, layer in enumerate(layers, start=1):
         depths |= {id(parameter): depth for parameter in layer.parameters()}
+    below = itertools.takewhile(lambda parameter: depths[id(parameter)] != 1, base_of(model).parameters())
+    depths |= {id(parameter): 0 for parameter in below}
     return {name: depths[id(parameter)] for name, parameter in model.named_parameters()}
 
 

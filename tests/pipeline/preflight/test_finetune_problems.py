@@ -27,6 +27,10 @@ def problems_of(finetune: str, kind: str = "classification") -> list[str]:
         ("{grid: bert}", "finetune.grid: expected a section of keys or paper, got 'bert'"),
         ("{grid: {epochs: [2, 3]}, epochs: 4}", "finetune.epochs: is given here and in the grid (2, 3): give one"),
         ("{grid: paper, batch_size: 8}", "finetune.batch_size: is given here and in the grid (16, 32): give one"),
+        ("{freeze: 2, unfreeze: gradual}", "finetune: freeze keeps layers as they are, and unfreeze trains them later"),
+        ("{unfreeze: slowly}", "finetune.unfreeze: expected gradual or a number, got 'slowly'"),
+        ("{unfreeze: 0}", "finetune.unfreeze: should be greater than 0, got 0"),
+        ("{method: frozen, unfreeze: 2}", "finetune.unfreeze: has no effect with method: frozen"),
         ("{method: head}", "finetune.method: expected full or frozen, got 'head'"),
         ("{method: frozen, epochs: 3}", "finetune.epochs: has no effect with method: frozen, which fits the last"),
         ("{method: frozen, grid: paper}", "finetune.grid: has no effect with method: frozen"),
@@ -41,3 +45,5 @@ def test_a_mistake_has_one_message(section, message):
 def test_an_embedding_has_no_head_to_train():
     (problem,) = problems_of("{method: frozen}", kind="similarity")
     assert "finetune.method: frozen has nothing to train for similarity" in problem
+    (problem,) = problems_of("{unfreeze: gradual}", kind="retrieval")
+    assert "finetune.unfreeze: begins with the head alone, and an embedding (retrieval) has none" in problem
