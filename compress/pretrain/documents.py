@@ -94,5 +94,5 @@ def _read_row(row: RawRow, column: str) -> Document:
     if isinstance(value, list) and all(isinstance(sentence, str) for sentence in value):
         return list(chain.from_iterable(map(sentences_of, value)))
     if not isinstance(value, str):
-        raise DataError(f"{row.where}: '{column}' is no text but {type(value).__name__} {str(value)[:40]!r}.")
+        raise DataError(f"{row.where}: '{column}' should be a text, got {str(value)[:40]}.")
     return sentences_of(value)
