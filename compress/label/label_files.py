@@ -117,4 +117,5 @@ def task_recipe(recipe: LabelRecipe, target: Path) -> dict[str, Any]:
         "teacher": "minilm-l6",
         "student": "half-depth",
         "quantize": "int8",
+        "service": str(target / SERVICE_FILE),
     }

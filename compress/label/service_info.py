@@ -73,6 +73,6 @@ def read_service(path: Path) -> ServiceInfo:
         return ServiceInfo.model_validate_json(file.read_bytes())
     except OSError as error:
         hint = "compress label writes it beside the data"
-        raise UsageError(f"service: {file} cannot be read: {error.strerror or error}.", hint=hint) from error
+        raise UsageError(f"{file} cannot be read: {error.strerror or error}.", hint=hint) from error
     except ValidationError as error:
-        raise UsageError(f"service: {file} is no service.json: {first_error(error)}") from error
+        raise UsageError(f"{file} is no service.json: {first_error(error)}") from error

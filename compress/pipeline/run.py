@@ -21,6 +21,7 @@ from compress.pipeline.preflight.allowed_names import NAMES
 from compress.pipeline.preflight.latency_problems import goal_problems
 from compress.pipeline.preflight.model_availability import source_problems
 from compress.pipeline.preflight.preflight import Findings, check
+from compress.pipeline.preflight.service_problems import service_problems
 from compress.pipeline.preflight.unused_settings import unused_settings
 from compress.pipeline.resolve import resolve
 from compress.pipeline.run_lock import LOCK_FILE, named_steps, write_lock
@@ -101,6 +102,7 @@ def read_recipe(source: RecipeSource, overrides: Sequence[str] = (), cards: Sequ
         unused_settings,
         format_problems,
         goal_problems,
+        service_problems,
         partial(source_problems, cards=cards),
     )
     if isinstance(source, Mapping):

@@ -13,7 +13,7 @@ from compress.recipe.schema import Recipe
 PATH = re.compile(r"(?<![\w/])(?:[A-Za-z]:)?[/\\](?:[\w.+@~-]+[/\\])+([\w.+@~-]*)")
 """An absolute path, of which only the last part remains."""
 
-MODEL_KEYS = ("source", "model", "cross_encoder", "latency_table")
+MODEL_KEYS = ("source", "model", "cross_encoder", "latency_table", "service")
 """Recipe keys that name a model (a card, a hub id, or a local folder) or a file."""
 
 
@@ -41,7 +41,7 @@ def recipe_without_paths(recipe: Recipe) -> dict[str, Any]:
         for role in PARTS:
             paths = data[role]
             data[role] = [source_name(path) for path in paths] if isinstance(paths, list) else source_name(paths)
-    return {key: value if key == "task" else _name_models(value) for key, value in plain.items()}
+    return {**_name_models(plain), "task": plain["task"]}
 
 
 def _name_models(value: Any) -> Any:

@@ -34,6 +34,9 @@ class Target(ShortForm):
     batch: Batch = 1
     length: Length | Literal["data"] = "data"
     """Word pieces of every input, or `data`: the lengths of the test set."""
+    price: PositiveFloat | None = None
+    """What an hour of these threads or this device costs, in the currency of the `service`; the ledger then says what a
+    million texts cost."""
 
     @property
     def title(self) -> str:

@@ -274,6 +274,8 @@ class Recipe(RecipeFile):
     rank_by: Literal["p50", "p95", "p99"] = "p50"
     measure: Measure = Measure()
     publish: Publish | None = None
+    service: PathText | None = None
+    """The service.json of `compress label`: the report then compares with the service whose answers are learned."""
     track: Annotated[str, name_in("trackers")] | None = None
     """An experiment tracker supported by Accelerate (`tensorboard`, `wandb`, `mlflow` …)."""
 

@@ -105,6 +105,13 @@ def percent(value: float | None) -> str:
     return ABSENT if value is None else f"{100 * value:.1f} %"
 
 
+def money(value: float | None) -> str:
+    """An amount with three digits, or to a hundredth: `0.0123`, `4.56`, `1,204.00`."""
+    if value is None:
+        return ABSENT
+    return f"{value:,.2f}" if value >= 1 else f"{value:.3g}"
+
+
 def p_value(value: float | None) -> str:
     """A p-value: `0.04`, `< 0.001`."""
     if value is None:

@@ -20,7 +20,7 @@ from compress.model_history import ChosenSetting, LayerMap, TrialInfo, Vocabular
 from compress.model_info import TaskInfo, VariantInfo
 from compress.report.packaged_format import PackagedFormat
 from compress.report.pruned_units import PrunedStructure
-from compress.report.run_facts import DataFacts, Machine, Provenance, StepCost, TargetFacts
+from compress.report.run_facts import DataFacts, Machine, Provenance, ServiceFacts, StepCost, TargetFacts
 from compress.report.winner_verdict import Verdict
 from compress.select.quantization_loss import Fallback
 from compress.select.selection import GateResult, Outcome, Rules
@@ -157,6 +157,8 @@ class Report(ResultModel):
     trials: Mapping[str, tuple[TrialInfo, ...]] = {}
     """By model, the trainings of which the best on select was used, where there were several."""
     verdicts: tuple[Verdict, ...] = ()
+    service: ServiceFacts | None = None
+    """The service whose answers the models learn, where the recipe names one."""
     packaged: tuple[PackagedFormat, ...] = ()
     """Formats that were built for the winners only; empty in older reports."""
     remarks: tuple[str, ...] = ()

@@ -13,6 +13,7 @@ from compress.report.report_schema import Report
 from compress.report.retention import SIGNIFICANCE, is_clearly_better, quality_on_test, teacher_beats_baseline
 from compress.report.speedup_breakdown import speedup_of_cut, speedup_stages
 from compress.report.tables.machine_facts import describe_length_limit, truncated_of_test
+from compress.report.text_costs import cost_of_texts
 from compress.select.gate import format_points
 from compress.tasks.label_problems import label_problems
 
@@ -30,6 +31,7 @@ DISTIL_HINT = "more layers, or texts without labels (task.data.unlabelled), brin
 def report_warnings(report: Report) -> tuple[str, ...]:
     """Return all warnings, the most important first; gate results and verdicts must be present."""
     return (
+        *_service(report),
         *_teacher_versus_baseline(report),
         *_undecided(report),
         *_few_select_rows(report),
@@ -42,6 +44,27 @@ def report_warnings(report: Report) -> tuple[str, ...]:
         *_miscalibration(report),
         *_data(report),
     )
+
+
+def _service(report: Report) -> Iterator[str]:
+    """What scores mean where the labels are a service's answers, and what the winners cost beside it."""
+    service = report.service
+    if service is None:
+        return
+    if service.tested:
+        itself = service.self_agreement
+        ceiling = "" if itself is None else f"; two of its own answers to one text agree in {fmt.percent(itself)}"
+        yield f"The labels of test are answers of {service.model}: scores are agreement with it{ceiling}."
+    else:
+        yield f"The labels of test are not the held-back answers of {service.model}: scores are not agreement with it."
+    for verdict in report.verdicts:
+        row = report.row(verdict.winner)
+        cost = cost_of_texts(report, verdict.target, row.targets.get(verdict.target) if row else None)
+        if cost is not None and service.cost_of_million is not None:
+            yield (
+                f"A million texts cost {fmt.money(service.cost_of_million)} with {service.model} and {fmt.money(cost)}"
+                f" with the winner on {verdict.target}, at {fmt.money(report.target(verdict.target).price)} an hour."
+            )
 
 
 def _teacher_versus_baseline(report: Report) -> Iterator[str]:

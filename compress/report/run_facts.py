@@ -43,9 +43,23 @@ class TargetFacts(ResultModel):
     threads: int
     batch: int
     length: int | Literal["data"]
+    price: float | None = None
+    """What an hour costs; None where the recipe does not say."""
     present: bool = True
     reason: str | None = None
     """Why it is not present on the machine."""
+
+
+class ServiceFacts(ResultModel):
+    """A service whose answers are the labels of the data (`compress label`)."""
+
+    model: str
+    tested: bool
+    """Whether test holds the answers that were held back: then scores are agreement with the service."""
+    self_agreement: float | None = None
+    """How often two of its answers to one text are equal; None where it was asked once."""
+    cost_of_million: float | None = None
+    """What a million texts cost; None where no prices were stated, or the service states no tokens."""
 
 
 class StepCost(ResultModel):

@@ -39,6 +39,8 @@ from compress.report import format_numbers
         (lambda: format_numbers.seconds(200), "3 min 20 s"),
         (lambda: format_numbers.seconds(7500), "2 h 5 min"),
         (lambda: format_numbers.percent(0.987), "98.7 %"),
+        (lambda: format_numbers.money(0.012345), "0.0123"),
+        (lambda: format_numbers.money(1204.5), "1,204.50"),
         (lambda: format_numbers.p_value(0.0001), "< 0.001"),
         (lambda: format_numbers.p_value(0.041), "0.041"),
     ],
@@ -60,6 +62,7 @@ def test_numbers_are_formatted(call, shown):
         format_numbers.count,
         format_numbers.seconds,
         format_numbers.percent,
+        format_numbers.money,
         format_numbers.p_value,
     ],
 )

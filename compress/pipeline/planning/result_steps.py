@@ -21,6 +21,7 @@ from compress.pipeline.steps.select_step import rules_of, select
 from compress.pipeline.strip_paths import recipe_without_paths
 from compress.recipe.measure_schema import Measure
 from compress.runtimes import RUNTIMES
+from compress.storage.file_digests import file_digest
 from compress.variants import VARIANTS
 
 SHARED_LIBRARIES = ("tokenizers", "numpy")
@@ -55,7 +56,8 @@ def add_results(plan: Plan, limits: bool) -> None:
     needs = ["select", *served, *plan.packages.values()]
     plan.add("package", "package", settings, needs, partial(package, plan=plan), tolerant=True)
     needs = [step.name for step in plan.steps]
-    plan.add("report", "report", settings | {"missing": missing}, needs, partial(report, plan=plan), tolerant=True)
+    settings |= {"missing": missing, "service": file_digest(Path(recipe.service)) if recipe.service else None}
+    plan.add("report", "report", settings, needs, partial(report, plan=plan), tolerant=True)
     if recipe.publish:
         to = str(Path(recipe.publish.to).expanduser().absolute())
         settings = {"to": to, "name": recipe.publish.name or recipe.name}
@@ -96,7 +98,7 @@ def _measuring(plan: Plan, limits: bool) -> dict[str, Any]:
     targets = plan.present_targets
     libraries = {name for entry in plan.variants for name in RUNTIMES[entry.variant.runtime].libraries}
     return {
-        "targets": [target.model_dump(mode="json") for target in targets],
+        "targets": [target.model_dump(mode="json", exclude={"price"}) for target in targets],
         "measure": timing_settings(plan.recipe.measure),
         "variants": [entry.key for entry in plan.variants],
         "machine": describe().fingerprint,

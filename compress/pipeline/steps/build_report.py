@@ -12,11 +12,12 @@ from typing import Any, Literal
 import numpy as np
 
 from compress.data.encode import encode_sample
-from compress.data.loading.data_digest import find_files
+from compress.data.loading.data_digest import find_files, part_files
 from compress.data.splits.prepare_splits import PreparedData, load_prepared
 from compress.data.splits.unlabelled_texts import UNLABELLED, unlabelled_info
 from compress.data.tokenizer import TextTokenizer
 from compress.environment import LIBRARIES, describe, versions
+from compress.label.service_info import read_service
 from compress.measure.baselines import baseline_for
 from compress.measure.quality.disagreement import write_disagreements
 from compress.measure.quality.quality_result import Disagreement
@@ -38,9 +39,10 @@ from compress.report.apply_selection import apply_selection
 from compress.report.packaged_format import PackagedFormat, read_packaged
 from compress.report.pruned_units import pruned_structure
 from compress.report.report_schema import LedgerRow, Report, ReportModel, TargetResult
-from compress.report.run_facts import DataFacts, Machine, StepCost, TargetFacts
+from compress.report.run_facts import DataFacts, Machine, ServiceFacts, StepCost, TargetFacts
 from compress.select.quantization_loss import Fallback
 from compress.select.selection import read_selection
+from compress.storage.file_digests import file_digest
 from compress.tasks import kind_of
 
 DISAGREEMENTS_FILE = "disagreements.jsonl"
@@ -130,10 +132,25 @@ class ReportBuilder:
             },
             vocabularies=self._vocabularies(infos),
             models=tuple(self._model(model) for model in self.plan.evaluated),
+            service=self._service(),
             packaged=tuple(self._packaged()),
             makings=provenance(self.plan, self._folders()),
             chosen=chosen_settings(self.plan, self._folders()),
             trials=trials(self.plan, self._folders()),
+        )
+
+    def _service(self) -> ServiceFacts | None:
+        """Return the service whose answers are the labels, and whether test holds those that were held back."""
+        recipe = self.plan.recipe
+        if recipe.service is None:
+            return None
+        info = read_service(Path(recipe.service))
+        tested = [info.test_digest] == [*map(file_digest, part_files(recipe.task.data, "test"))]
+        return ServiceFacts(
+            model=info.model,
+            tested=tested,
+            self_agreement=info.self_agreement,
+            cost_of_million=info.cost_of_million,
         )
 
     def _packaged(self) -> Iterator[PackagedFormat]:

@@ -11,7 +11,11 @@ from compress.report.speedup_breakdown import speedup, speedup_stages
 from compress.report.tables.quality_tables import format_above, format_change, format_quality
 from compress.report.tables.speed_tables import format_p50
 from compress.report.tables.table_type import Cells, Table, make_table
+from compress.report.text_costs import cost_of_texts, shows_costs
 from compress.report.winner_verdict import Verdict
+
+MILLION = "1M texts"
+"""The column with the price of a million texts."""
 
 
 def ledger_table(report: Report, title: str) -> Table:
@@ -34,6 +38,9 @@ def ledger_table(report: Report, title: str) -> Table:
         }
         for name, baseline in report.baselines.items()
     ]
+    if report.service:
+        cost = fmt.money(report.service.cost_of_million)
+        rows.append({"model": report.service.model, "variant": fmt.ABSENT, MILLION: cost, "gate": "service"})
     return make_table(rows, left=("gate",), winner=winner)
 
 
@@ -51,6 +58,7 @@ def _ledger_cells(report: Report, row: LedgerRow, title: str, metric: str, *, is
         "faster": fmt.ratio(faster.value) if faster else untimed or fmt.ABSENT,
         "size": fmt.size(row.bytes_total),
         "cost": fmt.seconds(row.cost_seconds),
+        **({MILLION: fmt.money(cost_of_texts(report, title, result))} if shows_costs(report, title) else {}),
         "gate": _gate_state(report, row, result, is_winner=is_winner),
     }
 
