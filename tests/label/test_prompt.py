@@ -1,0 +1,38 @@
+"""The messages of a row, from default templates and the user's."""
+
+import pytest
+
+from compress.label.prompt import messages_for
+from tests.label.test_answer_forms import recipe
+
+
+def test_the_default_prompt_names_the_labels_and_their_meanings():
+    given = recipe("classification", meanings={"bad": "not worth the ticket"})
+    system, user = messages_for(["a {labels} film"], given)
+    assert "- bad: not worth the ticket\n- good\n" in system["content"]
+    assert system["content"].endswith('Answer with JSON alone: {"label": "one of the labels"}')
+    assert user == {"role": "user", "content": "a {labels} film"}
+
+
+def test_both_texts_of_a_pair_are_shown_by_name():
+    given = recipe("classification")
+    pair = given.model_copy(update={"task": given.task.model_copy(update={"text": ("question", "passage")})})
+    system, user = messages_for(["who?", "she."], pair)
+    assert "the question and the passage together" in system["content"]
+    assert user["content"] == "question:\nwho?\n\npassage:\nshe."
+
+
+def test_own_templates_may_hold_json():
+    given = recipe("classification", prompt={"instructions": 'Say {"x": {labels}}', "input": "<{text}>"})
+    system, user = messages_for(["{text}"], given)
+    assert system["content"].startswith('Say {"x": - bad\n- good}')
+    assert user["content"] == "<{text}>"
+
+
+def test_regression_names_its_range():
+    assert "from 1 to 5" in messages_for(["a"], recipe("regression", scores=(1, 5)))[0]["content"]
+
+
+@pytest.mark.parametrize("prompt", ["How good is it?", {"instructions": "How good is it?"}])
+def test_short_form(prompt):
+    assert messages_for(["a"], recipe("classification", prompt=prompt))[0]["content"].startswith("How good is it?\n\n")
