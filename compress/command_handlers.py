@@ -89,7 +89,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
 def pretrain(options: argparse.Namespace, console: Console) -> None:
     """Run a pretraining recipe and show what its model predicts of held-out text."""
     from compress.pipeline.pretrain_run import MODEL_FOLDER, PretrainOptions, run_pretrain
-    from compress.pretrain.pretrain_report import REPORT_PAGE, result_rows
+    from compress.pretrain.pretrain_report import REPORT_PAGE, result_rows, score_rows
 
     ran = PretrainOptions(runs=options.runs, cards=tuple(options.cards), force=options.force)
     report = run_pretrain(options.recipe, options.overrides, ran, console)
@@ -100,7 +100,8 @@ def pretrain(options: argparse.Namespace, console: Console) -> None:
         return
     folder = options.runs / report.name
     if console.format == "human":
-        console.table(result_rows(report), title=f"{report.name} on held-out text, with 95 % intervals")
+        for rows in filter(None, (result_rows(report), score_rows(report))):
+            console.table(rows, title=f"{report.name} on held-out text, with 95 % intervals")
         console.note(f"report: {folder / REPORT_PAGE}; its cards: --cards {folder}")
     console.line(str(folder / MODEL_FOLDER))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import (
@@ -33,6 +34,16 @@ def new_bert(
     shape: EncoderShape, vocabulary: int, length: int, special: SpecialPieces, *, pairs: bool, seed: int
 ) -> PreTrainedModel:
     """Return a BERT with random weights, with a head for words, and one for ``pairs``."""
+    config = bert_config(shape, vocabulary, length, special)
+    with quiet(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model: PreTrainedModel = BertForPreTraining(config) if pairs else BertForMaskedLM(config)
+    model.train(False)
+    return model
+
+
+def bert_config(shape: EncoderShape, vocabulary: int, length: int, special: SpecialPieces) -> BertConfig:
+    """Return the config of a new BERT."""
     assert shape.hidden is not None
     config = BertConfig(
         vocab_size=vocabulary,
@@ -50,11 +61,7 @@ def new_bert(
             f"shape.hidden ({shape.hidden}) is no multiple of {config.num_attention_heads} heads.",
             hint="shape.heads gives their number",
         )
-    with quiet(), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model: PreTrainedModel = BertForPreTraining(config) if pairs else BertForMaskedLM(config)
-    model.train(False)
-    return model
+    return config
 
 
 def load_encoder(folder: Path, *, pairs: bool, seed: int, console: Console) -> PreTrainedModel:
@@ -65,9 +72,14 @@ def load_encoder(folder: Path, *, pairs: bool, seed: int, console: Console) -> P
             f"next_sentence needs a BERT; {folder} is of the family {family_of(config).name}.",
             hint="next_sentence: false",
         )
+    auto = BertForPreTraining if pairs else AutoModelForMaskedLM
+    return load_with_head(auto, folder, seed, console)
+
+
+def load_with_head(auto: Any, folder: Path, seed: int, console: Console) -> PreTrainedModel:
+    """Return a checkpoint with the heads of a class of transformers; those that it lacks are random."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        auto = BertForPreTraining if pairs else AutoModelForMaskedLM
         model, report = read_checkpoint(auto, folder)
     missing = missing_head_weights(model, report, folder)
     check_finite(model, folder)
@@ -82,8 +94,13 @@ def load_encoder(folder: Path, *, pairs: bool, seed: int, console: Console) -> P
 
 def _kinds(missing: list[str]) -> str:
     """Return what the missing weights of heads predict."""
-    pairs = [name for name in missing if "seq_relationship" in name]
-    return " and ".join((["words"] if len(pairs) < len(missing) else []) + (["pairs of sentences"] if pairs else []))
+    kinds = {
+        "seq_relationship": "pairs of sentences",
+        "discriminator_predictions": "replaced pieces",
+        "": "words",
+    }
+    found = {next(kind for part, kind in kinds.items() if part in name) for name in missing}
+    return " and ".join(sorted(found, reverse=True))
 
 
 def special_pieces(tokenizer: PreTrainedTokenizerBase, source: str) -> SpecialPieces:

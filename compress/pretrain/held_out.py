@@ -19,6 +19,7 @@ from compress.pretrain.packed_batch import NEXT_SENTENCE
 from compress.pretrain.packed_examples import PackedExamples
 from compress.recipe.pretrain_schema import MaskedLM
 from compress.train.loop import Evaluate
+from compress.train.objective import Objective
 
 BATCH = 64
 MOST_SEQUENCES = 2_000
@@ -72,6 +73,20 @@ def make_evaluator(examples: PackedExamples, settings: MaskedLM, mask_id: int) -
     return evaluate
 
 
+def make_loss_evaluator(examples: PackedExamples, objective: Objective) -> Evaluate:
+    """Return a function that computes a model's mean loss of held-out sequences, for losses without masks."""
+    chosen = sample(examples, final=False)
+
+    def evaluate(model: PreTrainedModel) -> float:
+        total = 0.0
+        for batch in batches_by_length(examples.lengths[chosen], BATCH):
+            losses = objective(model, batch_tensors(examples, chosen[batch], model.device))
+            total += len(batch) * float(sum(losses.values()))
+        return total / len(chosen)
+
+    return evaluate
+
+
 def score(
     model: PreTrainedModel, examples: PackedExamples, chosen: NDArray[np.int64], settings: MaskedLM, mask_id: int
 ) -> HeldOutScores:
@@ -87,7 +102,7 @@ def _score_batches(
 ) -> Iterator[tuple[NDArray[Any], ...]]:
     for batch in batches_by_length(examples.lengths[chosen], BATCH):
         indices = chosen[batch]
-        tensors = {name: torch.from_numpy(array).to(model.device) for name, array in examples.batch(indices).items()}
+        tensors = batch_tensors(examples, indices, model.device)
         masked, targets = objective.masked(model, tensors)
         at = targets != IGNORED_LABEL
         predicted = predict_at(model, {**tensors, "input_ids": masked}, at)
@@ -103,6 +118,11 @@ def _score_batches(
             right,
             documents[: len(right)],
         )
+
+
+def batch_tensors(examples: PackedExamples, indices: NDArray[np.int64], device: torch.device) -> dict[str, Tensor]:
+    """Return the arrays of these sequences on a device."""
+    return {name: torch.from_numpy(array).to(device) for name, array in examples.batch(indices).items()}
 
 
 def _array(tensor: Tensor) -> NDArray[Any]:

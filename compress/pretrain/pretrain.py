@@ -7,82 +7,29 @@ result the training on long ones starts from (as BERT was trained: 90 % of the s
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 
 from compress import __version__
-from compress.console import Console
 from compress.errors import DataError
 from compress.model_info import FolderInfo
-from compress.models.encoder_parts import family_of
-from compress.models.load_save import load_tokenizer, save_model
-from compress.pretrain.corpus import Part
-from compress.pretrain.encoders import check_positions, load_encoder, new_bert, special_pieces
+from compress.models.load_save import save_model
+from compress.pretrain.encoders import check_positions, load_encoder, new_bert
+from compress.pretrain.general_distillation import general_distillation
 from compress.pretrain.held_out import make_evaluator
 from compress.pretrain.masked_lm import MaskedLMObjective
-from compress.pretrain.packed_examples import PackedExamples, SpecialPieces
+from compress.pretrain.method import Method, Setting
+from compress.pretrain.replaced_tokens import replaced_tokens
 from compress.recipe.pretrain_schema import PretrainRecipe, PretrainSteps
 from compress.recipe.training_schema import Training
 from compress.train.core.seed_restarts import FOLDER, delete_work_files
 from compress.train.core.train_state import TrainResult
-from compress.train.loop import Evaluate, train
-from compress.train.objective import Objective
+from compress.train.loop import train
 
 MOST_PASSES = 10_000
 """Passes over the texts that a training may make."""
-
-
-@dataclass(frozen=True)
-class PretrainData:
-    """What a model is pretrained on, and the tokenizer that cut it into pieces."""
-
-    corpus: Path
-    """As `corpus.write_corpus` wrote it."""
-    packing: Path
-    """The folder of packed sequences."""
-    tokenizer: PreTrainedTokenizerBase
-    special: SpecialPieces
-    vocabulary: int
-    """Pieces of the tokenizer."""
-
-    @classmethod
-    def load(cls, corpus: Path, packing: Path, tokenizer: Path) -> PretrainData:
-        """Open the folders of the corpus, its packing, and the tokenizer."""
-        loaded = load_tokenizer(tokenizer)
-        return cls(corpus, packing, loaded, special_pieces(loaded, str(tokenizer)), len(loaded))
-
-    def examples(self, model: PreTrainedModel, part: Part, length: int) -> PackedExamples:
-        """Return the sequences of a part, with the inputs of a model."""
-        types = family_of(model).token_types
-        return PackedExamples(self.corpus, self.packing, part, length, self.special, types)
-
-
-@dataclass(frozen=True)
-class Setting:
-    """Everything that a method of pretraining builds its model and losses from."""
-
-    recipe: PretrainRecipe
-    data: PretrainData
-    start: Path | None
-    """The checkpoint that training goes on from; None for a new model."""
-    console: Console
-    cards: Sequence[Path] = ()
-
-
-@dataclass(frozen=True)
-class Method:
-    """A model and how it is trained."""
-
-    model: PreTrainedModel
-    objective: Callable[[int], Objective]
-    """The losses of a training that begins at this step."""
-    evaluate: Evaluate
-    """The loss on held-out sequences that the best weights are chosen by."""
-    others: Mapping[str, PreTrainedModel] = field(default_factory=dict)
-    """Further models that are saved, by the name of their folder."""
 
 
 def masked_lm(setting: Setting) -> Method:
@@ -98,7 +45,11 @@ def masked_lm(setting: Setting) -> Method:
     )
 
 
-METHODS: Mapping[str, Callable[[Setting], Method]] = {"masked_lm": masked_lm}
+METHODS: Mapping[str, Callable[[Setting], Method]] = {
+    "masked_lm": masked_lm,
+    "replaced_tokens": replaced_tokens,
+    "distill": general_distillation,
+}
 """By the recipe's section."""
 
 
@@ -153,7 +104,7 @@ def pretrain(setting: Setting, work: Path, *, track: str | None = None) -> list[
         results.append(result)
         done += steps
     if int(os.environ.get("RANK", "0")) == 0:
-        for name, model in {"": method.model, **method.others}.items():
+        for name, model in method.products(method.model).items():
             info = FolderInfo(step="pretrain", made_by=f"compress {__version__}", training=results[-1])
             save_model(model, setting.data.tokenizer, work / name, info)
         delete_work_files(work)

@@ -54,6 +54,15 @@ class HeldOut(Frozen):
     below_bigram: Estimate
 
 
+class MethodScore(Frozen):
+    """What a method trains for, beside the prediction of masked pieces."""
+
+    name: str
+    trained: Estimate
+    start: Estimate | None = None
+    """Of the model before the training; None where it means nothing."""
+
+
 class TrainingPart(Frozen):
     """One part of the training: on short sequences, or on long ones."""
 
@@ -83,6 +92,8 @@ class PretrainReport(Frozen):
     method: str
     start: str | None
     """What training went on from; None for a new model."""
+    teacher: str | None = None
+    """The one that a student was distilled from."""
     shape: str
     parameters: int
     vocabulary: int
@@ -92,7 +103,9 @@ class PretrainReport(Frozen):
     matrix_rate: float | None = None
     """The training's operations per second as a share of this machine's fastest matrix product; None where that was
     not measured (`compress bench --limits` measures it)."""
-    held_out: HeldOut
+    held_out: HeldOut | None
+    """None where the model has no word head."""
+    scores: tuple[MethodScore, ...] = ()
     cpu: str
 
 
@@ -135,26 +148,32 @@ def _result(scores: HeldOutScores) -> HeldOutResult:
 
 def result_rows(report: PretrainReport) -> list[dict[str, str | None]]:
     """Return the results as rows of a table: the model, what it started from, and what counting predicts."""
-    held = report.held_out
-    results = [(report.name, held.trained)]
-    if held.untouched is not None:
-        results.insert(0, (f"{report.start}, untouched", held.untouched))
-    rows = list[dict[str, str | None]]()
-    for name, result in results:
-        rows.append({"": name, "loss": result.loss.text, "perplexity": result.perplexity.text})
-        if held.trained.pairs is not None:
-            rows[-1]["next sentence right"] = result.pairs.text if result.pairs else None
-    for name, entropy in (("unigram entropy", held.unigram), ("bigram entropy", held.bigram)):
-        rows.append({"": name, "loss": entropy.text, "perplexity": entropy.exponential().text})
+    rows, held = list[dict[str, str | None]](), report.held_out
+    if held is not None:
+        generates = report.method == "replaced_tokens"
+        results = [(f"{report.name}'s generator" if generates else report.name, held.trained)]
+        if held.untouched is not None:
+            results.insert(0, (f"{report.start}, untouched", held.untouched))
+        for name, result in results:
+            rows.append({"": name, "loss": result.loss.text, "perplexity": result.perplexity.text})
+            if held.trained.pairs is not None:
+                rows[-1]["next sentence right"] = result.pairs.text if result.pairs else None
+        for name, entropy in (("unigram entropy", held.unigram), ("bigram entropy", held.bigram)):
+            rows.append({"": name, "loss": entropy.text, "perplexity": entropy.exponential().text})
     return rows
+
+
+def score_rows(report: PretrainReport) -> list[dict[str, str | None]]:
+    """Return the method's own scores as rows of a table; none where it has no others."""
+    return [
+        {"": score.name, "trained": score.trained.text, "at the start": score.start.text if score.start else None}
+        for score in report.scores
+    ]
 
 
 def page(report: PretrainReport) -> str:
     """Return the report as Markdown."""
-    held, rows = report.held_out, result_rows(report)
-    columns = list(rows[0])
-    origin = f"from {report.start}" if report.start else "from scratch"
-    table = [columns, ["---"] * len(columns), *([row.get(column) or "" for column in columns] for row in rows)]
+    origin = f"from {report.teacher or report.start}" if report.teacher or report.start else "from scratch"
     parts = (
         f"- {part}: {counts['documents']:,} documents, {counts['sentences']:,} sentences, {counts['pieces']:,} pieces"
         for part, counts in report.corpus.items()
@@ -165,14 +184,13 @@ def page(report: PretrainReport) -> str:
         f"{report.shape}, {report.parameters:,} parameters, {report.vocabulary:,} pieces; "
         f"{report.method.replace('_', ' ')} {origin}.",
         "",
-        f"## Held out: {held.pieces:,} masked pieces of {held.sequences:,} sequences, {held.documents:,} documents",
+        "## Held out",
         "",
-        "Loss in nats a piece, with 95 % intervals over documents.",
+        "With 95 % intervals over documents.",
         "",
-        *(f"| {' | '.join(cells)} |" for cells in table),
-        "",
-        f"Below the unigram entropy by {held.below_unigram.text}, below the bigram's by {held.below_bigram.text}.",
-        "",
+        *_table(result_rows(report)),
+        *_table(score_rows(report)),
+        *_held_out_lines(report.held_out),
         "## Training",
         "",
         *(_training_line(part) for part in report.training),
@@ -184,6 +202,27 @@ def page(report: PretrainReport) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _table(rows: list[dict[str, str | None]]) -> list[str]:
+    """Return a table as lines of Markdown with an empty one after it; none without rows."""
+    if not rows:
+        return []
+    columns = list(rows[0])
+    cells = [columns, ["---"] * len(columns), *([row.get(column) or "" for column in columns] for row in rows)]
+    return [*(f"| {' | '.join(line)} |" for line in cells), ""]
+
+
+def _held_out_lines(held: HeldOut | None) -> list[str]:
+    if held is None:
+        return []
+    return [
+        f"Loss in nats a piece, of {held.pieces:,} masked pieces of {held.sequences:,} sequences,"
+        f" {held.documents:,} documents.",
+        "",
+        f"Below the unigram entropy by {held.below_unigram.text}, below the bigram's by {held.below_bigram.text}.",
+        "",
+    ]
 
 
 def _training_line(part: TrainingPart) -> str:

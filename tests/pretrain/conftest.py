@@ -73,3 +73,16 @@ def packed_folder(tmp_path_factory, corpus_folder):
         for length, pairs in ((32, False), (48, True)):
             pack(Corpus(corpus_folder, part), part, length, pairs=pairs, seed=0, folder=folder)
     return folder
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Makes tiny masked language models of a family and seed."""
+    from compress.models.tiny import write_tiny_model
+
+    def make(family: str, seed: int) -> Path:
+        folder = tmp_path_factory.mktemp(family)
+        write_tiny_model(folder, family, seed, masked=True)
+        return folder
+
+    return make

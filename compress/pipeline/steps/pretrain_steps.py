@@ -13,7 +13,7 @@ from compress.pipeline.step_context import StepContext
 from compress.recipe.pretrain_schema import PretrainRecipe
 
 if TYPE_CHECKING:
-    from compress.pretrain.pretrain import PretrainData
+    from compress.pretrain.method import PretrainData, Setting
     from compress.pretrain.pretrain_report import TrainingPart
 
 VOCABULARY, CORPUS, PACKING, PRETRAIN, REPORT = "vocabulary", "corpus", "packing", "pretrain", "report"
@@ -28,15 +28,22 @@ def packed_lengths(recipe: PretrainRecipe) -> list[int]:
 
 
 def vocabulary(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) -> None:
-    """Learn a vocabulary from the documents that are trained on."""
+    """Learn a vocabulary from the documents that are trained on, or add their words to that of the checkpoint."""
+    from compress.models.fetch import fetch
     from compress.pretrain.corpus import is_held_out
     from compress.pretrain.documents import documents
+    from compress.pretrain.extend_vocabulary import extend_vocabulary
     from compress.pretrain.train_vocabulary import train_vocabulary
 
     assert recipe.vocabulary is not None
-    text, seed = recipe.text, recipe.seed
+    text, seed, start = recipe.text, recipe.seed, recipe.start
     trained = (each for each in documents(text) if not is_held_out(each, text.held_out, seed))
-    train_vocabulary(trained, recipe.vocabulary, recipe.train.length, context.work)
+    if start is None:
+        train_vocabulary(trained, recipe.vocabulary, recipe.train.length, context.work)
+    else:
+        assert recipe.vocabulary.add is not None
+        folder = fetch(start.source, start.revision, cards)
+        extend_vocabulary(folder, trained, recipe.vocabulary.add, context.work, context.console)
 
 
 def corpus(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) -> None:
@@ -76,13 +83,9 @@ def packing(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path])
 
 def pretrain(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) -> Mapping[str, Any] | None:
     """Train, and write the model folder."""
-    from compress.pretrain.pretrain import Setting
     from compress.pretrain.pretrain import pretrain as train
 
-    setting = Setting(
-        recipe, _data(context, recipe, cards), _start_folder(context, recipe, cards), context.console, cards
-    )
-    results = train(setting, context.work, track=context.track)
+    results = train(_setting(context, recipe, cards), context.work, track=context.track)
     parts = [result.model_dump(mode="json", exclude={"history", "forecasts"}) for result in results]
     (context.work / RESULTS_FILE).write_text(json.dumps(parts, indent=1) + "\n", encoding="utf-8")
     return None
@@ -91,25 +94,15 @@ def pretrain(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]
 def report(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) -> None:
     """Score the model on held-out documents; write the report and the cards."""
     from compress.model_info import read_info
-    from compress.pretrain.corpus import CORPUS_FILE, Corpus
-    from compress.pretrain.encoders import load_encoder
+    from compress.pretrain.corpus import CORPUS_FILE
     from compress.pretrain.pretrain import method_name
     from compress.pretrain.pretrain_cards import write_cards
-    from compress.pretrain.pretrain_report import REPORT_JSON, REPORT_PAGE, PretrainReport, page, score_held_out
+    from compress.pretrain.pretrain_report import REPORT_JSON, REPORT_PAGE, PretrainReport, page
+    from compress.pretrain.score_method import score_method
     from compress.storage.atomic_write import write_model
 
-    data = _data(context, recipe, cards)
-    options: dict[str, Any] = {"pairs": recipe.next_sentence, "seed": recipe.seed, "console": context.console}
-    folder, start = context.inputs[PRETRAIN], _start_folder(context, recipe, cards)
-    model = load_encoder(folder, **options)
-    untouched = load_encoder(start, **options) if start else None
-    held_out = score_held_out(
-        model,
-        untouched,
-        data.examples(model, "held_out", recipe.train.length),
-        Corpus(context.inputs[CORPUS], "train"),
-        recipe.masked_lm,
-    )
+    folder = context.inputs[PRETRAIN]
+    held_out, scores = score_method(_setting(context, recipe, cards), folder)
     shape = read_info(folder).shape
     assert shape is not None
     corpus_info = json.loads((context.inputs[CORPUS] / CORPUS_FILE).read_bytes())
@@ -119,17 +112,19 @@ def report(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) 
         made_by=f"compress {__version__}",
         method=method_name(recipe),
         start=recipe.start and recipe.start.source,
+        teacher=recipe.distill and recipe.distill.teacher.source,
         shape=shape.text,
         parameters=shape.parameters,
         vocabulary=shape.vocabulary,
         corpus={part: corpus_info[part] for part in PARTS},
         training=tuple(parts),
         held_out=held_out,
+        scores=scores,
         cpu=describe_cpu().model,
     )
     write_model(context.work / REPORT_JSON, written)
     (context.work / REPORT_PAGE).write_text(page(written), encoding="utf-8")
-    notes = f"Held-out masked-LM loss {held_out.trained.loss.text} nats a piece."
+    notes = f"Held-out masked-LM loss {held_out.trained.loss.text} nats a piece." if held_out else ""
     write_cards(recipe.name, shape, recipe.train.length, notes, context.work)
 
 
@@ -151,8 +146,15 @@ def _training_parts(folder: Path, recipe: PretrainRecipe) -> list[TrainingPart]:
     ]
 
 
+def _setting(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) -> Setting:
+    from compress.pretrain.method import Setting
+
+    data, start = _data(context, recipe, cards), _start_folder(context, recipe, cards)
+    return Setting(recipe, data, start, context.console, cards)
+
+
 def _data(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) -> PretrainData:
-    from compress.pretrain.pretrain import PretrainData
+    from compress.pretrain.method import PretrainData
 
     folder = _tokenizer_folder(context, recipe, cards)
     return PretrainData.load(context.inputs[CORPUS], context.inputs[PACKING], folder)

@@ -62,10 +62,8 @@ class Teacher:
 
     def __call__(self, batch: Batch, wanted: LayerParts) -> tuple[ModelOutputs, Captured]:
         """Return outputs, and the ``wanted`` parts of each layer (`EMBEDDINGS`, or from 0), on the batch's device."""
-        device = batch["input_ids"].device
         for model in self.models:
-            if model.device != device:
-                nn.Module.to(model, device)
+            on_device_of(model, batch["input_ids"])
         with torch.no_grad():
             with capture_parts(self.model, wanted) as captured:
                 outputs = forward_teacher(self.model, batch)
@@ -90,6 +88,13 @@ class Teacher:
 
 TeacherCacheFactory = Callable[[Teacher, LayerParts], Teacher]
 """Wraps a teacher, given all layer parts that any phase needs, so that its outputs are cached on disk."""
+
+
+def on_device_of(teacher: PreTrainedModel, tensor: Tensor) -> PreTrainedModel:
+    """Move a teacher to the device of a tensor, if it is elsewhere, and return it."""
+    if teacher.device != tensor.device:
+        nn.Module.to(teacher, tensor.device)
+    return teacher
 
 
 def weights_digest(model: PreTrainedModel) -> str:
