@@ -16,7 +16,13 @@ from compress.errors import EXIT_CODES, CompressError, unexpected
 from compress.formats import EXPORTS, describe_bare_files
 from compress.recipe.limits import MAX_BATCH, MAX_THREADS
 
-INTERRUPTED_RUN = "interrupted; finished steps are cached, and the same command resumes there"
+_INTERRUPTED_RUN = "interrupted; finished steps are cached, and the same command resumes there"
+INTERRUPTED = {
+    "run": _INTERRUPTED_RUN,
+    "pretrain": _INTERRUPTED_RUN,
+    "label": "interrupted; every answer is stored, and the same command goes on there",
+}
+"""What Ctrl-C means, by command."""
 
 LOUD_LIBRARIES = ("torchao", "torch.utils._pytree")
 """Where neural-compressor has installed torchao, transformers imports it, and both of these log about its parts for
@@ -45,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         getattr(command_handlers, options.command)(options, console)
         return 0
     except KeyboardInterrupt:
-        console.warn(INTERRUPTED_RUN if options.command in ("run", "pretrain") else "interrupted")
+        console.warn(INTERRUPTED.get(options.command, "interrupted"))
         return 130
     except BrokenPipeError:
         # The reader of our output was closed (`| head`): nothing more can be written, nor flushed at exit.

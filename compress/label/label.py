@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 from compress.console import Console
@@ -58,12 +59,27 @@ def dry_run(recipe: LabelRecipe, console: Console) -> Forecast:
         return survey(LabelTask(recipe, console), cache)
 
 
+@dataclass
+class SkippedRows:
+    """Rows that do not fit the task, where the recipe leaves them out: how many, and the first."""
+
+    count: int = 0
+    first: str = ""
+
+    def __call__(self, fault: DataError) -> None:
+        """Count one."""
+        self.count += 1
+        self.first = self.first or fault.message
+
+
 def survey(task: LabelTask, cache: AnswerCache) -> Forecast:
     """Read every row, so that a broken one is found before money is spent, and count what is missing."""
-    rows = 0
-    for text in task.texts():
+    rows, skipped = 0, SkippedRows()
+    for text in task.texts(skipped):
         rows += 1
         cache.add_text(text.key, sum(len(message["content"]) for message in text.messages))
+    if skipped.count:
+        task.console.warn(f"{pluralize(skipped.count, 'row')} left out, such as: {skipped.first}")
     if not rows:
         raise DataError("the data has no row that can be labelled.")
     return forecast(task.recipe, rows, cache)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from compress.console import Console
 from compress.data.loading.row_sources import SkipRow, open_sources, valid_rows
@@ -67,18 +67,26 @@ class LabelTask:
     console: Console
 
     @cached_property
+    def _schema(self) -> dict[str, Any]:
+        """The form of an answer, which names the labels."""
+        return ANSWER_FORMS[self.recipe.task.kind].schema(self.recipe)
+
+    @cached_property
     def count(self) -> int:
         """The number of valid rows that the data has; `limit` is not applied."""
-        return sum(1 for _ in self._rows(lambda fault: None))
+        return sum(1 for _ in self._rows())
 
-    def texts(self) -> Iterator[AskedText]:
-        """Yield the rows; with `task.data.limit` as many of them, at even distances over the whole data."""
-        limit = min(self.recipe.task.data.limit or self.count, self.count)
-        for number, texts in enumerate(self._rows(lambda fault: None)):
-            if (number + 1) * limit // self.count > number * limit // self.count:
+    def texts(self, skip: SkipRow = lambda fault: None) -> Iterator[AskedText]:
+        """Yield the rows; with `task.data.limit` as many of them, at even distances over the whole data.
+
+        ``skip`` gets the errors of rows that `task.data.bad_rows` leaves out.
+        """
+        limit = self.recipe.task.data.limit
+        for number, texts in enumerate(self._rows(skip)):
+            if limit is None or (number + 1) * limit // self.count > number * limit // self.count:
                 yield self._asked(texts)
 
-    def _rows(self, skip: SkipRow) -> Iterator[tuple[str, ...]]:
+    def _rows(self, skip: SkipRow = lambda fault: None) -> Iterator[tuple[str, ...]]:
         task = self.recipe.task
         source, kind = open_sources(task, self.console)["train"], kind_of(task)
         for _, _, row in valid_rows(source, task, task.labels or (), "unlabelled", skip):
@@ -87,8 +95,7 @@ class LabelTask:
 
     def _asked(self, texts: tuple[str, ...]) -> AskedText:
         recipe = self.recipe
-        messages, schema = messages_for(texts, recipe), ANSWER_FORMS[recipe.task.kind].schema(recipe)
-        endpoint = recipe.endpoint
-        key = request_key([endpoint.url, endpoint.model, messages, schema, recipe.sampling_temperature])
+        messages, endpoint = messages_for(texts, recipe), recipe.endpoint
+        key = request_key([endpoint.url, endpoint.model, messages, self._schema, recipe.sampling_temperature])
         drawn = int.from_bytes(hashlib.sha256(repr((recipe.seed, texts)).encode()).digest()[:8]) / 2**64
         return AskedText(texts, messages, key, drawn < recipe.held_out)

@@ -134,13 +134,31 @@ def test_a_killed_run_goes_on_where_it_was(labelling, server):
     assert len(labelling.written) == 12
 
 
-def test_rows_are_checked_before_anything_is_sent(labelling, server):
+def test_an_interrupted_run_keeps_the_answers_that_are_under_way(labelling, server):
+    server.reply = slow(0.3)
+    labelling.load()
+    command = [sys.executable, "-c", CHILD, "label", str(labelling.file), "--to", str(labelling.target)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        while len(server.requests) < 4:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "every answer is stored" in err
+    server.reply = by_word
+    labelling.run()
+    assert len(server.requests) == 12
+
+
+def test_rows_are_checked_before_anything_is_sent(labelling, server, capsys):
     with (labelling.folder / "rows.jsonl").open("a") as stream:
         stream.write('{"review": 3}\n')
     with pytest.raises(CompressError, match="row 13"):
         labelling.run()
     assert not server.requests
     assert labelling.run("task.data.bad_rows=skip").texts == 12
+    assert main(["label", str(labelling.file), "--set", "task.data.bad_rows=skip", "--dry-run"]) == 0
+    assert "1 row left out, such as: " in capsys.readouterr().err
 
 
 def test_a_foreign_folder_is_not_replaced(labelling, server):
