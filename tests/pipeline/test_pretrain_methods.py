@@ -7,6 +7,7 @@ import pytest
 import torch
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, ElectraForMaskedLM, ElectraForPreTraining
 
+from compress.cli import main
 from compress.errors import CompressError
 from compress.models.tiny import write_tiny_model
 from compress.pipeline.pretrain_run import PretrainOptions, run_pretrain
@@ -148,6 +149,25 @@ def test_an_interrupted_training_ends_as_an_uninterrupted_one(
     _, resumed = train(folder, tmp_path / "interrupted", **chosen)
     _, whole = train(folder, tmp_path / "whole", **chosen)
     assert weights(resumed) == weights(whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "overrides"),
+    [
+        ("replaced_tokens", ["teacher=made", "student={layers: 1}"]),
+        ("triple", ["student=made"]),
+        ("relations", ["student=made"]),
+        ("add", ["teacher=made", "student={layers: 1}"]),
+    ],
+)
+def test_task_recipes_start_from_the_product(
+    folder: Path, tmp_path: Path, recipe_file: Path, method: str, overrides: list[str]
+) -> None:
+    train(folder, tmp_path / "runs", **sections(folder, method))
+    sets = [part for each in (*overrides, "prune=null") for part in ("--set", each)]
+    places = ["--cards", f"{tmp_path}/runs/made", "--runs", f"{tmp_path}/tasks", "--format", "quiet"]
+    assert main(["run", str(recipe_file), *places, *sets, "--until", "distill"]) == 0
 
 
 @pytest.mark.parametrize(
