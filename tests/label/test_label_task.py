@@ -1,6 +1,8 @@
 """The recipe of `compress label`: all problems at once, with lines; the other kinds; rows at even distances."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -69,6 +71,15 @@ def test_single_problems(tmp_path, override, message):
     text = problems(tmp_path, VALID, override)
     assert message in text
     assert KEY not in text
+
+
+def test_the_documented_recipe_is_valid(tmp_path):
+    page = Path(__file__).parents[2] / "docs" / "labelling.md"
+    (block,) = re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    path = tmp_path / "reviews.yaml"
+    path.write_text(block)
+    recipe = load_label_recipe(path)
+    assert (recipe.samples, recipe.sampling_temperature, recipe.name) == (3, 1.0, "reviews")
 
 
 def test_samples_at_temperature_zero_are_equal(tmp_path):
