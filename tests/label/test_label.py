@@ -63,6 +63,14 @@ def test_no_text_is_paid_for_twice(labelling, server):
     assert labelling.read("train.jsonl") == first
 
 
+@pytest.mark.parametrize("concurrency", [1, 3, 8])
+def test_equal_texts_in_flight_are_asked_about_once(labelling, server, concurrency):
+    labelling.rows([text for text in TEXTS[:4] for _ in range(3)])
+    server.reply = slow(0.01)
+    labelling.run("samples=3", f"concurrency={concurrency}")
+    assert len(server.requests) == 4 * 3
+
+
 @pytest.mark.parametrize(
     "change", ["endpoint.model=larger", "temperature=0.5", "prompt=Is it good?", "task.labels=[good, bad]"]
 )
