@@ -104,6 +104,8 @@ def pretrain(setting: Setting, work: Path, *, track: str | None = None) -> list[
         results.append(result)
         done += steps
     if int(os.environ.get("RANK", "0")) == 0:
+        if recipe.shape is not None:
+            setting.data.tokenizer.model_max_length = recipe.shape.positions or recipe.train.length
         for name, model in method.products(method.model).items():
             info = FolderInfo(step="pretrain", made_by=f"compress {__version__}", training=results[-1])
             save_model(model, setting.data.tokenizer, work / name, info)

@@ -21,8 +21,8 @@ MOST_CHARACTERS: Mapping[str, int] = {"wordpiece": 100_000_000, "bpe": 100_000_0
 a unigram model also takes by far the longest."""
 
 
-def train_vocabulary(documents: Iterable[Document], settings: PretrainVocabulary, length: int, folder: Path) -> None:
-    """Learn a vocabulary and write it as the tokenizer of a BERT with inputs of ``length`` pieces."""
+def train_vocabulary(documents: Iterable[Document], settings: PretrainVocabulary, folder: Path) -> None:
+    """Learn a vocabulary and write it as the tokenizer of a BERT."""
     assert settings.size is not None
     tokenizer = KINDS[settings.kind](settings)
     tokenizer.train_from_iterator(first_texts(documents, MOST_CHARACTERS[settings.kind]), trainer=_trainer(settings))
@@ -40,7 +40,7 @@ def train_vocabulary(documents: Iterable[Document], settings: PretrainVocabulary
     inputs = ["input_ids", "token_type_ids", "attention_mask"]
     with quiet():
         PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
-            tokenizer_object=tokenizer, model_max_length=length, model_input_names=inputs, **names
+            tokenizer_object=tokenizer, model_input_names=inputs, **names
         ).save_pretrained(folder)
 
 

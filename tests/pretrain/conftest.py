@@ -47,7 +47,7 @@ def vocabulary_folder(tmp_path_factory, made_documents):
     from compress.recipe.pretrain_schema import PretrainVocabulary
 
     folder = tmp_path_factory.mktemp("vocabulary")
-    train_vocabulary(made_documents, PretrainVocabulary(size=150), 64, folder)
+    train_vocabulary(made_documents, PretrainVocabulary(size=150), folder)
     return folder
 
 

@@ -38,7 +38,7 @@ def make_pretrain_plan(recipe: PretrainRecipe, cards: Sequence[Path] = ()) -> Pr
     bound: dict[str, Any] = {"recipe": recipe, "cards": tuple(cards)}
     vocabulary = list[str]()
     if recipe.vocabulary is not None:
-        settings = {**text, **start, "vocabulary": hashed_settings(recipe.vocabulary), "length": recipe.train.length}
+        settings = {**text, **start, "vocabulary": hashed_settings(recipe.vocabulary)}
         vocabulary = [
             plan.add(steps.VOCABULARY, "pretrain-vocabulary", settings, [], partial(steps.vocabulary, **bound))
         ]

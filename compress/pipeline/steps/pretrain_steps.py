@@ -39,7 +39,7 @@ def vocabulary(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Pat
     text, seed, start = recipe.text, recipe.seed, recipe.start
     trained = (each for each in documents(text) if not is_held_out(each, text.held_out, seed))
     if start is None:
-        train_vocabulary(trained, recipe.vocabulary, recipe.train.length, context.work)
+        train_vocabulary(trained, recipe.vocabulary, context.work)
     else:
         assert recipe.vocabulary.add is not None
         folder = fetch(start.source, start.revision, cards)
