@@ -7,8 +7,9 @@ import pytest
 
 from compress.pipeline.preflight.allowed_names import NAMES
 from compress.pipeline.preflight.unused_settings import unused_settings
-from compress.recipe.load import parse_recipe
+from compress.recipe.load import parse_as, parse_recipe
 from compress.recipe.measure_schema import Measure
+from compress.recipe.pretrain_schema import PretrainRecipe
 from compress.tasks import KINDS
 from compress.tasks.validate_task import task_problems
 
@@ -46,6 +47,11 @@ def lists_sections(block: str) -> bool:
 def test_sections_shown_in_docs_parse(section):
     required = "".join(f"{key}: {value}\n" for key, value in REQUIRED.items() if f"\n{key}:" not in f"\n{section}")
     parse_recipe(f"{required}{section}", "docs", (), NAMES, checks=[unused_settings])
+
+
+@pytest.mark.parametrize("recipe", shown_sections(DOCS / "pretraining.md"))
+def test_pretraining_recipes_shown_in_docs_parse(recipe):
+    parse_as(PretrainRecipe, recipe, "docs", (), NAMES)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
