@@ -154,3 +154,5 @@ class ProbeInfo(Info):
     """The task's loss in cross-validation."""
     pooling: str | None = None
     """What its features are, where there was a choice: `mean` of all tokens, or `cls`, what the family's head reads."""
+    features: str | None = None
+    """`last4` where it reads the last four layers."""

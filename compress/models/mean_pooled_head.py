@@ -39,8 +39,7 @@ class MeanPooledHead(Classifier):
             base.register_module("pooler", None)
         if hasattr(self, "pre_classifier"):  # DistilBERT's dense layer
             del self.pre_classifier
-        rates = (getattr(config, key, None) for key in DROPOUT_KEYS)
-        self.dropout = nn.Dropout(next((rate for rate in rates if rate is not None), 0.0))
+        self.dropout = nn.Dropout(dropout_rate(config))
         self.classifier = nn.Linear(int(config.hidden_size), config.num_labels or 1)
         self._init_weights(self.classifier)  # type: ignore[no-untyped-call]
 
@@ -66,3 +65,9 @@ class MeanPooledHead(Classifier):
         return SequenceClassifierOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
         )
+
+
+def dropout_rate(config: PreTrainedConfig) -> float:
+    """Return the family's dropout before a classifier."""
+    rates = (getattr(config, key, None) for key in DROPOUT_KEYS)
+    return float(next((rate for rate in rates if rate is not None), 0.0))

@@ -24,11 +24,14 @@ from compress.families import FAMILIES, NONUNIFORM_PREFIX, Family
 from compress.model_shapes import shape_of_config
 from compress.models.encoder_parts import family_of, head_size, layer_shapes, layers_of, part
 from compress.models.heads import HEADS, head_of
+from compress.models.last_layers_head import LastLayersHead
 from compress.models.mean_pooled_head import MeanPooledHead
 from compress.models.student.factorised_embeddings import factor_count, install_factors
 
 POOLED = HEADS["sequence-classification"]
 """The head that can read the mean of all tokens."""
+LINEAR = [HEADS[name] for name in ("sequence-classification", "token-classification", "question-answering")]
+"""The heads that can read several layers."""
 PLAIN_CONFIGS: dict[str, type[PreTrainedConfig]] = {name: CONFIG_MAPPING[name] for name in FAMILIES}
 """transformers' own config of each family."""
 FIELDS = {
@@ -36,6 +39,7 @@ FIELDS = {
     "head_size": int | None,
     "factors": int | None,
     "head_pooling": Literal["mean"] | None,
+    "head_features": Literal["last4"] | None,
 }
 """What our configs describe besides."""
 
@@ -97,8 +101,9 @@ def _nonuniform_class(plain: type[PreTrainedModel], config: type[PreTrainedConfi
     """Return the class for ``plain`` models with non-uniform layers, e.g. CompressBertForSequenceClassification."""
     name = f"Compress{plain.__name__}"
     members = {"config_class": config, "__module__": __name__, "__doc__": f"{plain.__name__} with non-uniform layers."}
-    pooled = (MeanPooledHead,) if plain.__name__.endswith(POOLED.suffix) else ()
-    return type(name, (NonUniform, *pooled, plain), members)
+    heads = {LastLayersHead: LINEAR, MeanPooledHead: (POOLED,)}
+    mixed = [mixin for mixin, mixed_in in heads.items() if plain.__name__.endswith(tuple(h.suffix for h in mixed_in))]
+    return type(name, (NonUniform, *mixed, plain), members)
 
 
 def register_auto_classes() -> None:
@@ -153,7 +158,8 @@ def reshape_config(
     """
     family = family_of(config)
     even = not family.prunable or (len(set(shapes)) == 1 and shapes[0][0] * size == hidden)
-    plain = even and factors is None and getattr(config, "head_pooling", None) is None
+    own_head = any(getattr(config, name, None) for name in ("head_pooling", "head_features"))
+    plain = even and factors is None and not own_head
     target = (PLAIN_CONFIGS if plain else NONUNIFORM_CONFIGS).get(family.name, type(config))
     changed: PreTrainedConfig = copy.deepcopy(config)
     if type(config) is not target:
@@ -168,6 +174,17 @@ def reshape_config(
         changed.head_size = size
         changed.layer_shapes = [{"heads": heads, "ffn": ffn} for heads, ffn in shapes] if family.prunable else None
     return changed
+
+
+def with_head_features(config: PreTrainedConfig, features: str | None) -> PreTrainedConfig:
+    """Return the config of a model whose head reads several layers (`last4`), or the last one as its family does."""
+    if getattr(config, "head_features", None) == features:
+        return config
+    changed = copy.deepcopy(config)
+    changed.head_features = features
+    shape = shape_of_config(config.to_dict())
+    layers = list(zip(shape.heads, shape.ffn, strict=True))
+    return reshape_config(changed, shape.hidden, layers, head_size(config), getattr(config, "factors", None))
 
 
 def with_head_pooling(config: PreTrainedConfig, pooling: str | None) -> PreTrainedConfig:

@@ -18,7 +18,14 @@ LENGTH = 16
 NO_EFFECT = frozenset({"checkpoint", "cache"})
 """Settings that change how a step runs but not its result."""
 
-ADDED_TO_TRAININGS: Mapping[str, Any] = {"minutes": None, "unfreeze": None, "method": "full", "seeds": 1, "grid": None}
+ADDED_TO_TRAININGS: Mapping[str, Any] = {
+    "minutes": None,
+    "unfreeze": None,
+    "method": "full",
+    "features": None,
+    "seeds": 1,
+    "grid": None,
+}
 """Settings of trainings that earlier versions did not have, and the value with which they train as those did."""
 
 VERSIONS: dict[str, int] = {

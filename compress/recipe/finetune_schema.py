@@ -19,6 +19,10 @@ PAPER_GRID: Mapping[str, tuple[float, ...]] = {
 """Of the BERT paper (Devlin et al., 2019, arXiv:1810.04805), appendix A.3."""
 
 
+FEATURE_LAYERS = 4
+"""How many layers `features: last4` reads."""
+
+
 class Grid(Frozen):
     """Values to try: a training for each combination, and the best one on select is used. `grid: paper` is BERT's."""
 
@@ -63,6 +67,9 @@ class Finetune(Training):
     method: Literal["full", "frozen"] = "full"
     """`frozen`: the encoder stays as it is. Texts are encoded once, and the last layer is fitted to that, as the probe
     is from which `full` starts; settings of the training loop have no effect then."""
+    features: Literal["last4"] | None = None
+    """`last4`: the encoder stays as it is, as with `method: frozen`, and the head is a linear layer on the concatenated
+    states of its last four layers (BERT's feature-based use)."""
     pooling: Literal["auto", "mean", "cls"] = "auto"
     """What a new head for whole texts reads: the mean of all tokens, or `cls`, the family's own head, which reads the
     first one. `auto`: as the teacher's card says; where it says nothing, the one whose probe has the lower loss in
@@ -80,6 +87,11 @@ class Finetune(Training):
         if self.seeds > 1 and self.restarts > 1:
             raise ValueError("seeds and restarts are the same trainings: give one of them")
         return self
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether the encoder stays as it is."""
+        return self.method == "frozen" or self.features is not None
 
     @property
     def seed_count(self) -> int:

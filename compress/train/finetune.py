@@ -76,8 +76,8 @@ def finetune(
     context = TrainContext("finetune", seed, work, console, track)
     objective = TaskObjective(task, class_weights(settings, rows[0], task))
     pooling = None if fits else settings.pooling
-    if settings.method == "frozen":
-        fitted = StartModels(folder, objective, pooling, True, encoded.train, context, WHOLE)
+    if settings.is_frozen:
+        fitted = StartModels(folder, objective, pooling, True, encoded.train, context, WHOLE, settings.features)
         model, result, probe = fit_frozen(fitted, encoded)
         return save_trained_model(model, tokenizer, work, "finetune", data, result, probe=probe)
     probed = settings.init == "probe" and not fits
@@ -140,8 +140,8 @@ def finetune_from_model(
     Restarts begin with the same weights and differ in the order of batches and in dropout.
     """
     settings = settings or Finetune()
-    if settings.method == "frozen":
-        raise UsageError("method: frozen fits a head to a checkpoint; a model in memory has one: use fit_probe")
+    if settings.is_frozen:
+        raise UsageError("a frozen encoder is a checkpoint that gets a head; a model in memory has one: use fit_probe")
     fit_head(model, task)
     tokens = training_data.fast_tokenizer(model.config, tokenizer)
     with context_in_memory("finetune", seed, work, console, track) as context:

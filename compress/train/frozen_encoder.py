@@ -34,7 +34,7 @@ def fit_frozen(starts: StartModels, data: TrainingData) -> tuple[PreTrainedModel
     shown = f"{probe.rows:,} rows" if probe.rows >= total else f"{probe.rows:,} of {total:,} rows, which fit in memory"
     context.console.note(
         f"{context.step}: the last layer was fitted to {shown}"
-        + (f" ({probe.pooling})" if probe.pooling else "")
+        + "".join(f" ({read})" for read in (probe.features, probe.pooling) if read)
         + f", cross-validated loss {probe.loss:.3f}"
         + ("" if score is None else f", {score:.4f} on select")
     )

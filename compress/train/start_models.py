@@ -34,6 +34,8 @@ class StartModels:
     context: TrainContext
     limit: Limit = START
     """Of the rows that heads are fitted to."""
+    features: Literal["last4"] | None = None
+    """The recipe's setting."""
 
     def build(self, seed: int) -> tuple[PreTrainedModel, ProbeInfo | None]:
         """Return a model and the probe that its head is; None where it has no linear head, or a random one."""
@@ -44,6 +46,8 @@ class StartModels:
         """What the new head reads; None for heads that cannot choose, or for what the checkpoint's config says."""
         if head_for(self.objective.task) is not POOLED:
             return None
+        if self.features:
+            return "mean"
         if self.pooling != "auto":
             return self.pooling
         if not self.probed:
@@ -56,8 +60,8 @@ class StartModels:
         return best
 
     def _with_pooling(self, pooling: str | None, seed: int) -> tuple[PreTrainedModel, ProbeInfo | None]:
-        console = self.context.console
-        model = load_model(self.folder, self.objective.task, seed=seed, console=console, pooling=pooling)
+        reads = {"pooling": pooling, "features": self.features}
+        model = load_model(self.folder, self.objective.task, seed=seed, console=self.context.console, **reads)
         if not self.probed:
             return model, None
         path = self.context.work / FOLDER / f"probe-{pooling}-{seed}.safetensors"
@@ -65,4 +69,4 @@ class StartModels:
         if probe is None:
             return model, None
         probe.apply_to(model)
-        return model, probe.info.model_copy(update={"pooling": pooling})
+        return model, probe.info.model_copy(update=reads)

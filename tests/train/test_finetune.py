@@ -9,8 +9,10 @@ from compress.families import FAMILIES
 from compress.model_info import read_info
 from compress.models.load_save import load, load_model
 from compress.recipe.finetune_schema import Finetune
+from compress.recipe.training_schema import Distill, Student
 from compress.train.core.auto_settings import RULES
 from compress.train.core.training_data import fast_tokenizer, from_rows
+from compress.train.distill import distill
 from compress.train.finetune import finetune, finetune_from_model
 
 SETTINGS = {"epochs": 4, "batch_size": 8, "learning_rate": 3e-3, "precision": "fp32"}
@@ -128,8 +130,24 @@ def test_a_head_that_fits_is_fitted_again_to_its_frozen_encoder(tiny_model, tiny
     assert made.result.score >= 0.9
 
 
+@pytest.mark.parametrize("name", ["bert", "modernbert"])
+def test_a_head_on_the_last_four_layers_is_a_teacher(name, tiny_model, tiny_folder, prepared, tmp_path):
+    model = tiny_model(name, head="Model", initializer_range=0.05, num_hidden_layers=4)
+    source = str(tiny_folder(model, task=None))
+    made = finetune(source, prepared, Finetune(features="last4"), 0, tmp_path / "teacher")
+    assert made.result.score >= 0.9
+    info, trained = read_info(tmp_path / "teacher"), load(tmp_path / "teacher")
+    assert (info.probe.features, info.probe.pooling) == ("last4", "mean")
+    before, after = model.state_dict(), trained.base_model.state_dict()
+    assert all(torch.equal(before[key], after[key]) for key in after)
+    settings = Distill(**SETTINGS, losses={"soft_label": 1.0, "hidden_state": 1.0})
+    learned = distill(tmp_path / "teacher", Student(layers=2), prepared, settings, 0, tmp_path / "student")
+    assert learned.result.score >= 0.9
+    assert getattr(load(tmp_path / "student").config, "head_features", None) is None
+
+
 def test_a_model_in_memory_has_no_frozen_method(tiny_model, tiny_tokenizer, tiny_task, rows):
-    with pytest.raises(UsageError, match="method: frozen fits a head to a checkpoint"):
+    with pytest.raises(UsageError, match="a frozen encoder is a checkpoint that gets a head"):
         finetune_from_model(tiny_model("bert"), tiny_tokenizer, rows(8), [], tiny_task, Finetune(method="frozen"))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from compress.model_info import TaskInfo
@@ -15,11 +15,18 @@ from compress.models.embedding_model import (
     set_embedding_size,
     set_projection,
 )
-from compress.models.encoder_parts import family_of
+from compress.models.encoder_parts import base_of, family_of
 from compress.models.fetch import fetch
 from compress.models.heads import head_of
-from compress.models.load_save import load_model, read_config
-from compress.models.nonuniform_models import from_config, reshape_config
+from compress.models.last_layers_head import reads_last_layers
+from compress.models.load_save import load_model, output_layer, read_config
+from compress.models.nonuniform_models import (
+    POOLED,
+    from_config,
+    reshape_config,
+    with_head_features,
+    with_head_pooling,
+)
 from compress.models.student.pca_projection import principal_directions
 from compress.models.student.slicing import (
     Importance,
@@ -71,10 +78,29 @@ def build_student(
 def source_model(
     teacher: PreTrainedModel, student: Student, task: TaskInfo | None = None, seed: int = 0
 ) -> PreTrainedModel:
-    """Return the model that a student is made from: its own checkpoint where it names one, else the teacher."""
+    """Return the model that a student is made from: its own checkpoint where it names one, else the teacher.
+
+    A teacher whose head reads several layers gives it the part for the last one.
+    """
     if student.source is None:
-        return teacher
+        return with_last_layer_head(teacher, seed) if reads_last_layers(teacher) else teacher
     return load_model(student.source, task, student.revision, seed=seed, pooling=student.pooling)
+
+
+def with_last_layer_head(teacher: PreTrainedModel, seed: int = 0) -> PreTrainedModel:
+    """Return a copy of a teacher whose head reads four layers, with one that reads the last layer alone."""
+    pooling = "mean" if head_of(teacher) is POOLED else None
+    config = with_head_pooling(with_head_features(teacher.config, None), pooling)
+    fresh = _fresh_model(teacher, config, seed)
+    base_of(fresh).load_state_dict(base_of(teacher).state_dict(), strict=False)  # poolers are not read
+    ours, theirs = output_layer(fresh), output_layer(teacher)
+    assert ours is not None
+    assert theirs is not None
+    with torch.no_grad():
+        ours.weight.copy_(theirs.weight[:, -ours.in_features :])
+        ours.bias.copy_(theirs.bias)
+    nn.Module.to(fresh, teacher.device).train(teacher.training)
+    return fresh
 
 
 def initialization_of(teacher: PreTrainedConfig, student: Student) -> Start | None:

@@ -75,7 +75,7 @@ def training_operations(
 
     ``settings`` have neither `auto` nor a grid. A frozen encoder is not trained.
     """
-    if isinstance(settings, Finetune) and settings.method == "frozen":
+    if isinstance(settings, Finetune) and settings.is_frozen:
         return 0.0
     rows = trained_rows(settings, train_rows)
     pieces, squares = float(lengths.mean()) * rows, float((lengths**2).mean()) * rows
@@ -107,7 +107,7 @@ def probe_operations(
     if not isinstance(settings, Finetune) or settings.init != "probe" or head == "sentence-embedding":
         return 0.0
     compares_poolings = settings.pooling == "auto" and head == "sequence-classification"
-    most = train_rows if settings.method == "frozen" else PROBE_ROWS
+    most = train_rows if settings.is_frozen else PROBE_ROWS
     rows = min(train_rows, most) * (settings.seed_count + compares_poolings)
     return _operations(model, (), pieces * rows, squares * rows, 0.0) / 3
 

@@ -6,18 +6,28 @@ from collections.abc import Iterator
 
 from compress.errors import Problem
 from compress.recipe.finetune_schema import Finetune
+from compress.recipe.schema import Recipe
 from compress.tasks import KINDS
 
 HEADLESS = "sentence-embedding"
 """The head of kinds whose output is the encoder's own."""
-USED_WHEN_FROZEN = frozenset({"reuse", "method", "pooling", "class_weights", "checkpoint"})
+USED_WHEN_FROZEN = frozenset({"reuse", "method", "features", "pooling", "class_weights", "checkpoint"})
 """Settings with an effect where the encoder is not trained."""
 
 
-def finetune_problems(settings: Finetune, kind: str) -> Iterator[Problem]:
+def finetune_problems(recipe: Recipe, settings: Finetune) -> Iterator[Problem]:
     """Yield what prevents a fine-tuning; defaults are never reported."""
-    if settings.method == "frozen":
+    kind = recipe.task.kind
+    if settings.features and not recipe.student and recipe.prune and recipe.prune.removes_units:
+        reason = (
+            "last4: heads and neurons of this teacher cannot be pruned: its head reads four layers, which were never"
+            " trained together. Prune a student of it, or leave features out"
+        )
+        yield Problem(("finetune", "features"), reason)
+    if settings.is_frozen:
         yield from _frozen(settings, kind)
+    if settings.features and settings.pooling == "cls":
+        yield Problem(("finetune", "pooling"), "cls: with features: last4 the head reads the mean of all tokens")
     for name, values in settings.grid.values.items() if settings.grid else ():
         if name in settings.model_fields_set and getattr(settings, name) != "auto":
             reason = f"is given here and in the grid ({', '.join(f'{value:g}' for value in values)}): give one of them"
@@ -25,11 +35,13 @@ def finetune_problems(settings: Finetune, kind: str) -> Iterator[Problem]:
 
 
 def _frozen(settings: Finetune, kind: str) -> Iterator[Problem]:
+    key = "method" if settings.features is None else "features"
     if KINDS[kind].head == HEADLESS:
-        reason = f"frozen has nothing to train for {kind}: an embedding is the encoder's own output"
-        yield Problem(("finetune", "method"), reason)
+        reason = f"has nothing to train for {kind}: an embedding is the encoder's own output"
+        yield Problem(("finetune", key), reason)
     defaults = Finetune()
     for name in type(settings).model_fields:
         if name not in USED_WHEN_FROZEN and getattr(settings, name) != getattr(defaults, name):
-            reason = "has no effect with method: frozen, which fits the last layer to all rows at once, without updates"
+            chosen = f"{key}: {getattr(settings, key)}"
+            reason = f"has no effect with {chosen}, which fits the last layer to all rows at once, without updates"
             yield Problem(("finetune", name), reason)

@@ -24,6 +24,7 @@ from compress.pipeline.preflight.latency_problems import check_latency_table
 from compress.pipeline.torchrun_launch import Launch
 from compress.prune.prune_ratios import resolve_ratios
 from compress.prune.vocabulary.tokenizer_subset import check_file, check_rule
+from compress.recipe.finetune_schema import FEATURE_LAYERS, Finetune
 from compress.recipe.loss_schema import Relation
 from compress.recipe.prune_schema import Prune
 from compress.recipe.schema import Recipe, Teacher
@@ -69,6 +70,7 @@ def compatibility_errors(recipe: Recipe, cards: Sequence[Path] = (), task: TaskI
         checks.append(("prune", partial(_check_pruning, recipe.prune, origin, student)))
     if recipe.finetune:
         checks.append(("finetune", partial(_check_freeze, recipe.finetune, teacher)))
+        checks.append(("finetune", partial(_check_features, recipe.finetune, teacher)))
     for path, settings in recipe.distillations():
         section = ".".join(map(str, path))
         own, others = widths
@@ -149,6 +151,15 @@ def _check_freeze(settings: Training, origin: Config, student: Student | None = 
     """Refuse to freeze layers that a model with this config, or a student made from it, does not have."""
     if isinstance(settings.freeze, int) and (shape := _shape_made_of(origin, student)):
         check_freeze(family_named(shape.family), len(shape.heads), settings.freeze)
+
+
+def _check_features(settings: Finetune, teacher: Config) -> None:
+    """Refuse to read more layers than the teacher has."""
+    if settings.features and (shape := known_shape(teacher)) and len(shape.heads) < FEATURE_LAYERS:
+        raise ModelError(
+            f"features: {settings.features} reads {FEATURE_LAYERS} layers, and the teacher has {len(shape.heads)}.",
+            hint="method: frozen reads the last one",
+        )
 
 
 def _checks_of_sizes(

@@ -30,7 +30,7 @@ def unused_settings(recipe: Recipe) -> Iterator[Problem]:
     kind, defaults = recipe.task.kind, Distill()
     yield from _quantization(recipe)
     if recipe.finetune:
-        yield from finetune_problems(recipe.finetune, kind)
+        yield from finetune_problems(recipe, recipe.finetune)
     yield from _unfit_for_the_kind(recipe)
     for path, settings in recipe.distillations():
         soft_labels = list(_soft_labels(path, settings))

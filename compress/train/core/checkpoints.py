@@ -28,7 +28,7 @@ from compress.train.objective import Examples, Objective
 
 SCHEMA_VERSION = 2
 """2: the identity includes the weights that a training starts with."""
-ELSEWHERE = ("checkpoint", "restarts", "cache", "seeds", "grid", "method")
+ELSEWHERE = ("checkpoint", "restarts", "cache", "seeds", "grid", "method", "features")
 """Settings that do not change what a single training in the loop computes."""
 TENSORS, STATE, RESULT = "tensors.safetensors", "state.json", "result.json"
 

@@ -27,6 +27,10 @@ def problems_of(finetune: str, kind: str = "classification") -> list[str]:
         ("{grid: bert}", "finetune.grid: expected a section of keys or paper, got 'bert'"),
         ("{grid: {epochs: [2, 3]}, epochs: 4}", "finetune.epochs: is given here and in the grid (2, 3): give one"),
         ("{grid: paper, batch_size: 8}", "finetune.batch_size: is given here and in the grid (16, 32): give one"),
+        ("{features: last5}", "finetune.features: expected last4, got 'last5'"),
+        ("{features: last4, pooling: cls}", "finetune.pooling: cls: with features: last4 the head reads the mean"),
+        ("{features: last4, learning_rate: 1e-4}", "finetune.learning_rate: has no effect with features: last4"),
+        ("{features: last4}\nprune: {ffn: 0.5}", "finetune.features: last4: heads and neurons of this teacher cannot"),
         ("{freeze: 2, unfreeze: gradual}", "finetune: freeze keeps layers as they are, and unfreeze trains them later"),
         ("{unfreeze: slowly}", "finetune.unfreeze: expected gradual or a number, got 'slowly'"),
         ("{unfreeze: 0}", "finetune.unfreeze: should be greater than 0, got 0"),
@@ -44,6 +48,6 @@ def test_a_mistake_has_one_message(section, message):
 
 def test_an_embedding_has_no_head_to_train():
     (problem,) = problems_of("{method: frozen}", kind="similarity")
-    assert "finetune.method: frozen has nothing to train for similarity" in problem
+    assert "finetune.method: has nothing to train for similarity" in problem
     (problem,) = problems_of("{unfreeze: gradual}", kind="retrieval")
     assert "finetune.unfreeze: begins with the head alone, and an embedding (retrieval) has none" in problem

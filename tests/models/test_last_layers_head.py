@@ -1,0 +1,84 @@
+"""Heads on the last four layers: what they read, loading, saving, students and exports of every family."""
+
+import pytest
+import torch
+
+from compress.families import FAMILIES
+from compress.model_info import TaskInfo
+from compress.models import load, load_model
+from compress.models.embedding_model import mean_pool
+from compress.models.encoder_parts import base_of, layers_of
+from compress.models.load_save import output_layer
+from compress.models.student.build_student import build_student
+from compress.recipe.training_schema import Student
+from compress.runtime import open_predictor
+from tests.variant_builder import build
+
+KINDS = {"classification": "accuracy", "token_classification": "f1", "question_answering": "f1"}
+
+
+@pytest.fixture
+def reading_four(tiny_model, tiny_folder, tiny_task):
+    """A tiny encoder of a family with a new head on four of its five layers."""
+
+    def make(family, kind="classification"):
+        depth = {"n_layers" if family == "distilbert" else "num_hidden_layers": 5}
+        folder = tiny_folder(tiny_model(family, head="Model", **depth), task=None)
+        labels = () if kind == "question_answering" else tiny_task.labels
+        task = TaskInfo.model_validate({**dict(tiny_task), "kind": kind, "metric": KINDS[kind], "labels": labels})
+        model = load_model(folder, task, features="last4").eval()
+        with torch.no_grad():
+            model.classifier.weight.mul_(10)
+        return model, task
+
+    return make
+
+
+def outputs(model, arrays):
+    model.train(False)
+    with torch.no_grad():
+        return model(**arrays)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_head_reads_four_layers_and_comes_back_bit_for_bit(name, kind, reading_four, batch, tiny_folder):
+    model, task = reading_four(name, kind)
+    arrays = batch(model)
+    with torch.no_grad():
+        states = torch.cat(base_of(model)(**arrays, output_hidden_states=True).hidden_states[-4:], dim=-1)
+    assert output_layer(model).in_features == states.shape[-1] == 4 * model.config.hidden_size
+    read = mean_pool(states, arrays["attention_mask"]) if kind == "classification" else states
+    given = outputs(model, arrays)
+    values = given.logits if kind != "question_answering" else torch.stack([*given.values()], dim=-1)
+    torch.testing.assert_close(values, model.classifier(read), atol=1e-4, rtol=1e-4)
+    again = load(tiny_folder(model, task))
+    assert again.config.head_features == "last4"
+    repeated = outputs(again, arrays)
+    assert all(torch.equal(given[key], repeated[key]) for key in given)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_students_read_the_last_layer_alone(name, kind, reading_four, batch):
+    teacher, _ = reading_four(name, kind)
+    student = build_student(teacher, Student(layers=2))
+    assert getattr(student.config, "head_features", None) is None
+    last, size = output_layer(student), student.config.hidden_size
+    assert torch.equal(last.weight, teacher.classifier.weight[:, -size:])
+    assert name == "albert" or len(layers_of(student)) == 2
+    outputs(student, batch(student))
+
+
+@pytest.mark.parametrize("kind", ["classification", "token_classification"])
+@pytest.mark.parametrize("name", ["bert", "modernbert"])
+def test_exports_agree(name, kind, reading_four, batch, tiny_folder, tmp_path):
+    model, task = reading_four(name, kind)
+    source = tiny_folder(model, task)
+    (tmp_path / "onnx").mkdir()
+    build("onnx-fp32", source, tmp_path / "onnx")
+    given = {key: value.numpy() for key, value in batch(model).items()}
+    exported = open_predictor(tmp_path / "onnx").predict(given)["logits"]
+    expected = open_predictor(source).predict(given)["logits"]
+    mask = given["attention_mask"].astype(bool) if kind == "token_classification" else slice(None)
+    assert abs(exported[mask] - expected[mask]).max() < 1e-4
