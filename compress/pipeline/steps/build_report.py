@@ -9,47 +9,37 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
-from compress.data.encode import encode_sample
-from compress.data.loading.data_digest import find_files, part_files
+from compress.data.loading.data_digest import part_files
 from compress.data.splits.prepare_splits import PreparedData, load_prepared
-from compress.data.splits.unlabelled_texts import UNLABELLED, unlabelled_info
-from compress.data.tokenizer import TextTokenizer
 from compress.environment import LIBRARIES, describe, versions
 from compress.label.service_info import read_service
 from compress.measure.baselines import baseline_for
 from compress.measure.quality.disagreement import write_disagreements
 from compress.measure.quality.quality_result import Disagreement
-from compress.measure.resources.footprint import Footprint, footprint
-from compress.measure.roofline.roofline import find_limits, shares_of_limits
 from compress.model_history import VocabularyInfo
-from compress.model_info import FolderInfo, find_info, read_info
-from compress.pipeline.graph import QAT, VOCABULARY, ModelVariant, Plan, PlannedModel
+from compress.model_info import FolderInfo, find_info
+from compress.pipeline.graph import QAT, VOCABULARY, Plan, PlannedModel
 from compress.pipeline.step_context import StepContext
+from compress.pipeline.steps.data_facts import data_facts
 from compress.pipeline.steps.measure_step import Measured
 from compress.pipeline.steps.provenance import chosen_settings, provenance, trials
 from compress.pipeline.steps.quality_step import QualityResults, read_quality, reference_key
-from compress.pipeline.steps.select_step import failure_of, latency_at, read_timings, rules_of, targets_of
+from compress.pipeline.steps.report_rows import RowBuilder
+from compress.pipeline.steps.select_step import failure_of, read_timings, rules_of
 from compress.pipeline.strip_paths import recipe_without_paths, strip_paths_deep
 from compress.prune.latency_table import SpeedupResult
 from compress.recipe.measure_schema import Target
-from compress.recipe.schema import Data
 from compress.report.apply_selection import apply_selection
 from compress.report.packaged_format import PackagedFormat, read_packaged
 from compress.report.pruned_units import pruned_structure
-from compress.report.report_schema import LedgerRow, Report, ReportModel, TargetResult
-from compress.report.run_facts import DataFacts, Machine, ServiceFacts, StepCost, TargetFacts
-from compress.select.quantization_loss import Fallback
+from compress.report.report_schema import Report, ReportModel
+from compress.report.run_facts import Machine, ServiceFacts, StepCost, TargetFacts
 from compress.select.selection import read_selection
 from compress.storage.file_digests import file_digest
 from compress.tasks import kind_of
 
 DISAGREEMENTS_FILE = "disagreements.jsonl"
 """Holds texts of the user's data: it stays in the run's folder, and is never published."""
-
-TRUNCATION_ROWS = 10_000
-"""Rows of train on which the share of truncated texts is determined, at most."""
 
 
 def report(context: StepContext, plan: Plan) -> None:
@@ -102,6 +92,7 @@ class ReportBuilder:
         """Gather everything but gates and winners."""
         recipe = self.plan.recipe
         variants, infos = self.plan.variants, self._infos()
+        rows = RowBuilder(self.plan, self.context, self.quality, self.measured)
         return Report(
             name=recipe.name,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -109,11 +100,11 @@ class ReportBuilder:
             machine=_machine(self.plan),
             recipe=recipe_without_paths(recipe),
             task=self.roles.info.task_info.model_copy(update={"name": recipe.task.name}),
-            data=self._data(),
+            data=data_facts(self.plan, self.context, self.roles, self.quality),
             rules=rules_of(recipe),
             targets=tuple(self._target(target) for target in recipe.targets),
             steps=tuple(self._step(step.name) for step in self.plan.steps if step.kind not in ("report", "publish")),
-            rows=tuple(self._row(entry) for entry in variants),
+            rows=tuple(rows.row(entry) for entry in variants),
             teacher=reference_key(self.plan),
             unquantized={entry.key: entry.unquantized for entry in variants if entry.unquantized},
             floor=self.quality.floor,
@@ -209,38 +200,13 @@ class ReportBuilder:
         target = None if prune.latency_table else prune.target or recipe.targets[0].title
         return {"speedup": SpeedupResult.model_validate(found), "target": target}
 
-    def _data(self) -> DataFacts:
-        info, folder = self.roles.info, self.context.inputs.get(UNLABELLED)
-        unlabelled = unlabelled_info(folder) if folder else None
-        return DataFacts(
-            source=_source(self.plan.recipe.task.data),
-            digest=self.context.records["data"].digest,
-            rows={**info.counts, **({UNLABELLED: unlabelled.count} if unlabelled else {})},
-            classes=info.per_class,
-            documents=info.documents.get("test"),
-            contradictory=info.contradictory,
-            duplicates=info.duplicates,
-            skipped=info.skipped + (unlabelled.skipped if unlabelled else 0),
-            truncated={**self._truncated_of_train(), **self.quality.truncated},
-            examples_per_row=self.quality.examples_per_row,
-        )
-
-    def _truncated_of_train(self) -> dict[str, float]:
-        """The share of train's rows that the teacher's tokenizer truncates; of a sample if no step encoded all."""
-        folder, rows = self.context.inputs.get(self.plan.teacher.step), self.roles.rows("train")
-        if folder is None:
-            return {}
-        chosen = np.arange(0, len(rows), -(-len(rows) // TRUNCATION_ROWS))
-        encoded, _ = encode_sample(rows, chosen, self.roles.info.task_info, TextTokenizer.load(folder))
-        return {"train": encoded.truncated}
-
     def _target(self, target: Target) -> TargetFacts:
         reason = self.plan.missing_targets.get(target.title)
         usage = target.model_dump(exclude={"name"})
         return TargetFacts(title=target.title, present=reason is None, reason=reason, **usage)
 
     def _step(self, name: str) -> StepCost:
-        record, reason = self.context.records.get(name), self.context.failures.get(name)
+        record, reason = self.context.records.get(name), failure_of(self.context, name)
         return StepCost(
             name=name,
             fingerprint=self.plan.step(name).fingerprint,
@@ -249,72 +215,6 @@ class ReportBuilder:
             status="skipped" if name in self.context.skipped else "ok" if record and reason is None else "failed",
             reason=reason,
         )
-
-    def _row(self, entry: ModelVariant) -> LedgerRow:
-        folder = self.context.inputs.get(entry.step)
-        row = LedgerRow(
-            model=entry.model,
-            step=self.plan.model(entry.model).section,
-            variant=entry.variant.info,
-            fallback=self._fallback(entry),
-        )
-        if folder is None:
-            cause = self._cause(entry.step)
-            reason = failure_of(self.context, cause)
-            status = "not measured" if cause in self.context.skipped else "failed"
-            reason = reason if cause == entry.step else f"{cause}: {reason}"
-            return row.model_copy(update={"status": status, "reason": reason})
-        info, size = read_info(folder), footprint(folder)
-        targets, steps, records = targets_of(self.plan, entry.variant), self._steps_to(entry.step), self.context.records
-        return row.model_copy(
-            update={
-                "variant": info.variant or entry.variant.info,
-                "shape": info.shape.text if info.shape else None,
-                "footprint": size,
-                "cost_seconds": round(sum(records[name].seconds for name in steps), 3),
-                "steps": steps,
-                "targets": {target.title: self._at(entry, target, info, size) for target in targets},
-            }
-        )
-
-    def _fallback(self, entry: ModelVariant) -> Fallback | None:
-        record = self.context.records.get(entry.fallback or "")
-        return Fallback.model_validate(record.measured) if record and record.measured else None
-
-    def _cause(self, step: str) -> str:
-        """The step because of which ``step`` has no result: itself, or one that it was made from."""
-        absent = [need for need in self.plan.step(step).needs if need in self.context.failures]
-        return self._cause(absent[0]) if absent else step
-
-    def _steps_to(self, step: str) -> tuple[str, ...]:
-        """The names of ``step`` and of all steps it depends on, of those that have a result."""
-        needed = {step}
-        for each in reversed(self.plan.steps):
-            needed |= {*each.needs} if each.name in needed else set()
-        return tuple(name for name in self.context.records if name in needed)
-
-    def _at(self, entry: ModelVariant, target: Target, info: FolderInfo, size: Footprint) -> TargetResult:
-        latency = latency_at(self.context, self.plan, self.measured, entry, target)
-        scores = self.quality.at(entry.key, target.title)
-        limits = find_limits(self.measured.limits, target.device, target.threads)
-        shares = None
-        if latency.timed and limits and info.shape:
-            weights = size.bytes_weights
-            shares = shares_of_limits(latency, info.shape, limits, entry.variant.precision, weights, target.batch)
-        return TargetResult(
-            select=scores.select,
-            test=scores.test,
-            latency=latency,
-            shares=shares,
-            serving=self.measured.serving.get(f"{target.device} t{target.threads} {entry.key}", ()),
-        )
-
-
-def _source(data: Data) -> str:
-    """The name of the data for readers, without paths of this machine."""
-    if data.hub or data.builtin:
-        return data.hub or f"builtin {data.builtin}"
-    return ", ".join(path.name for paths in find_files(data).values() for path in paths)
 
 
 def _machine(plan: Plan) -> Machine:

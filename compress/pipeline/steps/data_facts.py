@@ -1,0 +1,54 @@
+"""What a report says of the data of its run."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compress.data.encode import encode_sample
+from compress.data.loading.data_digest import find_files
+from compress.data.splits.prepare_splits import PreparedData
+from compress.data.splits.unlabelled_texts import UNLABELLED, unlabelled_info
+from compress.data.tokenizer import TextTokenizer
+from compress.pipeline.graph import Plan
+from compress.pipeline.step_context import StepContext
+from compress.pipeline.steps.quality_step import QualityResults
+from compress.recipe.schema import Data
+from compress.report.run_facts import DataFacts
+
+TRUNCATION_ROWS = 10_000
+"""Rows of train on which the share of truncated texts is determined, at most."""
+
+
+def data_facts(plan: Plan, context: StepContext, roles: PreparedData, quality: QualityResults) -> DataFacts:
+    """Return what the report says of the data: the source, the counts, and what is unusual about them."""
+    info, folder = roles.info, context.inputs.get(UNLABELLED)
+    unlabelled = unlabelled_info(folder) if folder else None
+    return DataFacts(
+        source=_source(plan.recipe.task.data),
+        digest=context.records["data"].digest,
+        rows={**info.counts, **({UNLABELLED: unlabelled.count} if unlabelled else {})},
+        classes=info.per_class,
+        documents=info.documents.get("test"),
+        contradictory=info.contradictory,
+        duplicates=info.duplicates,
+        skipped=info.skipped + (unlabelled.skipped if unlabelled else 0),
+        truncated={**_truncated_of_train(plan, context, roles), **quality.truncated},
+        examples_per_row=quality.examples_per_row,
+    )
+
+
+def _truncated_of_train(plan: Plan, context: StepContext, roles: PreparedData) -> dict[str, float]:
+    """The share of train's rows that the teacher's tokenizer truncates; of a sample if no step encoded all."""
+    folder, rows = context.inputs.get(plan.teacher.step), roles.rows("train")
+    if folder is None:
+        return {}
+    chosen = np.arange(0, len(rows), -(-len(rows) // TRUNCATION_ROWS))
+    encoded, _ = encode_sample(rows, chosen, roles.info.task_info, TextTokenizer.load(folder))
+    return {"train": encoded.truncated}
+
+
+def _source(data: Data) -> str:
+    """The name of the data for readers, without paths of this machine."""
+    if data.hub or data.builtin:
+        return data.hub or f"builtin {data.builtin}"
+    return ", ".join(path.name for paths in find_files(data).values() for path in paths)
