@@ -1,13 +1,18 @@
 """What the tests of edge formats share: models of every task kind, and what every export must do."""
 
+from importlib.util import find_spec
+
 import numpy as np
+import pytest
 
 from compress.model_info import TaskInfo
 from compress.models.heads import HEADS
 from compress.runtime import open_predictor
 from compress.tasks import KINDS
 from compress.tasks.presets import KIND_DEFAULTS
+from compress.variants import VARIANTS
 
+EDGE_VARIANTS = ("executorch-fp32", "executorch-int8", "litert-fp32", "litert-int8")
 LABELS = {"multi_label": ("bad", "good", "dull"), "token_classification": ("O", "B-x", "I-x")}
 OTHER_KINDS = sorted(set(KINDS) - {"classification"})
 
@@ -20,6 +25,13 @@ def model_of_kind(kind, tiny_model, tiny_folder):
     outputs = tuple(map(str, range(KINDS[kind].output_count(task))))
     head = HEADS[KINDS[kind].head].suffix
     return tiny_folder(tiny_model("bert", labels=outputs, head=head, sentence_size=8), task)
+
+
+def needs_runtime(variant):
+    """Skip a test where the library that builds a variant is not installed."""
+    library = {"executorch": "executorch", "litert": "litert_torch"}[VARIANTS[variant].format]
+    if find_spec(library) is None:  # importing it takes long
+        pytest.skip(f"{library} is not installed")
 
 
 def padded_batch(rows=3, length=11):

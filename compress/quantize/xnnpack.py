@@ -20,6 +20,7 @@ from compress.export.source_folder import longest_input, take_over
 from compress.formats import FORMATS
 from compress.model_info import FolderInfo
 from compress.models.load_save import load
+from compress.models.student.factorised_embeddings import FactoredEmbedding
 from compress.quantize.quantize_export import write_rounded
 from compress.runtime.model_formats import FP32
 from compress.runtime.predictor import ONE_THREAD
@@ -45,9 +46,10 @@ def quantize_xnnpack(context: BuildContext) -> FolderInfo:
         _make_embeddings_integer(model)
         named = PositionalModel(model)
         dynamic = quantizers.get_symmetric_quantization_config(is_per_channel=True, is_dynamic=True)
-        prepared = pt2e.prepare_pt2e(
-            trace(named, named, longest).module(), quantizers.XNNPACKQuantizer().set_global(dynamic)
-        )
+        quantizer = quantizers.XNNPACKQuantizer().set_global(dynamic)
+        # It would make numbers in a graph floats, which only sums and products in INT8 need, and spoil positions.
+        quantizer.transform_for_annotation = lambda graph: graph
+        prepared = pt2e.prepare_pt2e(trace(named, named, longest).module(), quantizer)
         prepared(*example_row(named))
         program = trace(pt2e.convert_pt2e(prepared), named, longest)
         # What is quantized goes first: a partition that also holds fp32 operators would not be computed in integers.
@@ -80,4 +82,7 @@ def _make_embeddings_integer(model: nn.Module) -> None:
     """Replace the tables of embeddings of a model in place."""
     tables = [(name, module) for name, module in model.named_modules() if isinstance(module, nn.Embedding)]
     for name, table in tables:
-        model.set_submodule(name, IntegerEmbedding(table))
+        integer = IntegerEmbedding(table)
+        model.set_submodule(
+            name, nn.Sequential(integer, table.widen) if isinstance(table, FactoredEmbedding) else integer
+        )

@@ -12,10 +12,9 @@ import compress.export.builders.litert as export
 from compress.errors import MissingExtra, ModelError
 from compress.export.builders.litert import lengths
 from compress.model_info import read_info
-from compress.prune.surgery import remove_units
 from compress.runtime import open_predictor
 from compress.runtime.text_model import TextModel
-from tests.edge_exports import OTHER_KINDS, largest_difference, model_of_kind, padded_batch
+from tests.edge_exports import largest_difference, padded_batch
 from tests.variant_builder import build
 
 pytestmark = pytest.mark.skipif(find_spec("litert_torch") is None, reason="litert-torch is not installed")
@@ -107,28 +106,3 @@ def test_without_the_library_the_extra_is_named(exported, tmp_path, monkeypatch)
     with pytest.raises(MissingExtra, match="ai_edge_litert is needed") as raised:
         open_predictor(exported[1])
     assert "compress-encoders[litert-runtime]" in raised.value.hint
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", OTHER_KINDS)
-def test_every_task_kind_exports(kind, tiny_model, tiny_folder, tmp_path):
-    folder = model_of_kind(kind, tiny_model, tiny_folder)
-    assert build("litert-fp32", folder, tmp_path).variant.parity["max_abs_difference"] < 1e-4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "family", ["roberta", "xlm-roberta", "electra", "distilbert", "albert", "mobilebert", "modernbert"]
-)
-def test_every_family_exports(family, tiny_folder, tmp_path):
-    folder = tiny_folder(family)
-    assert build("litert-fp32", folder, tmp_path).variant.parity["max_abs_difference"] < 1e-4
-    assert largest_difference(tmp_path, folder) < 1e-4
-
-
-@pytest.mark.slow
-def test_uneven_models_export(tiny_model, tiny_folder, tmp_path):
-    pruned = remove_units(tiny_model("bert"), [[0, 2], [1]], [list(range(48)), list(range(16, 32))])
-    info = build("litert-fp32", tiny_folder(pruned), tmp_path)
-    assert info.shape.heads == (2, 1)
-    assert info.variant.parity["max_abs_difference"] < 1e-4

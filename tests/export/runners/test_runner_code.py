@@ -1,11 +1,7 @@
 """The runners in README.md of exported folders, run as they are printed; and the golden file beside them."""
 
-import ast
-import json
-import re
 import shutil
 
-import numpy as np
 import pytest
 
 import compress
@@ -22,7 +18,7 @@ from compress.runtime import open_predictor
 from compress.tasks import KINDS
 from compress.tasks.presets import KIND_DEFAULTS
 from compress.variants import VARIANTS
-from tests.run_readme import run_readme
+from tests.run_readme import TEXTS, agrees, run_readme, typed_and_given
 from tests.variant_builder import build
 
 LABELS = {
@@ -30,7 +26,6 @@ LABELS = {
     "multi_label": ("bad", "good", "dull"),
     "token_classification": ("O", "B-x", "I-x"),
 }
-TEXTS = ("a good film", "the plot is  not great", "so dull")
 SLOW = set(KINDS) - {"classification", "token_classification", "question_answering"}
 
 
@@ -56,39 +51,6 @@ def exports(tiny_model, tiny_folder, tmp_path_factory):
         return made[kind, task]
 
     return make
-
-
-def agrees(kind, lines, predictions):
-    """Whether what a script printed are these predictions of compress."""
-    if kind == "classification":
-        printed = [line.rsplit(" ", 1) for line in lines]
-        assert [label for label, _ in printed] == [each["label"] for each in predictions]
-        np.testing.assert_allclose([float(p) for _, p in printed], [each["probability"] for each in predictions], 1e-4)
-    elif kind == "multi_label":
-        assert list(map(ast.literal_eval, lines)) == [each["labels"] for each in predictions]
-    elif kind == "regression":
-        np.testing.assert_allclose(list(map(float, lines)), [each["score"] for each in predictions], 1e-4)
-    elif kind == "token_classification":
-        assert list(map(ast.literal_eval, lines)) == [each["tags"] for each in predictions]
-    elif kind == "question_answering":
-        assert lines == [each["answer"] or "no answer" for each in predictions]
-    elif kind == "ranking":
-        assert json.loads(lines[0].partition("] ")[0] + "]") == predictions[0]["order"]
-    elif kind == "multiple_choice":
-        assert lines[0].partition(" ")[0] == predictions[0]["choice"]
-    else:
-        printed = np.array([list(map(float, re.findall(r"-?\d+\.\d*(?:e-?\d+)?", line))) for line in lines])
-        vectors = np.array([each["embedding"] for each in predictions])
-        np.testing.assert_allclose(printed, vectors @ vectors.T, atol=1e-4)
-
-
-def typed_and_given(kind, task):
-    """The arguments of a script, and the inputs of `predict` for the same texts."""
-    if KINDS[kind].is_variadic:
-        return TEXTS, [TEXTS]
-    if kind not in ("similarity", "retrieval") and len(task.text) > 1:
-        return (*TEXTS[:2], *TEXTS[1:]), [TEXTS[:2], TEXTS[1:]]
-    return TEXTS, list(TEXTS)
 
 
 @pytest.mark.parametrize("kind", [pytest.param(k, marks=pytest.mark.slow) if k in SLOW else k for k in KINDS])
