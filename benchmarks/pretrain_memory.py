@@ -42,11 +42,11 @@ def status(name: str) -> float:
 def train(size: int, folder: Path) -> None:
     """Pretrain on so many characters, all in this process."""
     from compress.data.tokenizer import read_tokenizer
-    from compress.pretrain.corpus import PARTS, Corpus, write_corpus
     from compress.pretrain.method import PretrainData, Setting
-    from compress.pretrain.packing import pack
     from compress.pretrain.pretrain import pretrain
-    from compress.pretrain.train_vocabulary import train_vocabulary
+    from compress.pretrain.text.corpus import PARTS, Corpus, write_corpus
+    from compress.pretrain.text.packing import pack
+    from compress.pretrain.vocabulary.train_vocabulary import train_vocabulary
 
     recipe = PretrainRecipe.model_validate(
         {

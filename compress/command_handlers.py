@@ -89,7 +89,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
 def pretrain(options: argparse.Namespace, console: Console) -> None:
     """Run a pretraining recipe and show what its model predicts of held-out text."""
     from compress.pipeline.pretrain_run import MODEL_FOLDER, PretrainOptions, run_pretrain
-    from compress.pretrain.pretrain_report import REPORT_PAGE, result_rows, score_rows
+    from compress.pretrain.report.report_page import REPORT_PAGE, result_rows, score_rows
 
     ran = PretrainOptions(runs=options.runs, cards=tuple(options.cards), force=options.force)
     report = run_pretrain(options.recipe, options.overrides, ran, console)

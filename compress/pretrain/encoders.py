@@ -23,7 +23,7 @@ from compress.models.encoder_parts import family_of
 from compress.models.load_save import read_config
 from compress.models.read_checkpoint import check_finite, missing_head_weights, read_checkpoint
 from compress.models.silence_transformers import quiet
-from compress.pretrain.packed_examples import SpecialPieces
+from compress.pretrain.text.packed_examples import SpecialPieces
 from compress.recipe.pretrain_schema import EncoderShape
 
 HEAD_WIDTH = 64

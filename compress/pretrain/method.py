@@ -11,9 +11,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from compress.console import Console
 from compress.models.encoder_parts import family_of
 from compress.models.load_save import load_tokenizer
-from compress.pretrain.corpus import Part
 from compress.pretrain.encoders import special_pieces
-from compress.pretrain.packed_examples import PackedExamples, SpecialPieces
+from compress.pretrain.text.corpus import Part
+from compress.pretrain.text.packed_examples import PackedExamples, SpecialPieces
 from compress.recipe.pretrain_schema import PretrainRecipe
 from compress.train.loop import Evaluate
 from compress.train.objective import Objective

@@ -16,12 +16,12 @@ from compress import __version__
 from compress.errors import DataError
 from compress.model_info import FolderInfo
 from compress.models.load_save import save_model
+from compress.pretrain.distillation.general_distillation import general_distillation
 from compress.pretrain.encoders import check_positions, load_encoder, new_bert
-from compress.pretrain.general_distillation import general_distillation
-from compress.pretrain.held_out import make_evaluator
-from compress.pretrain.masked_lm import MaskedLMObjective
 from compress.pretrain.method import Method, Setting
-from compress.pretrain.replaced_tokens import replaced_tokens
+from compress.pretrain.methods.masked_lm import MaskedLMObjective
+from compress.pretrain.methods.replaced_tokens import replaced_tokens
+from compress.pretrain.scores.held_out import make_evaluator
 from compress.recipe.pretrain_schema import PretrainRecipe, PretrainSteps
 from compress.recipe.training_schema import Training
 from compress.train.core.seed_restarts import FOLDER, delete_work_files

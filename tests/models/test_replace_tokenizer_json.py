@@ -3,7 +3,7 @@ import json
 from transformers import AutoTokenizer, RobertaTokenizer
 
 from compress.models.replace_tokenizer_json import replace_tokenizer_json
-from tests.pretrain.tokenizers import bpe, content_of
+from tests.pretrain.small_tokenizers import bpe, content_of
 
 
 def test_words_that_are_looked_up_before_merges_survive_saving(tmp_path) -> None:

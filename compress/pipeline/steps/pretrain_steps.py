@@ -14,7 +14,7 @@ from compress.recipe.pretrain_schema import PretrainRecipe
 
 if TYPE_CHECKING:
     from compress.pretrain.method import PretrainData, Setting
-    from compress.pretrain.pretrain_report import TrainingPart
+    from compress.pretrain.report.report_schema import TrainingPart
 
 VOCABULARY, CORPUS, PACKING, PRETRAIN, REPORT = "vocabulary", "corpus", "packing", "pretrain", "report"
 RESULTS_FILE = "training.json"
@@ -30,10 +30,10 @@ def packed_lengths(recipe: PretrainRecipe) -> list[int]:
 def vocabulary(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) -> None:
     """Learn a vocabulary from the documents that are trained on, or add their words to that of the checkpoint."""
     from compress.models.fetch import fetch
-    from compress.pretrain.corpus import is_held_out
-    from compress.pretrain.documents import documents
-    from compress.pretrain.extend_vocabulary import extend_vocabulary
-    from compress.pretrain.train_vocabulary import train_vocabulary
+    from compress.pretrain.text.corpus import is_held_out
+    from compress.pretrain.text.documents import documents
+    from compress.pretrain.vocabulary.extend_vocabulary import extend_vocabulary
+    from compress.pretrain.vocabulary.train_vocabulary import train_vocabulary
 
     assert recipe.vocabulary is not None
     text, seed, start = recipe.text, recipe.seed, recipe.start
@@ -50,9 +50,9 @@ def corpus(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) 
     """Cut the documents into pieces."""
     from compress.data.tokenizer import read_tokenizer
     from compress.models.load_save import load_tokenizer
-    from compress.pretrain.corpus import write_corpus
-    from compress.pretrain.documents import documents
     from compress.pretrain.encoders import special_pieces
+    from compress.pretrain.text.corpus import write_corpus
+    from compress.pretrain.text.documents import documents
 
     folder = _tokenizer_folder(context, recipe, cards)
     tokenizer = read_tokenizer(folder)
@@ -70,8 +70,8 @@ PARTS = ("train", "held_out")
 
 def packing(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) -> None:
     """Pack the sentences into sequences; held-out ones at the full length alone."""
-    from compress.pretrain.corpus import Corpus
-    from compress.pretrain.packing import pack
+    from compress.pretrain.text.corpus import Corpus
+    from compress.pretrain.text.packing import pack
 
     options: dict[str, Any] = {"pairs": recipe.next_sentence, "seed": recipe.seed, "folder": context.work}
     folder = context.inputs[CORPUS]
@@ -94,11 +94,12 @@ def pretrain(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]
 def report(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) -> None:
     """Score the model on held-out documents; write the report and the cards."""
     from compress.model_info import read_info
-    from compress.pretrain.corpus import CORPUS_FILE
     from compress.pretrain.pretrain import method_name
-    from compress.pretrain.pretrain_cards import write_cards
-    from compress.pretrain.pretrain_report import REPORT_JSON, REPORT_PAGE, PretrainReport, page
-    from compress.pretrain.score_method import score_method
+    from compress.pretrain.report.cards import write_cards
+    from compress.pretrain.report.report_page import REPORT_PAGE, page
+    from compress.pretrain.report.report_schema import REPORT_JSON, PretrainReport
+    from compress.pretrain.scores.score_method import score_method
+    from compress.pretrain.text.corpus import CORPUS_FILE
     from compress.storage.atomic_write import write_model
 
     folder = context.inputs[PRETRAIN]
@@ -129,7 +130,7 @@ def report(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) 
 
 
 def _training_parts(folder: Path, recipe: PretrainRecipe) -> list[TrainingPart]:
-    from compress.pretrain.pretrain_report import TrainingPart
+    from compress.pretrain.report.report_schema import TrainingPart
 
     stored = json.loads((folder / RESULTS_FILE).read_bytes())
     return [

@@ -1,0 +1,1 @@
+"""General distillation: a student without a task learns from a teacher."""

@@ -1,0 +1,1 @@
+"""The report of a pretraining, and the cards of what it made."""

@@ -1,0 +1,99 @@
+"""The report of a pretraining as tables and as a page of Markdown."""
+
+from __future__ import annotations
+
+from compress.pretrain.report.report_schema import HeldOut, PretrainReport, TrainingPart
+
+REPORT_PAGE = "report.md"
+
+
+def result_rows(report: PretrainReport) -> list[dict[str, str | None]]:
+    """Return the results as rows of a table: the model, what it started from, and what counting predicts."""
+    rows, held = list[dict[str, str | None]](), report.held_out
+    if held is not None:
+        generates = report.method == "replaced_tokens"
+        results = [(f"{report.name}'s generator" if generates else report.name, held.trained)]
+        if held.untouched is not None:
+            results.insert(0, (f"{report.start}, untouched", held.untouched))
+        for name, result in results:
+            rows.append({"": name, "loss": result.loss.text, "perplexity": result.perplexity.text})
+            if held.trained.pairs is not None:
+                rows[-1]["next sentence right"] = result.pairs.text if result.pairs else None
+        for name, entropy in (("unigram entropy", held.unigram), ("bigram entropy", held.bigram)):
+            rows.append({"": name, "loss": entropy.text, "perplexity": entropy.exponential().text})
+    return rows
+
+
+def score_rows(report: PretrainReport) -> list[dict[str, str | None]]:
+    """Return the method's own scores as rows of a table; none where it has no others."""
+    return [
+        {"": score.name, "trained": score.trained.text, "at the start": score.start.text if score.start else None}
+        for score in report.scores
+    ]
+
+
+def page(report: PretrainReport) -> str:
+    """Return the report as Markdown."""
+    origin = f"from {report.teacher or report.start}" if report.teacher or report.start else "from scratch"
+    parts = (
+        f"- {part}: {counts['documents']:,} documents, {counts['sentences']:,} sentences, {counts['pieces']:,} pieces"
+        for part, counts in report.corpus.items()
+    )
+    lines = [
+        f"# {report.name}",
+        "",
+        f"{report.shape}, {report.parameters:,} parameters, {report.vocabulary:,} pieces; "
+        f"{report.method.replace('_', ' ')} {origin}.",
+        "",
+        "## Held out",
+        "",
+        "With 95 % intervals over documents.",
+        "",
+        *_table(result_rows(report)),
+        *_table(score_rows(report)),
+        *_held_out_lines(report.held_out),
+        "## Training",
+        "",
+        *(_training_line(part) for part in report.training),
+        _rate_line(report),
+        "",
+        "## Corpus",
+        "",
+        *parts,
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _table(rows: list[dict[str, str | None]]) -> list[str]:
+    """Return a table as lines of Markdown with an empty one after it; none without rows."""
+    if not rows:
+        return []
+    columns = list(rows[0])
+    cells = [columns, ["---"] * len(columns), *([row.get(column) or "" for column in columns] for row in rows)]
+    return [*(f"| {' | '.join(line)} |" for line in cells), ""]
+
+
+def _held_out_lines(held: HeldOut | None) -> list[str]:
+    if held is None:
+        return []
+    return [
+        f"Loss in nats a piece, of {held.pieces:,} masked pieces of {held.sequences:,} sequences,"
+        f" {held.documents:,} documents.",
+        "",
+        f"Below the unigram entropy by {held.below_unigram.text}, below the bigram's by {held.below_bigram.text}.",
+        "",
+    ]
+
+
+def _training_line(part: TrainingPart) -> str:
+    ending = f"; ended by {part.ending}" if part.ending else ""
+    return (
+        f"- {part.length} pieces: {part.steps:,} steps ({part.passes:.2f} passes), {part.pieces:,} pieces in"
+        f" {part.seconds / 60:.1f} minutes, {part.speed:,.0f} pieces per second in {part.precision}{ending}"
+    )
+
+
+def _rate_line(report: PretrainReport) -> str:
+    share = "not measured" if report.matrix_rate is None else f"{report.matrix_rate:.0%}"
+    return f"- Share of the matrix rate: {share} ({report.cpu})"

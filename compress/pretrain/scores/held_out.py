@@ -1,0 +1,128 @@
+"""Held-out losses: how well a model predicts masked words, and pairs, of documents that it was not trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from compress.batch_arrays import IGNORED_LABEL
+from compress.data.encode import batches_by_length
+from compress.pretrain.methods.masked_lm import MaskedLMObjective, predict_at, word_losses
+from compress.pretrain.text.packed_examples import NEXT_SENTENCE, PackedExamples
+from compress.recipe.pretrain_schema import MaskedLM
+from compress.train.loop import Evaluate
+from compress.train.objective import Objective
+
+BATCH = 64
+MOST_SEQUENCES = 2_000
+"""Held-out sequences that are scored at the end, spread over all of them; half as many during the training."""
+MASK_SEED = 1 << 31
+"""Seed of the masks of held-out sequences: above those of recipes, and the same whatever theirs."""
+
+
+@dataclass(frozen=True)
+class HeldOutScores:
+    """The scores of a model, piece by piece and pair by pair."""
+
+    losses: NDArray[np.float64]
+    """Of each masked piece."""
+    targets: NDArray[np.int64]
+    """The true id of each masked piece."""
+    before: NDArray[np.int64]
+    """The true id of the piece before it."""
+    documents: NDArray[np.int64]
+    """The document of each masked piece."""
+    pairs_right: NDArray[np.float64]
+    """1 for pairs that are classified right; empty for models without a head for pairs."""
+    pair_documents: NDArray[np.int64]
+
+
+def sample(examples: PackedExamples, *, final: bool) -> NDArray[np.int64]:
+    """Return the sequences that are scored.
+
+    The second half of the held-out documents is for the end: what chose the best weights during the training is not
+    what they are reported by.
+    """
+    half = len(examples) // 2
+    chosen = np.arange(half, len(examples)) if final or half == 0 else np.arange(half)
+    most = MOST_SEQUENCES if final else MOST_SEQUENCES // 2
+    step = max(1, -(-len(chosen) // most))
+    return chosen[::step]
+
+
+def fixed_masks(settings: MaskedLM, mask_id: int) -> MaskedLMObjective:
+    """Return the objective whose masks are the same at every evaluation."""
+    return MaskedLMObjective(settings.model_copy(update={"masks": "static"}), mask_id, MASK_SEED)
+
+
+def make_evaluator(examples: PackedExamples, settings: MaskedLM, mask_id: int) -> Evaluate:
+    """Return a function that computes a model's mean loss of masked pieces during its training."""
+    chosen = sample(examples, final=False)
+
+    def evaluate(model: PreTrainedModel) -> float:
+        return float(score(model, examples, chosen, settings, mask_id).losses.mean())
+
+    return evaluate
+
+
+def make_loss_evaluator(examples: PackedExamples, objective: Objective) -> Evaluate:
+    """Return a function that computes a model's mean loss of held-out sequences, for losses without masks."""
+    chosen = sample(examples, final=False)
+
+    def evaluate(model: PreTrainedModel) -> float:
+        total = 0.0
+        for batch in batches_by_length(examples.lengths[chosen], BATCH):
+            losses = objective(model, batch_tensors(examples, chosen[batch], model.device))
+            total += len(batch) * float(sum(losses.values()))
+        return total / len(chosen)
+
+    return evaluate
+
+
+def score(
+    model: PreTrainedModel, examples: PackedExamples, chosen: NDArray[np.int64], settings: MaskedLM, mask_id: int
+) -> HeldOutScores:
+    """Return the scores of a model on these sequences."""
+    objective = fixed_masks(settings, mask_id)
+    parts = list(_score_batches(nn.Module.train(model, False), examples, chosen, objective))
+    return HeldOutScores(*(np.concatenate(values) for values in zip(*parts, strict=True)))
+
+
+@torch.no_grad()
+def _score_batches(
+    model: PreTrainedModel, examples: PackedExamples, chosen: NDArray[np.int64], objective: MaskedLMObjective
+) -> Iterator[tuple[NDArray[Any], ...]]:
+    for batch in batches_by_length(examples.lengths[chosen], BATCH):
+        indices = chosen[batch]
+        tensors = batch_tensors(examples, indices, model.device)
+        masked, targets = objective.masked(model, tensors)
+        at = targets != IGNORED_LABEL
+        predicted = predict_at(model, {**tensors, "input_ids": masked}, at)
+        documents = examples.documents(indices)
+        right: NDArray[np.float64] = np.zeros(0)
+        if predicted.pairs is not None and NEXT_SENTENCE in tensors:
+            right = _array(predicted.pairs.argmax(dim=-1) == tensors[NEXT_SENTENCE]).astype(np.float64)
+        yield (
+            _array(word_losses(predicted.words, targets[at])).astype(np.float64),
+            _array(targets[at]),
+            _array(tensors["input_ids"].roll(1, dims=1)[at]),
+            documents[_array(at.nonzero()[:, 0])],
+            right,
+            documents[: len(right)],
+        )
+
+
+def batch_tensors(examples: PackedExamples, indices: NDArray[np.int64], device: torch.device) -> dict[str, Tensor]:
+    """Return the arrays of these sequences on a device."""
+    return {name: torch.from_numpy(array).to(device) for name, array in examples.batch(indices).items()}
+
+
+def _array(tensor: Tensor) -> NDArray[Any]:
+    return tensor.cpu().numpy()

@@ -1,0 +1,172 @@
+"""A corpus as pieces in memory-mapped files: what was streamed once is read a batch at a time.
+
+Each part (`train`, `held_out`) is one long row of pieces, with a separator after every document, and the places of its
+sentences and documents. Nothing of it is held in memory, so memory does not grow with the corpus.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from itertools import chain, islice, pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from compress.data.splits.mmap_arrays import map_file, release_pages
+from compress.errors import DataError
+from compress.pretrain.text.documents import Document, empty_corpus
+
+Part = Literal["train", "held_out"]
+PARTS: tuple[Part, ...] = ("train", "held_out")
+
+PIECES, WORD_STARTS, SENTENCES, DOCUMENTS = "pieces", "word_starts", "sentences", "documents"
+COLUMNS: Mapping[str, int] = {PIECES: 1, WORD_STARTS: 1, SENTENCES: 2, DOCUMENTS: 2}
+"""The fields of a part: a file each, with this many numbers in an entry. Sentences: their first piece and the one after
+their last. Documents: the number of sentences up to their end, and their number in the corpus."""
+CORPUS_FILE = "corpus.json"
+DOCUMENTS_AT_ONCE = 256
+"""Documents that are tokenized together."""
+
+
+class MappedArray:
+    """Numbers in a memory-mapped file, in rows of ``columns``."""
+
+    def __init__(self, path: Path, dtype: str, columns: int = 1) -> None:
+        self._pages = map_file(path)
+        values = np.frombuffer(self._pages or b"", dtype)
+        self.values: NDArray[Any] = values if columns == 1 else values.reshape(-1, columns)
+
+    def blocks(self, size: int = 1 << 18) -> Iterator[NDArray[Any]]:
+        """Yield all rows, a block at a time."""
+        for start in range(0, len(self.values), size):
+            yield self.values[start : start + size]
+            self.release()
+
+    def release(self) -> None:
+        """Release the pages that were read."""
+        release_pages(self._pages)
+
+
+class Corpus:
+    """One part of a corpus that `write_corpus` wrote."""
+
+    def __init__(self, folder: Path, part: Part) -> None:
+        self.info: dict[str, Any] = json.loads((folder / CORPUS_FILE).read_bytes())
+        dtypes: dict[str, str] = self.info["dtypes"]
+        fields = {name: MappedArray(_path(folder, part, name), dtypes[name], COLUMNS[name]) for name in COLUMNS}
+        self.pieces, self.word_starts = fields[PIECES], fields[WORD_STARTS]
+        self.sentences, self.documents = fields[SENTENCES], fields[DOCUMENTS]
+        self._fields = fields
+
+    def document_of(self, pieces: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the number in the corpus of the documents that these pieces belong to."""
+        sentences = np.searchsorted(self.sentences.values[:, 0], pieces, side="right") - 1
+        found = np.searchsorted(self.documents.values[:, 0], sentences, side="right")
+        numbers: NDArray[np.int64] = self.documents.values[found, 1]
+        return numbers
+
+    def digest(self) -> str:
+        """Return a digest of everything in this part."""
+        digest = hashlib.sha256()
+        for field in self._fields.values():
+            for block in field.blocks():
+                digest.update(np.ascontiguousarray(block).data)
+        return digest.hexdigest()
+
+    def release(self) -> None:
+        """Release the pages that were read."""
+        for field in self._fields.values():
+            field.release()
+
+
+def write_corpus(
+    documents: Iterable[Document], tokenizer: Tokenizer, separator: int, held_out: float, seed: int, folder: Path
+) -> dict[str, Any]:
+    """Tokenize documents into ``folder``; a hash of each one's text decides whether it is held out.
+
+    Returns what corpus.json holds: the numbers of documents, sentences and pieces of each part.
+    """
+    vocabulary = tokenizer.get_vocab_size()
+    dtypes = {PIECES: "<u2" if vocabulary <= 1 << 16 else "<i4", WORD_STARTS: "u1", SENTENCES: "<i8", DOCUMENTS: "<i8"}
+    folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as files:
+        writers = {part: _PartWriter(folder, part, dtypes, separator, files) for part in PARTS}
+        numbered = enumerate(documents)
+        while group := list(islice(numbered, DOCUMENTS_AT_ONCE)):
+            encoded = iter(tokenizer.encode_batch(list(_texts(group)), add_special_tokens=False))
+            for number, document in group:
+                part: Part = "held_out" if is_held_out(document, held_out, seed) else "train"
+                writers[part].add(number, [next(encoded) for _ in document])
+    info = {"schema_version": 1, "vocabulary": vocabulary, "dtypes": dtypes}
+    info |= {part: writer.counts for part, writer in writers.items()}
+    _check(info)
+    (folder / CORPUS_FILE).write_text(json.dumps(info, indent=1) + "\n", encoding="utf-8")
+    return info
+
+
+def is_held_out(document: Document, share: float, seed: int) -> bool:
+    """Return whether a document is held out: the same text always has the same answer, so copies stay together."""
+    code = seed
+    for sentence in document:
+        code = zlib.crc32(sentence.encode(errors="surrogatepass"), code)
+    return zlib.crc32(code.to_bytes(4, "little")) < share * 2**32
+
+
+def _texts(group: Iterable[tuple[int, Document]]) -> Iterator[str]:
+    """Yield the sentences as they are in a running text: with a space before all but the first of a document."""
+    return chain.from_iterable((document[0], *(f" {rest}" for rest in document[1:])) for _, document in group)
+
+
+def _check(info: Mapping[str, Any]) -> None:
+    empty = [part for part in PARTS if not info[part]["documents"]]
+    if len(empty) == len(PARTS):
+        raise empty_corpus()
+    if empty:
+        total = sum(info[part]["documents"] for part in PARTS)
+        where = "is held out" if empty == ["held_out"] else "is left to train on"
+        raise DataError(
+            f"of {total:,} documents none {where}.",
+            hint="change text.held_out; in a txt file an empty line ends a document",
+        )
+
+
+def _path(folder: Path, part: Part, field: str) -> Path:
+    return folder / f"{part}-{field}.bin"
+
+
+class _PartWriter:
+    """Writes the fields of one part."""
+
+    def __init__(self, folder: Path, part: Part, dtypes: Mapping[str, str], separator: int, files: ExitStack) -> None:
+        self._streams = {name: files.enter_context(_path(folder, part, name).open("wb")) for name in COLUMNS}
+        self._dtypes, self._separator = dtypes, separator
+        self.counts = {"documents": 0, "sentences": 0, "pieces": 0}
+
+    def add(self, number: int, sentences: Iterable[Any]) -> None:
+        """Append a document; sentences without a piece (odd characters alone) are left out."""
+        pieces, starts, places = list[int](), list[int](), list[int]()
+        first = self.counts["pieces"]
+        for sentence in sentences:
+            if not sentence.ids:
+                continue
+            places += first + len(pieces), first + len(pieces) + len(sentence.ids)
+            pieces += sentence.ids
+            words = sentence.word_ids
+            starts += [1, *(int(word != before) for before, word in pairwise(words))]
+        if not pieces:
+            return
+        pieces.append(self._separator)
+        starts.append(1)
+        self.counts["documents"] += 1
+        self.counts["sentences"] += len(places) // 2
+        self.counts["pieces"] += len(pieces)
+        row = {PIECES: pieces, WORD_STARTS: starts, SENTENCES: places, DOCUMENTS: [self.counts["sentences"], number]}
+        for name, values in row.items():
+            np.asarray(values, self._dtypes[name]).tofile(self._streams[name])

@@ -1,0 +1,1 @@
+"""A new vocabulary, or further pieces for one."""

@@ -1,0 +1,71 @@
+"""Sequences are whole sentences; pairs stay within documents, and half of them follow each other."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from compress.data.tokenizer import read_tokenizer
+from compress.errors import DataError
+from compress.pretrain.text.corpus import Corpus, write_corpus
+from compress.pretrain.text.packing import pack, pack_pairs, pack_runs
+from tests.pretrain.conftest import make_documents
+
+ROOM = 40
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory, vocabulary_folder):
+    folder = tmp_path_factory.mktemp("large")
+    write_corpus(make_documents(600), read_tokenizer(vocabulary_folder), 3, 0.1, 0, folder)
+    return Corpus(folder, "train")
+
+
+def bounds(corpus):
+    """The first piece of every sentence, and the one after its last."""
+    return set(corpus.sentences.values[:, 0].tolist()), set(corpus.sentences.values[:, 1].tolist())
+
+
+def test_runs_hold_every_sentence_once(corpus):
+    runs = [(first, last) for first, last, *_ in pack_runs(corpus, ROOM)]
+    assert all(0 < last - first <= ROOM for first, last in runs)
+    covered = np.zeros(len(corpus.pieces.values) + 1, int)
+    for first, last in runs:
+        covered[first:last] += 1
+    assert all((covered[start:stop] == 1).all() for start, stop in corpus.sentences.values)
+    starts, _ = bounds(corpus)
+    long = sum(stop - start > ROOM for start, stop in corpus.sentences.values)
+    assert sum(first not in starts for first, _ in runs) <= 4 * long
+
+
+def test_pairs_stay_within_documents_and_half_of_them_follow(corpus):
+    records = list(pack_pairs(corpus, ROOM, seed=0))
+    assert all(b - a + d - c <= ROOM and b > a and d > c for a, b, c, d, _ in records)
+    numbers = corpus.document_of(np.array([[a, b - 1, c, d - 1] for a, b, c, d, _ in records]))
+    other = np.array([label for *_, label in records], bool)
+    assert (numbers[:, 0] == numbers[:, 1]).all()
+    assert (numbers[:, 2] == numbers[:, 3]).all()
+    assert ((numbers[:, 0] == numbers[:, 2]) == ~other).all()
+    assert all(b == c for a, b, c, d, label in records if not label)
+    assert abs(other.mean() - 0.5) < 4.5 * math.sqrt(0.25 / len(records))
+
+
+def test_the_length_of_a_pair_gives_nothing_away(corpus):
+    records = np.array(list(pack_pairs(corpus, ROOM, seed=0)))
+    lengths, other = records[:, 3] - records[:, 2], records[:, 4] == 1
+    error = math.sqrt(lengths.var() * (1 / other.sum() + 1 / (~other).sum()))
+    assert abs(lengths[other].mean() - lengths[~other].mean()) < 0.1 * lengths.mean() + 4.5 * error
+
+
+def test_the_packing_depends_on_the_seed_alone(corpus):
+    first, again, another = (list(pack_pairs(corpus, ROOM, seed)) for seed in (0, 0, 1))
+    assert first == again != another
+
+
+def test_pairs_need_two_sentences(tmp_path, vocabulary_folder):
+    made = [[sentence] for document in make_documents(20) for sentence in document[:1]]
+    write_corpus(made, read_tokenizer(vocabulary_folder), 3, 0.3, 0, tmp_path)
+    with pytest.raises(DataError, match="has two sentences"):
+        pack(Corpus(tmp_path, "train"), "train", 400, pairs=True, seed=0, folder=tmp_path)
