@@ -43,9 +43,12 @@ def write_files(task: LabelTask, cache: AnswerCache, target: Path) -> ServiceInf
                 writer.write(text, cache.valid_answers(text.key, task.recipe.samples))
         if not writer.texts:
             raise DataError(f"the service has answered none of {writer.unanswered:,} texts.")
+        if writer.texts == writer.held_out:
+            reason = f"all {writer.held_out:,} rows that are answered are held back: none is left to train on."
+            raise DataError(reason, hint="give more rows, or a smaller held_out; their answers are stored")
         info = writer.info(cache, work / TEST_FILE)
         write_service(work, info)
-        recipe = dump_yaml(task_recipe(task.recipe, target))
+        recipe = dump_yaml(task_recipe(task.recipe, target, has_test=info.test_rows > 0))
         (work / RECIPE_FILE).write_text(f"# compress run {target / RECIPE_FILE}\n{recipe}", encoding="utf-8")
     return info
 
@@ -106,10 +109,10 @@ class RowWriter:
         )
 
 
-def task_recipe(recipe: LabelRecipe, target: Path) -> dict[str, Any]:
-    """Return the recipe of `compress run` that reads the files in ``target``."""
+def task_recipe(recipe: LabelRecipe, target: Path, has_test: bool) -> dict[str, Any]:
+    """Return the recipe of `compress run` that reads the files in ``target``; an empty test.jsonl is left out."""
     task = recipe.task.model_dump(mode="json", include=TASK_KEYS, exclude_defaults=True)
-    data = {"train": str(target / TRAIN_FILE)} | ({"test": str(target / TEST_FILE)} if recipe.held_out else {})
+    data = {"train": str(target / TRAIN_FILE)} | ({"test": str(target / TEST_FILE)} if has_test else {})
     soft = {"soft_labels": SOFT_LABELS} if recipe.samples > 1 and recipe.task.labels else {}
     return {
         "name": recipe.name,

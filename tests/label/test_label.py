@@ -12,7 +12,7 @@ import pytest
 
 from compress.cli import main
 from compress.console import Console
-from compress.errors import CompressError, UsageError
+from compress.errors import CompressError, DataError, UsageError
 from compress.label.label import dry_run
 from compress.label.service_info import read_service
 from compress.label.spending import LimitReached
@@ -51,6 +51,14 @@ def test_the_written_recipe_reads_the_files(labelling):
     assert recipe.task.soft_labels == "soft_labels"
     assert recipe.task.labels == ("bad", "good")
     assert Path(recipe.task.data.train).is_file()
+
+
+def test_a_written_recipe_names_test_rows_only_where_there_are_some(labelling):
+    labelling.rows(TEXTS[:1])
+    assert labelling.run("held_out=0.1").test_rows == 0
+    assert load_recipe(labelling.target / "recipe.yaml").task.data.test is None
+    with pytest.raises(DataError, match="all 1 rows that are answered are held back"):
+        labelling.run("held_out=0.999")
 
 
 def test_no_text_is_paid_for_twice(labelling, server):
