@@ -87,7 +87,8 @@ class Asker:
             shown = (self.cache.example_invalid() or "")[:80]
             raise ServiceFailure(
                 f"none of the first {self.invalid} answers is one of the labels, such as {shown!r}.",
-                hint="answer_tokens may be too few for this model, or the prompt asks for something else",
+                hint="answer_tokens may be too few for this model, or the prompt asks for something else;"
+                f" --set attempts={2 * self.recipe.attempts} asks for the same texts again",
             )
 
     def ask(self, sample: Sample) -> None:
@@ -134,6 +135,7 @@ class Asker:
         self.pace.wait_for_turn()
         self.spending.reserve(most)
         try:
+            self.pace.sleep(0.0)  # another request may have failed while this one waited for the limit
             reply = self.client.ask(sample.messages)
             stated = reply.input_tokens is not None and reply.output_tokens is not None
             given, made = (reply.input_tokens or 0, reply.output_tokens or 0) if stated else (most_input, most_output)
@@ -141,7 +143,7 @@ class Asker:
         except Busy as busy:
             actual = most if busy.maybe_paid else 0.0
             raise
-        except (Refused, ServiceFailure):
+        except (Refused, ServiceFailure, Stopped):
             actual = 0.0
             raise
         finally:

@@ -6,12 +6,13 @@ without it, and exceptions of the client, which hold the request, are never chai
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from email.utils import parsedate_to_datetime
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from compress.environment import require
 from compress.errors import CompressError, UsageError
@@ -24,6 +25,8 @@ REFUSED_STATUS, BUSY_STATUS = (400, 413, 422), (408, 409, 429)
 UNSUPPORTED = {"structured": ("response_format", "json_schema", "structured"), "length": ("max_completion_tokens",)}
 """Words in the refusal of a request by which services that lack a feature are recognised."""
 NO_MONEY = "insufficient_quota"
+MOST_TOKENS = 1 << 40
+"""Of one request; what states more is broken."""
 
 
 class ServiceFailure(CompressError):
@@ -52,6 +55,14 @@ class Reply(NamedTuple):
     output_tokens: int | None
 
 
+def _count(value: Any) -> int | None:
+    """Return a stated number of tokens; None for what cannot be one, since the answer is worth no less."""
+    return value if type(value) is int and 0 <= value < MOST_TOKENS else None
+
+
+Tokens = Annotated[int | None, BeforeValidator(_count)]
+
+
 class _Message(BaseModel):
     content: str | None = None
 
@@ -62,8 +73,8 @@ class _Choice(BaseModel):
 
 
 class _Usage(BaseModel):
-    prompt_tokens: int = Field(ge=0)
-    completion_tokens: int = Field(ge=0)
+    prompt_tokens: Tokens = None
+    completion_tokens: Tokens = None
 
 
 class _Completion(BaseModel):
@@ -79,9 +90,12 @@ class ChatClient:
         self._key = read_key(recipe)
         self._structured, self._length = recipe.endpoint.structured is not False, "max_completion_tokens"
         endpoint = recipe.endpoint
-        self._client = self._openai.OpenAI(
-            api_key=self._key or "none", base_url=endpoint.url, timeout=endpoint.timeout, max_retries=0
-        )
+        options: dict[str, Any] = {"base_url": endpoint.url, "timeout": endpoint.timeout, "max_retries": 0}
+        try:
+            self._client = self._openai.OpenAI(api_key=self._key or "none", **options)
+        except ValueError as error:  # a proxy of the environment that cannot be one
+            hint = "HTTP_PROXY, HTTPS_PROXY and ALL_PROXY name proxies"
+            raise UsageError(f"the client cannot be started: {self._without_key(str(error))}.", hint) from None
         self.has_answered = False
 
     def close(self) -> None:
@@ -192,7 +206,8 @@ def retry_after(headers: Any) -> float | None:
     """Return the seconds that a service asks to wait: a number, or the time that a date is away."""
     value = headers.get("retry-after")
     try:
-        return None if value is None else max(0.0, float(value))
+        seconds = math.nan if value is None else float(value)
+        return max(0.0, seconds) if math.isfinite(seconds) else None
     except ValueError:
         pass
     try:

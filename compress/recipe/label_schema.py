@@ -51,6 +51,11 @@ class Endpoint(Frozen):
             raise ValueError("expected the address of the interface, such as https://api.openai.com/v1")
         if parts.username or parts.password or parts.query or parts.fragment:
             raise ValueError("an address has no password or query here; key names the variable that holds the key")
+        try:
+            parts.hostname.encode("idna")
+            _ = parts.port
+        except ValueError:  # UnicodeError of the name, too
+            raise ValueError("expected a host and a port that can exist, such as http://localhost:8000/v1") from None
         return url.rstrip("/")
 
     @field_validator("key")

@@ -1,10 +1,12 @@
 """What a failing service costs: a wait, another request, an unanswered text, or one message."""
 
+import threading
 import time
 from email.utils import formatdate
 
 import pytest
 
+from compress.errors import CompressError, UsageError
 from compress.label.chat_client import ServiceFailure, retry_after
 from tests.label.chat_server import answer, by_word, failure, in_turn, slow
 from tests.label.conftest import TEXTS
@@ -135,9 +137,12 @@ def test_a_text_without_a_valid_answer_is_left_out(labelling, server):
 def test_answers_that_never_fit_stop_the_run(labelling, server):
     labelling.rows([f"film {number}" for number in range(100)])
     server.reply = lambda request: answer("as a language model")
-    with pytest.raises(ServiceFailure, match=r"none of the first .* 'as a language model'"):
+    with pytest.raises(ServiceFailure, match=r"none of the first .* 'as a language model'") as failed:
         labelling.run("attempts=1")
     assert len(server.requests) < 40
+    assert "--set attempts=2 asks for the same texts again" in failed.value.hint
+    server.reply = good
+    assert labelling.run("attempts=2").unanswered == 0
 
 
 def test_a_refused_text_does_not_end_a_run(labelling, server):
@@ -169,8 +174,55 @@ def test_tokens_that_a_service_does_not_state_are_unknown(labelling, server):
     assert info.cost > 0  # an upper bound
 
 
+@pytest.mark.parametrize("usage", [{}, {"prompt_tokens": 40, "completion_tokens": None}, {"prompt_tokens": 10**30}])
+def test_an_answer_with_broken_counts_is_still_an_answer(labelling, server, usage):
+    """It was paid for: it is not asked for again."""
+
+    def reply(request):
+        status, headers, content = by_word(request)
+        return status, headers, {**content, "usage": usage}
+
+    server.reply = reply
+    info = labelling.run("prices={input: 1, output: 1}")
+    assert (info.texts, len(server.requests)) == (12, 12)
+    assert info.cost_of_million is None
+
+
+def test_no_request_waiting_for_the_limit_is_sent_after_a_failure(labelling, server):
+    """Two requests fit the limit at a time; when one of them fails for good, those that wait are not sent."""
+    ready = threading.Event()
+
+    def reply(request):
+        if len(server.requests) == 3:
+            ready.wait(5)
+            return failure(401)
+        if len(server.requests) > 1:
+            time.sleep(0.2)
+            ready.set()
+            time.sleep(0.2)
+        return by_word(request)
+
+    server.reply = reply
+    with pytest.raises(ServiceFailure, match="rejects the key"):
+        labelling.run("prices={input: 0, output: 1000}", "answer_tokens=100", "limit=0.25")
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("url", ["http://localhost:abc/v1", "http://localhost:99999/v1", "http://a..b/v1"])
+def test_an_impossible_address_is_found_before_anything_is_sent(labelling, url):
+    with pytest.raises(CompressError, match=r"endpoint\.url: .*expected a host and a port that can exist"):
+        labelling.run(f"endpoint.url={url}")
+
+
+def test_an_impossible_proxy_is_one_message(labelling, monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "foo://proxy")
+    with pytest.raises(UsageError, match=r"the client cannot be started: .*proxy"):
+        labelling.run()
+
+
 def test_retry_after_is_a_number_or_a_date():
     assert retry_after({}) is None
     assert retry_after({"retry-after": "2.5"}) == 2.5
-    assert retry_after({"retry-after": "soon"}) is None
+    for value in ("soon", "inf", "nan"):
+        assert retry_after({"retry-after": value}) is None
     assert 50 < retry_after({"retry-after": formatdate(time.time() + 60, usegmt=True)}) <= 61
