@@ -130,7 +130,12 @@ def test_requests_a_minute(labelling, server):
     assert len(server.requests) == 12
 
 
-CHILD = "import sys\nfrom compress.cli import main\nsys.exit(main(sys.argv[1:]))"
+CHILD = """
+import signal, sys
+from compress.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in children of a background job
+sys.exit(main(sys.argv[1:]))
+"""
 
 
 def test_a_killed_run_goes_on_where_it_was(labelling, server):

@@ -3,7 +3,7 @@
 import pytest
 
 from compress.errors import ModelError
-from compress.export import openvino_fp16
+from compress.export.builders import openvino_fp16
 from compress.export.comparison.parity_check import LIMITS, ParityLimit
 from compress.model_info import read_info
 from compress.runtime import open_predictor

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from compress.errors import ModelError
-from compress.export import ort_format
+from compress.export.builders import ort_format
 from compress.families import FAMILIES
 from compress.measure.resources.footprint import footprint
 from compress.model_info import read_info, write_info

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from compress.errors import CompressError, ModelError
-from compress.export import golden_inputs as golden_inputs_module
+from compress.export.comparison import golden_inputs as golden_inputs_module
 from compress.export.comparison.golden_inputs import golden_inputs
 from compress.export.web import node_check
 from compress.export.web.node_check import check_in_node, run_in_node
