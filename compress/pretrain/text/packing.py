@@ -24,6 +24,8 @@ COLUMNS = 5
 DTYPE = "<i8"
 BUFFERED = 4096
 """Records that are written together."""
+MOST_DRAWS = 20
+"""Places that are drawn until a sentence fits; then one is cut."""
 SPECIAL_OF_RUN, SPECIAL_OF_PAIR = 2, 3
 """Special pieces of a sequence: `[CLS] … [SEP]`, `[CLS] … [SEP] … [SEP]`."""
 
@@ -35,6 +37,11 @@ def records_file(folder: Path, part: Part, length: int) -> Path:
 
 def pack(corpus: Corpus, part: Part, length: int, *, pairs: bool, seed: int, folder: Path) -> int:
     """Write the sequences of a part, and return their number."""
+    if pairs and len(corpus.documents.values) < 2:
+        raise DataError(
+            f"the part {part} has a single document, and next_sentence draws half of the pairs from two.",
+            hint="next_sentence: false; more documents (in txt an empty line ends one); or another text.held_out",
+        )
     folder.mkdir(parents=True, exist_ok=True)
     records = (
         pack_pairs(corpus, length - SPECIAL_OF_PAIR, seed) if pairs else pack_runs(corpus, length - SPECIAL_OF_RUN)
@@ -71,7 +78,8 @@ def pack_runs(corpus: Corpus, room: int) -> Iterator[Record]:
 def pack_pairs(corpus: Corpus, room: int, seed: int) -> Iterator[Record]:
     """Yield pairs of up to ``room`` pieces; a document's last sentence is left out where no other goes with it.
 
-    A second part from another document is about as long as the one it replaces, so that its length gives nothing away.
+    Both kinds of second parts are made alike, of as many whole sentences as there is room for, so that lengths give
+    next to nothing away.
     The sentences that it replaces begin the next sequence.
     """
     random, ends = np.random.default_rng([seed, room]), corpus.documents.values[:, 0]
@@ -83,10 +91,9 @@ def pack_pairs(corpus: Corpus, room: int, seed: int) -> Iterator[Record]:
             chunk = _fitting(sentences, position, room)
             cut = int(random.integers(1, len(chunk)))
             start, middle, last = chunk[0][0], chunk[cut - 1][1], chunk[-1][1]
-            other = random.random() < 0.5 and len(ends) > 1
+            other = random.random() < 0.5
             if other:
-                wanted = last - chunk[cut][0]
-                yield start, middle, *_from_another(corpus, first, end, wanted, random), 1
+                yield start, middle, *_from_another(corpus, first, end, room - (middle - start), room // 2, random), 1
             else:
                 yield start, middle, chunk[cut][0], last, 0
             position += cut if other else len(chunk)
@@ -110,14 +117,23 @@ def _fitting(sentences: list[Span], position: int, room: int) -> list[Span]:
     return sentences[position : position + count]
 
 
-def _from_another(corpus: Corpus, first: int, end: int, wanted: int, random: np.random.Generator) -> Span:
-    """Return sentences of about ``wanted`` pieces, from a random place in any document but that of these sentences."""
+def _from_another(corpus: Corpus, first: int, end: int, room: int, longest: int, random: np.random.Generator) -> Span:
+    """Return sentences of up to ``room`` pieces, from a random place in any document but that of these sentences.
+
+    Those of more than ``longest`` pieces are in several parts, as where pairs follow each other.
+    """
     total = len(corpus.sentences.values)
-    chosen = int(random.integers(total - (end - first)))
-    chosen += end - first if chosen >= first else 0
-    document = int(np.searchsorted(corpus.documents.values[:, 0], chosen, side="right"))
-    sentences = corpus.sentences.values[chosen : int(corpus.documents.values[document, 0])]
-    start = int(sentences[0, 0])
-    stops = sentences[:, 1]
-    fitting = int(np.searchsorted(stops, start + wanted, side="right"))
-    return start, int(stops[fitting - 1]) if fitting else start + wanted
+    for _ in range(MOST_DRAWS):
+        chosen = int(random.integers(total - (end - first)))
+        chosen += end - first if chosen >= first else 0
+        document = int(np.searchsorted(corpus.documents.values[:, 0], chosen, side="right"))
+        start, stop = corpus.sentences.values[chosen].tolist()
+        start += longest * int(random.integers(-(-(stop - start) // longest)))
+        last = start
+        for _, after in _sentences(corpus, chosen, int(corpus.documents.values[document, 0]), longest):
+            if after > start + room:
+                break
+            last = max(last, after)
+        if last > start:
+            return start, last
+    return start, min(start + room, stop)

@@ -52,11 +52,20 @@ def test_pairs_stay_within_documents_and_half_of_them_follow(corpus):
     assert abs(other.mean() - 0.5) < 4.5 * math.sqrt(0.25 / len(records))
 
 
-def test_the_length_of_a_pair_gives_nothing_away(corpus):
+def test_the_lengths_of_pairs_give_little_away(corpus):
     records = np.array(list(pack_pairs(corpus, ROOM, seed=0)))
-    lengths, other = records[:, 3] - records[:, 2], records[:, 4] == 1
+    lengths, other = records[:, 1] - records[:, 0] + records[:, 3] - records[:, 2], records[:, 4] == 1
     error = math.sqrt(lengths.var() * (1 / other.sum() + 1 / (~other).sum()))
     assert abs(lengths[other].mean() - lengths[~other].mean()) < 0.1 * lengths.mean() + 4.5 * error
+
+
+def test_pairs_of_one_document_are_refused(corpus, tmp_path):
+    corpus.documents.values, documents = corpus.documents.values[:1], corpus.documents.values
+    try:
+        with pytest.raises(DataError, match="has a single document"):
+            pack(corpus, "train", 64, pairs=True, seed=0, folder=tmp_path)
+    finally:
+        corpus.documents.values = documents
 
 
 def test_the_packing_depends_on_the_seed_alone(corpus):
