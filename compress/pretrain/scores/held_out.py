@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 
 from compress.batch_arrays import IGNORED_LABEL
 from compress.data.encode import batches_by_length
+from compress.errors import DataError
 from compress.pretrain.methods.masked_lm import MaskedLMObjective, predict_at, word_losses
 from compress.pretrain.text.packed_examples import NEXT_SENTENCE, PackedExamples
 from compress.recipe.pretrain_schema import MaskedLM
@@ -92,7 +93,13 @@ def score(
     """Return the scores of a model on these sequences."""
     objective = fixed_masks(settings, mask_id)
     parts = list(_score_batches(nn.Module.train(model, False), examples, chosen, objective))
-    return HeldOutScores(*(np.concatenate(values) for values in zip(*parts, strict=True)))
+    scores = HeldOutScores(*(np.concatenate(values) for values in zip(*parts, strict=True)))
+    if not len(scores.losses):
+        raise DataError(
+            "the held-out texts are too short: none of their pieces is masked.",
+            hint="a larger text.held_out, or more text",
+        )
+    return scores
 
 
 @torch.no_grad()

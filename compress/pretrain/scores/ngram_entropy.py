@@ -25,9 +25,10 @@ class NgramLosses:
     bigram: NDArray[np.float64]
 
 
-def ngram_losses(train: Corpus, targets: NDArray[np.int64], before: NDArray[np.int64]) -> NgramLosses:
+def ngram_losses(train: Corpus, targets: NDArray[np.int64], before: NDArray[np.int64], separator: int) -> NgramLosses:
     """Return the losses of pieces (count,), given for the bigram the pieces ``before`` them.
 
+    The separators of documents are contexts, but never predicted, so unigrams do not count them.
     Only the pairs that are scored are counted, so memory does not grow with the corpus. Unigrams are smoothed by one
     observation each, bigrams by the unigrams (MacKay and Peto, "A Hierarchical Dirichlet Language Model", 1995).
     """
@@ -42,6 +43,7 @@ def ngram_losses(train: Corpus, targets: NDArray[np.int64], before: NDArray[np.i
         found = np.minimum(np.searchsorted(keys, seen), len(keys) - 1)
         pairs += np.bincount(found[keys[found] == seen], minlength=len(keys))
         last = int(pieces[-1])
-    unigram = (counts + 1) / (counts.sum() + size)
+    words = np.where(np.arange(size) == separator, 0, counts)
+    unigram = (words + 1) / (words.sum() + size)
     by_prior = [-np.log((pairs[place] + prior * unigram[targets]) / (counts[before] + prior)) for prior in PRIORS]
     return NgramLosses(-np.log(unigram[targets]), min(by_prior, key=lambda losses: float(losses.mean())))

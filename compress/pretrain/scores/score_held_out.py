@@ -26,7 +26,7 @@ def score_held_out(
     chosen = sample(examples, final=True)
     scores = score(model, examples, chosen, settings, special.mask)
     before = np.where(scores.before == special.cls, special.sep, scores.before)  # a document begins after a separator
-    counted = ngram_losses(train, scores.targets, before)
+    counted = ngram_losses(train, scores.targets, before, special.sep)
 
     def mean(values: np.ndarray) -> Estimate:
         return clustered_mean(values, scores.documents)

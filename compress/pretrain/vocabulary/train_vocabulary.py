@@ -27,6 +27,11 @@ def train_vocabulary(documents: Iterable[Document], settings: PretrainVocabulary
     tokenizer = KINDS[settings.kind](settings)
     tokenizer.train_from_iterator(first_texts(documents, MOST_CHARACTERS[settings.kind]), trainer=_trainer(settings))
     found = tokenizer.get_vocab_size()
+    if found > settings.size:
+        raise DataError(
+            f"vocabulary.size is {settings.size:,}, but characters, bytes and special pieces alone are {found:,}.",
+            hint=f"vocabulary.size: more than {found}",
+        )
     if found < settings.size:
         raise DataError(
             f"the texts fill only {found:,} pieces of a vocabulary, and {settings.size:,} are asked for.",

@@ -27,5 +27,13 @@ def test_clusters_of_one_value_are_the_usual_interval():
 
 
 def test_one_cluster_says_nothing():
-    assert clustered_mean(np.ones(5), np.zeros(5, int)).high == math.inf
+    estimate = clustered_mean(np.ones(5), np.zeros(5, int))
+    assert estimate == Estimate(value=1.0)
+    assert Estimate.model_validate_json(estimate.model_dump_json()) == estimate
+    assert estimate.text == "1.000 (one document: no interval)"
+    assert estimate.exponential().low is None
+
+
+def test_perplexity_is_a_finite_number():
     assert Estimate(value=0.0, low=-1.0, high=1.0).exponential().value == 1.0
+    assert math.isfinite(Estimate(value=900.0, low=800.0, high=1_000.0).exponential().high)

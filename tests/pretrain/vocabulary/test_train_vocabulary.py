@@ -32,6 +32,13 @@ def test_more_pieces_than_the_texts_fill_are_refused(kind, tmp_path):
         train_vocabulary([["abc def."], ["ghi abc."]], PretrainVocabulary(kind=kind, size=2_000), tmp_path)
 
 
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe"])
+def test_fewer_pieces_than_the_alphabet_are_refused(kind, tmp_path):
+    texts = [["".join(map(chr, range(0x3B1, 0x3B1 + 24))), *(chr(0x4E00 + each) for each in range(100))]]
+    with pytest.raises(DataError, match="characters, bytes and special pieces alone"):
+        train_vocabulary(texts, PretrainVocabulary(kind=kind, size=100), tmp_path)
+
+
 def test_an_empty_corpus_is_refused(tmp_path):
     with pytest.raises(DataError, match="the corpus is empty"):
         train_vocabulary([], PretrainVocabulary(size=100), tmp_path)

@@ -1,0 +1,21 @@
+"""Held-out texts of which no piece is masked are refused with what to do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from transformers import AutoModelForMaskedLM
+
+from compress.errors import DataError
+from compress.pretrain.scores.held_out import score
+from compress.pretrain.text.packed_examples import PackedExamples, SpecialPieces
+from compress.recipe.pretrain_schema import MaskedLM
+
+
+def test_texts_without_a_masked_piece_are_refused(folders, corpus_folder, packed_folder):
+    special = SpecialPieces(pad=0, cls=2, sep=3, mask=4, others=(0, 2, 3, 4))
+    examples = PackedExamples(corpus_folder, packed_folder, "held_out", 32, special, token_types=True)
+    model = AutoModelForMaskedLM.from_pretrained(folders("bert", 0))
+    model.resize_token_embeddings(150)
+    with pytest.raises(DataError, match="none of their pieces is masked"):
+        score(model, examples, np.array([0]), MaskedLM(share=1e-9), special.mask)
