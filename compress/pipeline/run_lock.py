@@ -6,17 +6,29 @@ import json
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from compress.environment import LIBRARIES, versions
-from compress.errors import CompressError
+from compress.errors import CompressError, UsageError
 from compress.pipeline.graph import Step
+from compress.pipeline.steps.pretrain_steps import PRETRAIN
 from compress.storage.atomic_write import atomic_write
 
 LOCK_FILE = "lock.json"
 
 
 def write_lock(folder: Path, planned: Sequence[Step], keep: Collection[str] = ()) -> None:
-    """Write the steps of a run; ``keep`` are those of an earlier one whose report still exists."""
+    """Write the steps of a run; ``keep`` are those of an earlier one whose report still exists.
+
+    A folder that a recipe of another kind has filled is refused, because its report would be replaced.
+    """
+    if (folder / LOCK_FILE).exists():
+        earlier = PRETRAIN in _read(folder / LOCK_FILE)["steps"]
+        if earlier != (PRETRAIN in [step.name for step in planned]):
+            raise UsageError(
+                f"{folder} holds the results of a {'pretraining' if earlier else 'task'} recipe with the same name.",
+                hint="give one of the recipes another name (--set name=…), or another folder of runs (--runs)",
+            )
     steps = {step.name: f"{step.name}-{step.fingerprint}" for step in planned}
     lock = {
         "schema_version": 1,
@@ -30,10 +42,16 @@ def write_lock(folder: Path, planned: Sequence[Step], keep: Collection[str] = ()
 
 def named_steps(lock: Path) -> set[str]:
     """Return the step folders that a run's lock names, and those of an earlier run whose report still exists."""
+    content = _read(lock)
+    return {*content["steps"].values(), *content.get("earlier", ())}
+
+
+def _read(lock: Path) -> dict[str, Any]:
     try:
-        content = json.loads(lock.read_bytes())
-        return {*content["steps"].values(), *content.get("earlier", ())}
-    except (OSError, ValueError, KeyError, AttributeError) as error:
+        content: dict[str, Any] = json.loads(lock.read_bytes())
+        content["steps"].values()
+        return content
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CompressError(
             f"{lock} cannot be read, so which steps its run needs is unknown; nothing is removed.",
             hint=f"delete {lock.parent}, and run its recipe again",

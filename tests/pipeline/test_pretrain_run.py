@@ -91,6 +91,14 @@ def test_a_task_recipe_starts_from_its_cards(runs, recipe_file):
     assert main([*started, *sets, "--until", "distill"]) == 0
 
 
+def test_a_task_of_the_same_name_does_not_replace_the_report(runs, recipe_file, capsys):
+    report = (runs / "tiny-bert" / "report.json").read_bytes()
+    command = ["run", str(recipe_file), "--runs", str(runs), "--set", "name=tiny-bert"]
+    assert main([*command, "--until", "data"]) == 2
+    assert "tiny-bert holds the results of a pretraining recipe with the same name" in capsys.readouterr().err
+    assert (runs / "tiny-bert" / "report.json").read_bytes() == report
+
+
 def test_going_on_reports_the_untouched_model(runs, tmp_path, capsys):
     text = write_text(tmp_path / "domain.txt", make_documents(seed=0))
     start = str(runs / "tiny-bert" / "model")
