@@ -30,7 +30,8 @@ TORCH = torch==$(shell sed -n 's/^torch==//p' constraints.txt)
 WITH_INDEX = $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 MARKED := slow or wheel or browser
 EDGE := $(VENV)-edge/bin/python
-EDGE_TESTS := $(shell find tests -name "test_*executorch*.py" -o -name "test_*litert*.py" -o -name test_edge_models.py -o -name test_xnnpack.py -o -name test_ai_edge.py)
+# Whatever shares the models of tests/edge_exports.py, wherever it is.
+EDGE_TESTS := $(shell grep -rl "tests.edge_exports" tests --include="test_*.py")
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 .PHONY: help demo test test-all test-avx2 test-neural-compressor test-edge check fast marked benchmark-harness benchmark-distill constraints clean torch
