@@ -67,7 +67,7 @@ class Endpoint(Frozen):
 
 
 class Prompt(ShortForm):
-    """What the service is told; by default a request to classify, with the labels and their meanings."""
+    """The instructions to the service; by default a request to classify, with the labels and their meanings."""
 
     short_key = "instructions"
     """`prompt: Which product is this question about?`"""

@@ -29,7 +29,7 @@ class Edge:
     """The message for a row of 40 tokens."""
     traced_by: str
     """The function of its builder that a model which cannot be converted stops."""
-    library: str
+    module: str
     """A module that building imports."""
     kept_out: tuple[str, ...]
     """Modules that running does without."""
@@ -46,7 +46,7 @@ EDGES = (
         options={"longest": 32},
         too_long="a row has 40 tokens; this file reads up to 32",
         traced_by="trace",
-        library="executorch.backends.xnnpack.partition.xnnpack_partitioner",
+        module="executorch.backends.xnnpack.partition.xnnpack_partitioner",
         kept_out=("transformers", "torchao", "datasets", "onnx", "executorch.exir"),
     ),
     Edge(
@@ -55,7 +55,7 @@ EDGES = (
         options={"lengths": [16, 32]},
         too_long="a row has 40 tokens; this file has the lengths 16, 32",
         traced_by="lengths",
-        library="litert_torch",
+        module="litert_torch",
         kept_out=("torch", "transformers", "litert_torch", "datasets", "onnx", "jax"),
     ),
 )
@@ -151,7 +151,7 @@ def test_a_model_that_cannot_be_converted_is_reported(edge, exported, tmp_path, 
 
 
 def test_without_the_library_the_extra_is_named(edge, exported, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, edge.library, None)
-    with pytest.raises(MissingExtra, match=f"{edge.library.partition('.')[0]} is needed") as raised:
+    monkeypatch.setitem(sys.modules, edge.module, None)
+    with pytest.raises(MissingExtra, match=f"{edge.module.partition('.')[0]} is needed") as raised:
         build(f"{edge.name}-fp32", exported[0], tmp_path)
     assert f"compress-encoders[{edge.name}]" in raised.value.hint
