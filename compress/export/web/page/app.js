@@ -33,7 +33,7 @@ async function keepOffline() {
   await new Promise((resolve, reject) => {
     const follow = () => {
       if (worker.state === "activated") resolve();
-      if (worker.state === "redundant") reject(new Error("a file could not be loaded"));
+      if (worker.state === "redundant") reject(new Error("a file could not be loaded, or the disk has too little free space"));
     };
     worker.addEventListener("statechange", follow);
     follow();
