@@ -25,7 +25,8 @@ from compress.console import Console
 from compress.data.tokenizer import TextTokenizer
 from compress.errors import CompressError
 from compress.models import build_student, load
-from compress.recipe.training_schema import Distill, Student
+from compress.recipe.distill_schema import Distill
+from compress.recipe.student_schema import Student
 from compress.train.core.device_batches import DeviceBatches, pad_width
 from compress.train.core.training_data import from_rows
 from compress.train.core.update_schedule import UpdateSchedule

@@ -22,7 +22,7 @@ import torch
 from benchmarks.report_store import positive
 from benchmarks.timed_updates import MINILM, TASK, RandomRows, bert, clock_of, trained
 from compress.console import Console
-from compress.recipe.training_schema import Distill
+from compress.recipe.distill_schema import Distill
 from compress.train.distillation.distill_objective import DistillObjective
 from compress.train.teacher_cache.cache import make_teacher_cache
 

@@ -204,7 +204,7 @@ def make_data(work: Path, count: int) -> None:
     from compress.data.splits.prepare_splits import load_prepared, prepare_splits
     from compress.model_info import FolderInfo
     from compress.models.load_save import load_model, load_tokenizer, save_model
-    from compress.recipe.schema import Data, Task
+    from compress.recipe.task_schema import Data, Task
 
     tokenizer = load_tokenizer(SOURCE)
     parts = sorted(word for word in tokenizer.get_vocab() if word.isascii() and word.isalpha())
@@ -229,7 +229,8 @@ def generate_rows(parts: Sequence[str], count: int, seed: str) -> Iterator[dict[
 
 def measure(work: Path, steps: int) -> None:
     """Distil in this process, and write its peak memory to a file."""
-    from compress.recipe.training_schema import Distill, Student
+    from compress.recipe.distill_schema import Distill
+    from compress.recipe.student_schema import Student
     from compress.train.distill import distill
 
     losses = {"soft_label": 1.0, "hidden_state": 1.0, "attention": 1.0}

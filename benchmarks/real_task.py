@@ -18,7 +18,7 @@ from compress.data.splits.prepare_splits import PreparedData, load_prepared, pre
 from compress.errors import DataError
 from compress.model_info import TaskInfo
 from compress.recipe.finetune_schema import Finetune
-from compress.recipe.schema import Data, Task
+from compress.recipe.task_schema import Data, Task
 from compress.storage.cache_folder import cache_folder
 from compress.tasks.base import Row
 from compress.train.finetune import finetune

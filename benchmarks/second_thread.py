@@ -20,7 +20,8 @@ from benchmarks.report_store import positive
 from benchmarks.timed_updates import MINILM, RandomRows, trained
 from benchmarks.training_step import CPU, LONG, LOSSES, RATE, WARM, Case, build
 from compress.console import Console
-from compress.recipe.training_schema import Distill, Training
+from compress.recipe.distill_schema import Distill
+from compress.recipe.training_schema import Training
 
 SIZES = MINILM["hidden_size"], MINILM["intermediate_size"]
 PRODUCTS = 20

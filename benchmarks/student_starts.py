@@ -26,7 +26,8 @@ from compress.data.tokenizer import TextTokenizer
 from compress.errors import CompressError
 from compress.measure.predict_rows import predict_encoded
 from compress.models import build_student, load, load_tokenizer
-from compress.recipe.training_schema import Distill, Student
+from compress.recipe.distill_schema import Distill
+from compress.recipe.student_schema import Student
 from compress.tasks import kind_of
 from compress.train.distill import distill_from_model
 from compress.train.distillation.activation_importance import importance_for_student

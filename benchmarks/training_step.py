@@ -23,7 +23,8 @@ from benchmarks.timed_updates import MAX_TOKENS, MINILM, TASK, RandomRows, Timed
 from compress.console import Console
 from compress.measure.resources.flops import flops
 from compress.models.encoder_parts import shape_of
-from compress.recipe.training_schema import Distill, Training
+from compress.recipe.distill_schema import Distill
+from compress.recipe.training_schema import Training
 from compress.train.core.update_schedule import UpdateSchedule
 from compress.train.distillation.distill_objective import DistillObjective
 from compress.train.objective import Examples, Objective, TaskObjective

@@ -16,7 +16,7 @@ from compress.errors import CompressError, ModelError
 from compress.families import Family, family_named
 from compress.model_info import INFO_FILE, ShapeInfo, read_info
 from compress.recipe.prune_schema import Prune
-from compress.recipe.training_schema import Student
+from compress.recipe.student_schema import Student
 
 Start = Literal["teacher", "slice", "svd", "random"]
 LayerChoice = Literal["spread", "first", "last", "ends"]

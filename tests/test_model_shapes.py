@@ -14,7 +14,7 @@ from compress.models.encoder_parts import shape_of
 from compress.models.nonuniform_models import reshape_config
 from compress.models.student.build_student import build_student
 from compress.recipe.prune_schema import Prune
-from compress.recipe.training_schema import Student
+from compress.recipe.student_schema import Student
 
 SHAPE = ShapeInfo(
     family="bert",

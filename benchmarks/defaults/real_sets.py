@@ -15,7 +15,7 @@ from compress.data.splits.prepare_splits import PreparedData, load_prepared, pre
 from compress.errors import DataError
 from compress.pipeline.preflight.allowed_names import NAMES
 from compress.recipe.load import parse_recipe
-from compress.recipe.schema import Task
+from compress.recipe.task_schema import Task
 
 VARIABLE = "COMPRESS_DATA"
 

@@ -29,8 +29,9 @@ from compress.measure.interference.machine_snapshot import snapshot_machine
 from compress.models.fetch import fetch
 from compress.models.load_save import load_model, load_tokenizer
 from compress.models.student.build_student import build_student
+from compress.recipe.distill_schema import Distill
 from compress.recipe.finetune_schema import Finetune
-from compress.recipe.training_schema import Distill, Student
+from compress.recipe.student_schema import Student
 from compress.tasks.base import Row
 from compress.train.core import training_data
 from compress.train.core.seed_restarts import context_in_memory, train_best

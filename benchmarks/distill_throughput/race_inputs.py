@@ -24,7 +24,7 @@ from compress.models.encoder_parts import family_of, shape_of
 from compress.models.load_save import load, load_tokenizer, save_model
 from compress.models.silence_transformers import quiet
 from compress.models.student.build_student import build_student
-from compress.recipe.training_schema import Student
+from compress.recipe.student_schema import Student
 from compress.tasks.base import Row
 from compress.train.core.state_dict import load_weights
 from compress.train.evaluate import make_evaluator

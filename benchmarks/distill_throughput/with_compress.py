@@ -14,7 +14,7 @@ from compress.console import Console, Progress
 from compress.model_info import read_info
 from compress.models import load
 from compress.models.load_save import load_tokenizer
-from compress.recipe.training_schema import Distill
+from compress.recipe.distill_schema import Distill
 from compress.train.core.state_dict import named_weights
 from compress.train.distill import distill_from_model
 from compress.train.fast_paths.fast_training import choose_precision

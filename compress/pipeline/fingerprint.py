@@ -10,7 +10,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from compress.recipe.prune_schema import LATENCY_KEYS, Prune
-from compress.recipe.training_schema import Student, Training
+from compress.recipe.student_schema import Student
+from compress.recipe.training_schema import Training
 from compress.train.core.auto_settings import RULES_VERSION, uses_rules
 
 LENGTH = 16

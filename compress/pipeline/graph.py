@@ -12,7 +12,8 @@ from compress.pipeline.step_context import StepContext
 from compress.recipe.measure_schema import Target
 from compress.recipe.prune_schema import Prune
 from compress.recipe.schema import Recipe
-from compress.recipe.training_schema import Student, Training
+from compress.recipe.student_schema import Student
+from compress.recipe.training_schema import Training
 from compress.variants import Variant
 
 VOCABULARY = "vocabulary"

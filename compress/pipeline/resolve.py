@@ -14,7 +14,8 @@ from compress.model_sources import source_kind
 from compress.pipeline.export_formats import listed_formats
 from compress.pipeline.preflight.allowed_names import NAMES
 from compress.recipe.schema import Recipe
-from compress.recipe.training_schema import Student, Training
+from compress.recipe.student_schema import Student
+from compress.recipe.training_schema import Training
 
 
 def resolve(recipe: Recipe, cards: Sequence[Path] = ()) -> Recipe:

@@ -33,8 +33,8 @@ from compress.prune.prune_ratios import check_sample, equivalent_ratios, layer_p
 from compress.prune.pruning_record import pruned_layer, since_first_cut
 from compress.prune.speedup_goal import Importance, SpeedupGoal
 from compress.prune.surgery import remove_units
+from compress.recipe.distill_schema import Distill
 from compress.recipe.prune_schema import Prune
-from compress.recipe.training_schema import Distill
 from compress.tasks.base import Row
 from compress.train.core.training_data import fast_tokenizer
 from compress.train.distill import distill_from_model

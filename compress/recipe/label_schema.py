@@ -21,7 +21,7 @@ from compress.recipe.field_types import (
     Weight,
     duration,
 )
-from compress.recipe.schema import Task
+from compress.recipe.task_schema import Task
 from compress.storage.file_names import FileName
 
 VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")

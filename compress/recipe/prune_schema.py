@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
+from compress.recipe.distill_schema import Recover
 from compress.recipe.field_types import (
     Flag,
     Frozen,
@@ -20,7 +21,7 @@ from compress.recipe.field_types import (
     name_in,
     switched,
 )
-from compress.recipe.training_schema import Recover, Vocabulary
+from compress.recipe.student_schema import Vocabulary
 
 
 class PruneTo(OneOf):

@@ -23,7 +23,7 @@ from compress.tasks.kinds.text_similarity import Similarity
 from compress.tasks.kinds.token_classification import TokenClassification
 
 if TYPE_CHECKING:
-    from compress.recipe.schema import Task
+    from compress.recipe.task_schema import Task
 
 __all__ = ["KINDS", "Encode", "Encoding", "Kind", "Metric", "RawRow", "Row", "kind_of", "primary_metric", "task_info"]
 

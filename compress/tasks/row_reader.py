@@ -13,7 +13,7 @@ from compress.tasks.base import Encode, Example, RawRow, Row, TaskInput
 from compress.tasks.parsing.columns import text_value
 
 if TYPE_CHECKING:
-    from compress.recipe.schema import Task
+    from compress.recipe.task_schema import Task
 
 
 class RowReader(ABC):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compress.errors import Problem, nearest, pluralize
-from compress.recipe.schema import Task
+from compress.recipe.task_schema import Task
 from compress.tasks import KINDS, Kind
 from compress.tasks.parsing.columns import label_columns, soft_label_columns
 

@@ -23,7 +23,8 @@ from compress.models.encoder_parts import shape_of
 from compress.models.fetch import fetch
 from compress.models.load_save import fit_head, has_task_head, load_model, load_tokenizer, read_config
 from compress.models.student.build_student import build_student, initialization_of
-from compress.recipe.training_schema import Distill, Student
+from compress.recipe.distill_schema import Distill
+from compress.recipe.student_schema import Student
 from compress.tasks.base import Row
 from compress.train.class_weights import class_weights
 from compress.train.core import training_data

@@ -7,7 +7,7 @@ import torch
 
 from benchmarks import cache_difference, cache_speed, real_task, relation_memory, student_starts
 from compress.recipe.loss_schema import Relation
-from compress.recipe.schema import Data, Task
+from compress.recipe.task_schema import Data, Task
 
 
 @pytest.fixture

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from compress.recipe.schema import Task
+from compress.recipe.task_schema import Task
 
 
 @pytest.fixture
 def task_of():
     """Makes a task: ``task_of(train=path, test=path, kind="regression")``; keys of data are taken for data."""
-    from compress.recipe.schema import Data
+    from compress.recipe.task_schema import Data
 
     def make(**settings):
         data = {key: value for key, value in settings.items() if key in Data.model_fields}

@@ -25,7 +25,7 @@ from compress.models.heads import head_of
 from compress.models.load_save import fit_head, has_task_head, load, load_model, save_model, saved_embedding_size
 from compress.models.silence_transformers import quiet
 from compress.models.student.build_student import build_student
-from compress.recipe.training_schema import Student
+from compress.recipe.student_schema import Student
 from tests.conftest import same_weights
 
 HEAD = "ForSentenceEmbedding"

@@ -7,7 +7,7 @@ from compress.losses import EMBEDDINGS, LOSSES, LayerLoss
 from compress.models.encoder_parts import layers_of
 from compress.models.forward_hooks import capture_parts
 from compress.models.student.build_student import build_student
-from compress.recipe.training_schema import Student
+from compress.recipe.student_schema import Student
 
 SPLIT = [name for name, family in FAMILIES.items() if family.query is not None]
 

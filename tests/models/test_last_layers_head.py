@@ -10,7 +10,7 @@ from compress.models.embedding_model import mean_pool
 from compress.models.encoder_parts import base_of, layers_of
 from compress.models.load_save import output_layer
 from compress.models.student.build_student import build_student
-from compress.recipe.training_schema import Student
+from compress.recipe.student_schema import Student
 from compress.runtime import open_predictor
 from tests.variant_builder import build
 

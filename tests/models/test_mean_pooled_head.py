@@ -18,7 +18,7 @@ from compress.models.nonuniform_models import match_config_to_weights
 from compress.models.silence_transformers import quiet
 from compress.models.student.build_student import build_student
 from compress.prune.surgery import remove_units
-from compress.recipe.training_schema import Student
+from compress.recipe.student_schema import Student
 from compress.runtime import open_predictor
 from tests.variant_builder import build
 

@@ -1,8 +1,9 @@
 import pytest
 
 from compress.pipeline.fingerprint import fingerprint, hashed_settings, hashed_training
+from compress.recipe.distill_schema import Distill
 from compress.recipe.finetune_schema import Finetune
-from compress.recipe.training_schema import Checkpoints, Distill
+from compress.recipe.training_schema import Checkpoints
 
 
 def test_equal_settings_in_any_order_have_one_fingerprint() -> None:

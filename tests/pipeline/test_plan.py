@@ -11,7 +11,7 @@ from compress.pipeline.plan import make_plan
 from compress.pipeline.planning.model_steps import add_student, add_teacher, default_models
 from compress.pipeline.resolve import resolve
 from compress.pipeline.run import Options, execute, read_recipe
-from compress.recipe.training_schema import Student
+from compress.recipe.student_schema import Student
 
 
 def plan_two_students(recipe_file: Path, *overrides: str) -> Plan:

@@ -23,8 +23,8 @@ from compress.prune.criteria import CRITERIA
 from compress.prune.cut_and_recover import cut, cut_from_model, prune_from_model
 from compress.prune.prune_ratios import layer_parameters
 from compress.recipe.prune_schema import Prune
-from compress.recipe.schema import Task
-from compress.recipe.training_schema import Student
+from compress.recipe.student_schema import Student
+from compress.recipe.task_schema import Task
 from compress.storage.file_digests import digests
 from compress.train.core import seed_restarts
 from compress.train.core.checkpoints import training_identity
@@ -267,7 +267,8 @@ from pathlib import Path
 from types import SimpleNamespace
 import torch
 torch.set_num_threads(1)
-from compress.recipe.training_schema import Distill, Student
+from compress.recipe.distill_schema import Distill
+from compress.recipe.student_schema import Student
 from compress.train.distill import distill
 from tests.prune.test_latency_table import table
 pruned, teacher, data, work, settings = sys.argv[1:]

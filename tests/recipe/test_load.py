@@ -7,7 +7,7 @@ from compress.recipe.load import dump_recipe, load_recipe, parse_recipe
 from compress.recipe.loss_schema import Attention, HiddenState, Losses, SoftLabel
 from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Teacher
-from compress.recipe.training_schema import Student
+from compress.recipe.student_schema import Student
 from compress.tasks import KINDS
 from compress.tasks.presets import NAMED_TASKS
 

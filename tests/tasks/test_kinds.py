@@ -7,7 +7,7 @@ import pytest
 
 from compress.errors import ModelError, UsageError
 from compress.model_info import TaskInfo
-from compress.recipe.schema import Task
+from compress.recipe.task_schema import Task
 from compress.tasks import KINDS, kind_of, primary_metric, task_info
 from compress.tasks.presets import KIND_DEFAULTS
 from tests.tasks.letter_tokens import encode_letters

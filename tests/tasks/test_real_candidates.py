@@ -4,7 +4,7 @@ import pytest
 
 from compress.data.splits import prepare_splits
 from compress.measure.baselines import baseline_predictions
-from compress.recipe.schema import Task, merged
+from compress.recipe.task_schema import Task, merged
 from compress.tasks import kind_of
 from compress.tasks.presets import NAMED_TASKS
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from compress.recipe.schema import Task
+from compress.recipe.task_schema import Task
 from compress.tasks.validate_task import task_problems
 
 FILES = {"train": "a.tsv", "test": "b.tsv"}

@@ -3,7 +3,7 @@ import torch
 
 from compress.console import Console
 from compress.data.splits.prepare_splits import prepare_splits
-from compress.recipe.schema import Task
+from compress.recipe.task_schema import Task
 from compress.train.core import training_data as materials
 from tests.conftest import same_weights
 

@@ -7,8 +7,8 @@ import torch
 
 from compress.losses import TASK_LOSSES
 from compress.model_info import TaskInfo
+from compress.recipe.distill_schema import Distill
 from compress.recipe.finetune_schema import Finetune
-from compress.recipe.training_schema import Distill
 from compress.train.class_weights import class_weights, with_label_weights
 from compress.train.distill import distill_from_model
 from compress.train.distillation.distill_objective import DistillObjective

@@ -10,8 +10,9 @@ from compress.models.encoder_parts import layer_shapes, layers_of, word_embeddin
 from compress.models.load_save import load, load_model
 from compress.models.student.build_student import build_student
 from compress.prune.vocabulary.prune_vocabulary import prune_vocabulary, prune_vocabulary_from_model
+from compress.recipe.distill_schema import Distill
 from compress.recipe.loss_schema import Losses
-from compress.recipe.training_schema import Distill, Student
+from compress.recipe.student_schema import Student
 from compress.runtime.text_model import TextModel
 from compress.tasks import KINDS
 from compress.train.distill import distill, distill_from_model

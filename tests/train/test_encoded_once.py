@@ -10,9 +10,10 @@ from compress.measure.predict_rows import predict_rows
 from compress.model_info import read_info
 from compress.models.load_save import load
 from compress.prune.cut_and_recover import cut
+from compress.recipe.distill_schema import Distill
 from compress.recipe.finetune_schema import Finetune
 from compress.recipe.prune_schema import Prune
-from compress.recipe.training_schema import Distill, Student
+from compress.recipe.student_schema import Student
 from compress.runtime import open_predictor
 from compress.runtime.predictor import Placement
 from compress.train.distill import distill

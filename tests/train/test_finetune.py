@@ -8,8 +8,9 @@ from compress.errors import ModelError, UsageError
 from compress.families import FAMILIES
 from compress.model_info import read_info
 from compress.models.load_save import load, load_model
+from compress.recipe.distill_schema import Distill
 from compress.recipe.finetune_schema import Finetune
-from compress.recipe.training_schema import Distill, Student
+from compress.recipe.student_schema import Student
 from compress.train.core.auto_settings import RULES
 from compress.train.core.training_data import fast_tokenizer, from_rows
 from compress.train.distill import distill

@@ -6,7 +6,7 @@ import torch
 from compress.data.encode import encode_rows, training_examples
 from compress.model_info import TaskInfo
 from compress.models.heads import HEADS
-from compress.recipe.training_schema import Distill
+from compress.recipe.distill_schema import Distill
 from compress.tasks import KINDS, kind_of
 from compress.train.core.training_data import fast_tokenizer
 from compress.train.distillation.distill_objective import DistillObjective

@@ -8,10 +8,11 @@ from compress.data.splits.prepare_splits import load_prepared, prepare_splits
 from compress.measure.predict_rows import predict_rows
 from compress.model_info import read_info
 from compress.prune.cut_and_recover import cut
+from compress.recipe.distill_schema import Distill
 from compress.recipe.finetune_schema import Finetune
 from compress.recipe.prune_schema import Prune
-from compress.recipe.schema import Task
-from compress.recipe.training_schema import Distill, Student
+from compress.recipe.student_schema import Student
+from compress.recipe.task_schema import Task
 from compress.tasks import kind_of
 from compress.train.core.training_data import fast_tokenizer
 from compress.train.distill import distill

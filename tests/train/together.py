@@ -14,8 +14,10 @@ from compress.console import Console
 from compress.data.splits.prepare_splits import load_prepared
 from compress.measure.predict_rows import predict_encoded
 from compress.models.load_save import load_model, load_tokenizer
+from compress.recipe.distill_schema import Distill
 from compress.recipe.finetune_schema import Finetune
-from compress.recipe.training_schema import Checkpoints, Distill, Student
+from compress.recipe.student_schema import Student
+from compress.recipe.training_schema import Checkpoints
 from compress.train.core import training_data as materials
 from compress.train.distill import distill
 from compress.train.evaluate import predict_function

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from compress.errors import DataError, UsageError, nearest
 from compress.recipe.field_types import Part, Role
-from compress.recipe.schema import Data
+from compress.recipe.task_schema import Data
 from compress.storage.file_digests import file_digest
 
 ROLES: tuple[Role, ...] = ("train", "select", "test")

@@ -8,7 +8,7 @@ from typing import Any
 
 from compress.environment import require
 from compress.errors import DataError
-from compress.recipe.schema import Data
+from compress.recipe.task_schema import Data
 from compress.tasks.base import RawRow
 
 

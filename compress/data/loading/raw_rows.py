@@ -19,7 +19,7 @@ from compress.data.loading.text_decoding import reading, text_lines
 from compress.environment import require
 from compress.errors import DataError
 from compress.recipe.field_types import Header, Part
-from compress.recipe.schema import Data
+from compress.recipe.task_schema import Data
 from compress.tasks.base import RawRow
 
 FORMATS = ("csv", "tsv", "jsonl", "json", "parquet", "conll")

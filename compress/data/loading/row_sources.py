@@ -16,7 +16,7 @@ from compress.data.loading.quickstart_dataset import builtin_rows
 from compress.data.loading.raw_rows import file_rows
 from compress.errors import DataError, UsageError
 from compress.recipe.field_types import Part, Role
-from compress.recipe.schema import Data, Task
+from compress.recipe.task_schema import Data, Task
 from compress.tasks import RawRow, Row, kind_of, task_info
 from compress.tasks.parsing.columns import column_value, has_column, label_columns, soft_label_columns, text_value
 from compress.tasks.parsing.probability_columns import has_label, parse_train_row

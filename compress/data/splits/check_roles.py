@@ -11,7 +11,7 @@ from compress.data.loading.row_sources import Source, valid_rows
 from compress.data.splits.row_statistics import RowStatistics
 from compress.errors import DataError, pluralize
 from compress.recipe.field_types import Role
-from compress.recipe.schema import Task
+from compress.recipe.task_schema import Task
 from compress.tasks.parsing.labels import UnknownClass
 
 MAX_NAMED = 10

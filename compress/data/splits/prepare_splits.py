@@ -25,7 +25,8 @@ from compress.data.splits.split_indices import RowMask, assign_roles, automatic_
 from compress.errors import DataError, pluralize
 from compress.model_info import TaskInfo
 from compress.recipe.field_types import Role
-from compress.recipe.schema import Gate, Task
+from compress.recipe.schema import Gate
+from compress.recipe.task_schema import Task
 from compress.tasks import Row, kind_of, task_info
 from compress.tasks.label_problems import label_problems
 from compress.tasks.parsing.columns import column_value, label_columns

@@ -14,7 +14,7 @@ from compress.data.loading.row_sources import open_sources, valid_rows
 from compress.data.splits.prepare_splits import is_selected, row_masks, split_shares
 from compress.errors import DataError
 from compress.recipe.field_types import Role
-from compress.recipe.schema import Task
+from compress.recipe.task_schema import Task
 from compress.tasks.base import RawRow
 from compress.tasks.parsing.columns import EMPTY_VALUE, class_name, column_value, is_missing
 

@@ -21,7 +21,7 @@ from compress.data.splits.row_store import RowWriter, StoredRows
 from compress.data.splits.split_indices import RowMask
 from compress.errors import DataError
 from compress.recipe.field_types import Part
-from compress.recipe.schema import Task
+from compress.recipe.task_schema import Task
 from compress.tasks import kind_of
 
 UNLABELLED: Part = "unlabelled"

@@ -35,7 +35,7 @@ from compress.models.student.slicing import (
     uniform_importance,
     weight_importance,
 )
-from compress.recipe.training_schema import Student
+from compress.recipe.student_schema import Student
 
 
 def build_student(

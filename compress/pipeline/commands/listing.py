@@ -16,8 +16,8 @@ from compress.formats import FORMATS
 from compress.losses import LOSSES
 from compress.measure.quality.robustness import PERTURBATIONS
 from compress.recipe import schema_lookup
+from compress.recipe.distill_schema import DEFAULT_LOSSES
 from compress.recipe.loss_schema import Losses
-from compress.recipe.training_schema import DEFAULT_LOSSES
 from compress.report.report_schema import REPORT_FILE, read_report
 from compress.runtimes import RUNTIMES
 from compress.tasks import KINDS

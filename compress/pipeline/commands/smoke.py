@@ -13,12 +13,14 @@ from typing import Any
 
 from compress.pipeline.preflight.model_compatibility import config_of
 from compress.pipeline.torchrun_launch import Launch
+from compress.recipe.distill_schema import Distill
 from compress.recipe.finetune_schema import Finetune
 from compress.recipe.loss_schema import Losses
 from compress.recipe.measure_schema import Grid, Measure
 from compress.recipe.prune_schema import LATENCY_KEYS, Prune, PruneTo
 from compress.recipe.schema import Publish, Recipe
-from compress.recipe.training_schema import Distill, Student, Training, Vocabulary, VocabularyRule
+from compress.recipe.student_schema import Student, Vocabulary, VocabularyRule
+from compress.recipe.training_schema import Training
 from compress.storage.atomic_write import atomic_replace_folder
 
 SMOKE_FOLDER = ".smoke"

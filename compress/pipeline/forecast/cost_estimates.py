@@ -33,8 +33,10 @@ from compress.pipeline.forecast.training_costs import (
 from compress.pipeline.graph import Plan, PlannedModel
 from compress.pipeline.step_store import StepRecord, StepStore
 from compress.pipeline.steps.package_format import PACKAGE_FORMAT
+from compress.recipe.distill_schema import Distill
 from compress.recipe.field_types import Role
-from compress.recipe.training_schema import Distill, EpochBounds, Student, Training
+from compress.recipe.student_schema import Student
+from compress.recipe.training_schema import EpochBounds, Training
 from compress.tasks import kind_of
 from compress.train.core.auto_settings import TrainingFacts, resolve_auto
 

@@ -17,8 +17,9 @@ from compress.losses import LOSSES, LayerLoss, OutputLoss
 from compress.measure.resources.flops import flops_per_token
 from compress.model_history import PROBE_ROWS
 from compress.model_info import ShapeInfo
+from compress.recipe.distill_schema import Distill
 from compress.recipe.finetune_schema import Finetune
-from compress.recipe.training_schema import Distill, EpochBounds, Training, number
+from compress.recipe.training_schema import EpochBounds, Training, number
 
 if TYPE_CHECKING:
     from compress.train.core.train_state import TrainResult

@@ -14,9 +14,10 @@ from compress.pipeline.graph import QAT, VOCABULARY, Plan, PlannedModel
 from compress.pipeline.planning.latency_goal import add_latency
 from compress.pipeline.steps import training_steps
 from compress.pipeline.steps.latency_step import LATENCY_STEP
+from compress.recipe.distill_schema import Distill, QuantizationAware
 from compress.recipe.prune_schema import Prune
 from compress.recipe.schema import Recipe
-from compress.recipe.training_schema import Distill, QuantizationAware, Student, Vocabulary
+from compress.recipe.student_schema import Student, Vocabulary
 from compress.storage.file_digests import file_digest
 
 ModelPlanner = Callable[[Plan, Sequence[Path]], None]

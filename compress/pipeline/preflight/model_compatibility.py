@@ -24,11 +24,13 @@ from compress.pipeline.preflight.latency_problems import check_latency_table
 from compress.pipeline.torchrun_launch import Launch
 from compress.prune.prune_ratios import resolve_ratios
 from compress.prune.vocabulary.tokenizer_subset import check_file, check_rule
+from compress.recipe.distill_schema import Distill, QuantizationAware
 from compress.recipe.finetune_schema import FEATURE_LAYERS, Finetune
 from compress.recipe.loss_schema import Relation
 from compress.recipe.prune_schema import Prune
 from compress.recipe.schema import Recipe, Teacher
-from compress.recipe.training_schema import Distill, QuantizationAware, Student, Training, Vocabulary, VocabularyRule
+from compress.recipe.student_schema import Student, Vocabulary, VocabularyRule
+from compress.recipe.training_schema import Training
 from compress.train.distillation.layer_pairs import LayerPairs, check_local_batch_size, layer_map, uses_layer_map
 from compress.train.distillation.phases import loss_phases
 from compress.train.distillation.sanity_warnings import settings_warnings, settings_warnings_start

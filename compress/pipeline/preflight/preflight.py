@@ -19,7 +19,7 @@ from compress.pipeline.preflight.model_availability import absent_models
 from compress.pipeline.step_store import StepStore
 from compress.pipeline.steps.package_format import PACKAGE_FORMAT
 from compress.prune.prune_ratios import check_sample
-from compress.recipe.training_schema import Distill
+from compress.recipe.distill_schema import Distill
 from compress.tasks import primary_metric, task_info
 from compress.variants import VARIANTS, missing_extras, missing_programs, variant_in
 

@@ -17,8 +17,10 @@ from compress.models.checkpoint_task import EMBEDDING, checkpoint_task
 from compress.models.heads import HEADS
 from compress.models.load_save import TOKENIZER_FILES, load_tokenizer, read_config, saved_embedding_size
 from compress.pipeline.preflight.model_compatibility import config_of
-from compress.recipe.schema import Recipe, Task
-from compress.recipe.training_schema import Distill, Student
+from compress.recipe.distill_schema import Distill
+from compress.recipe.schema import Recipe
+from compress.recipe.student_schema import Student
+from compress.recipe.task_schema import Task
 from compress.tasks import kind_of
 from compress.train.distillation.augment import check_unlabelled
 from compress.train.distillation.cross_encoder_scores import MARGIN_LOSS, check_margin_loss

@@ -9,9 +9,9 @@ from compress.losses import LOSSES, TASK_LOSSES, LayerLoss
 from compress.pipeline.export_formats import competing_formats
 from compress.pipeline.preflight.finetune_problems import HEADLESS, finetune_problems
 from compress.quantize import chosen_methods
+from compress.recipe.distill_schema import Distill
 from compress.recipe.loss_schema import SoftLabel
 from compress.recipe.schema import Recipe
-from compress.recipe.training_schema import Distill
 from compress.recipe.yaml_lines import KeyPath
 from compress.tasks import KINDS
 

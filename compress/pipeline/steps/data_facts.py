@@ -12,7 +12,7 @@ from compress.data.tokenizer import TextTokenizer
 from compress.pipeline.graph import Plan
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.quality_step import QualityResults
-from compress.recipe.schema import Data
+from compress.recipe.task_schema import Data
 from compress.report.run_facts import DataFacts
 
 TRUNCATION_ROWS = 10_000

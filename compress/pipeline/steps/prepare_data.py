@@ -6,7 +6,7 @@ Step functions import heavy libraries inside, so that a plan, and a run that ski
 from __future__ import annotations
 
 from compress.pipeline.step_context import StepContext
-from compress.recipe.schema import Task
+from compress.recipe.task_schema import Task
 
 SLICES_FILE = "slices.json"
 

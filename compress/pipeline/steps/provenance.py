@@ -11,7 +11,7 @@ from compress.model_shapes import changes_shape, plan_student_shape, shape_of_fo
 from compress.model_sources import local_folder
 from compress.pipeline.graph import VOCABULARY, Plan, PlannedModel
 from compress.pipeline.strip_paths import source_name
-from compress.recipe.training_schema import Student
+from compress.recipe.student_schema import Student
 from compress.report.run_facts import Provenance
 
 STARTS = {"teacher": "", "slice": "the most important parts of ", "svd": "the principal directions of "}

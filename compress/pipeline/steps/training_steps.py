@@ -13,9 +13,11 @@ from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.latency_step import LATENCY_STEP
 from compress.pipeline.steps.scoring_steps import ANSWERS_FILE
 from compress.prune.latency_table import TABLE_FILE, read_table
+from compress.recipe.distill_schema import Distill, QuantizationAware
 from compress.recipe.prune_schema import Prune
 from compress.recipe.schema import Recipe
-from compress.recipe.training_schema import Distill, QuantizationAware, Student, Training, Vocabulary
+from compress.recipe.student_schema import Student, Vocabulary
+from compress.recipe.training_schema import Training
 from compress.tasks import kind_of
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from compress.models.read_checkpoint import check_finite, missing_head_weights, 
 from compress.models.student.build_student import build_student
 from compress.pretrain.method import Setting
 from compress.recipe.pretrain_schema import EncoderShape
-from compress.recipe.training_schema import Student
+from compress.recipe.student_schema import Student
 from compress.train.distillation.teachers import STUDENT_HINT, check_same_vocabulary
 
 TEACHERS_OWN = ("positions", "dropout")

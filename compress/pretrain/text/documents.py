@@ -12,7 +12,7 @@ from compress.data.loading.raw_rows import file_rows
 from compress.data.loading.text_decoding import text_lines
 from compress.errors import DataError, nearest
 from compress.recipe.pretrain_schema import Text
-from compress.recipe.schema import Data
+from compress.recipe.task_schema import Data
 from compress.tasks import RawRow
 
 Document = list[str]

@@ -26,7 +26,7 @@ from compress.models.replace_tokenizer_json import replace_tokenizer_json
 from compress.prune.vocabulary.embedding_rows import config_ids, position_count, trim_embeddings
 from compress.prune.vocabulary.task_texts import TaskTexts
 from compress.prune.vocabulary.tokenizer_subset import check_rule, rule_text, select_pieces
-from compress.recipe.training_schema import Vocabulary
+from compress.recipe.student_schema import Vocabulary
 from compress.tasks.base import Row
 from compress.train.core.training_data import fast_tokenizer
 from compress.train.save_trained import TrainedModel, save_trained_model

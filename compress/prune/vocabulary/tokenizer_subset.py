@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.errors import ModelError
-from compress.recipe.training_schema import Vocabulary
+from compress.recipe.student_schema import Vocabulary
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -19,7 +19,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from compress.model_info import TaskInfo
 from compress.quantize.qat.fake_quantized_layers import fake_quantized
-from compress.recipe.training_schema import QuantizationAware, Student
+from compress.recipe.distill_schema import QuantizationAware
+from compress.recipe.student_schema import Student
 from compress.tasks.base import Row
 from compress.train.distill import distill, distill_from_model
 from compress.train.save_trained import TrainedModel

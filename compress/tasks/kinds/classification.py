@@ -19,7 +19,7 @@ from compress.tasks.parsing.columns import column_value, label_columns, text_fie
 from compress.tasks.parsing.labels import class_index, collect_classes
 
 if TYPE_CHECKING:
-    from compress.recipe.schema import Task
+    from compress.recipe.task_schema import Task
 
 
 class Classification(TextKind):

@@ -19,7 +19,7 @@ from compress.tasks.parsing.columns import column_value, label_columns, parse_li
 from compress.tasks.parsing.labels import class_index, collect_classes
 
 if TYPE_CHECKING:
-    from compress.recipe.schema import Task
+    from compress.recipe.task_schema import Task
 
 THRESHOLD = 0.5
 """A class is predicted from this probability on."""

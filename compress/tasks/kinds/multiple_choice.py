@@ -28,7 +28,7 @@ from compress.tasks.parsing.columns import (
 )
 
 if TYPE_CHECKING:
-    from compress.recipe.schema import Task
+    from compress.recipe.task_schema import Task
 
 NO_CHOICE = -1.0
 """Pads predictions after the last choice of a row."""

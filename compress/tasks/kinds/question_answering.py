@@ -26,7 +26,7 @@ from compress.tasks.parsing.columns import SKIP_HINT, text_value
 from compress.tasks.parsing.squad_answers import parse_answers
 
 if TYPE_CHECKING:
-    from compress.recipe.schema import Task
+    from compress.recipe.task_schema import Task
 
 MAX_QUESTION = 64
 """Tokens of a question that are read; it never takes more than half of a window."""

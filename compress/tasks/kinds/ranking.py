@@ -25,7 +25,7 @@ from compress.tasks.model_interface import pad_rows
 from compress.tasks.parsing.columns import SKIP_HINT, column_value, label_columns, parse_number, text_value, wrong_value
 
 if TYPE_CHECKING:
-    from compress.recipe.schema import Task
+    from compress.recipe.task_schema import Task
 
 NO_CANDIDATE = float(np.finfo(np.float32).min)
 """Pads predictions after the last candidate of a row; no score is as low."""

@@ -16,7 +16,7 @@ from compress.tasks.metrics.weighted_metrics import Scores, Weights, pearson, sp
 from compress.tasks.parsing.columns import LABEL_HINT, column_value, label_columns, parse_number, text_fields
 
 if TYPE_CHECKING:
-    from compress.recipe.schema import Task
+    from compress.recipe.task_schema import Task
 
 
 class Regression(TextKind):

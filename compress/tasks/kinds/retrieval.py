@@ -24,7 +24,7 @@ from compress.tasks.metrics.ir_metrics import is_relevant, list_overlap, ndcg, r
 from compress.tasks.parsing.columns import column_value, has_column, is_missing, label_columns, parse_list, text_value
 
 if TYPE_CHECKING:
-    from compress.recipe.schema import Task
+    from compress.recipe.task_schema import Task
 
 QUERY, POSITIVE, NEGATIVE = 0, 1, 2
 """The role of an example in its row: `part` in a batch."""

@@ -20,7 +20,7 @@ from compress.tasks.kinds.text_kind import check_texts
 from compress.tasks.metrics.weighted_metrics import Scores, Weights
 
 if TYPE_CHECKING:
-    from compress.recipe.schema import Task
+    from compress.recipe.task_schema import Task
 
 
 class Similarity(EmbeddingKind, Regression):

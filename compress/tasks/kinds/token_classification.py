@@ -28,7 +28,7 @@ from compress.tasks.parsing.labels import UnknownClass, label_indices
 from compress.tasks.parsing.tagged_sentences import cell_tags, is_word, parse_tagged_words, parse_words
 
 if TYPE_CHECKING:
-    from compress.recipe.schema import Task
+    from compress.recipe.task_schema import Task
 
 WORD = np.dtype([("word", np.int32), ("tag", np.int16), ("probability", np.float32), ("margin", np.int16)])
 """What is stored of a word's first token; `margin` is its distance from the nearer end of its window."""

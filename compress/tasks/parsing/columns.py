@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from compress.errors import DataError, nearest
 
 if TYPE_CHECKING:
-    from compress.recipe.schema import Task
+    from compress.recipe.task_schema import Task
 
 SHOWN_CHARS, SHOWN_COLUMNS = 40, 20
 """How much of a column's name or of a value, and how many columns, a message shows."""

@@ -11,7 +11,7 @@ from compress.errors import DataError, nearest
 from compress.tasks.parsing.columns import LABEL_HINT, class_name, is_missing
 
 if TYPE_CHECKING:
-    from compress.recipe.schema import Task
+    from compress.recipe.task_schema import Task
 
 
 class UnknownClass(DataError):

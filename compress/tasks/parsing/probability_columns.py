@@ -23,7 +23,7 @@ from compress.tasks.parsing.columns import (
 from compress.tasks.row_reader import RowReader
 
 if TYPE_CHECKING:
-    from compress.recipe.schema import Task
+    from compress.recipe.task_schema import Task
 
 TOLERANCE = 1e-3
 """How far a row's probabilities may sum from one; they are divided by their sum."""

@@ -9,7 +9,7 @@ from compress.errors import DataError
 from compress.tasks.parsing.columns import SKIP_HINT, column_value, is_missing, label_columns, parse_number, wrong_value
 
 if TYPE_CHECKING:
-    from compress.recipe.schema import Task
+    from compress.recipe.task_schema import Task
 
 IMPOSSIBLE = "is_impossible"
 """The column in which SQuAD 2.0 marks questions without an answer."""

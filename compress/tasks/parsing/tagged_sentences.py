@@ -10,7 +10,7 @@ from compress.tasks.parsing.bio_tags import is_tag
 from compress.tasks.parsing.columns import parse_list, wrong_value
 
 if TYPE_CHECKING:
-    from compress.recipe.schema import Task
+    from compress.recipe.task_schema import Task
 
 
 def parse_tagged_words(words: Any, tags: Any, task: Task, where: str) -> tuple[list[str], list[str]]:

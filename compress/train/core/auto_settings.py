@@ -11,15 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 from compress.model_history import ChosenSetting
-from compress.recipe.training_schema import (
-    AUTO,
-    Distill,
-    EpochBounds,
-    QuantizationAware,
-    Recover,
-    Training,
-    number,
-)
+from compress.recipe.distill_schema import Distill, QuantizationAware, Recover
+from compress.recipe.training_schema import AUTO, EpochBounds, Training, number
 
 RULES_VERSION = 5
 """Of the rules; raised with every change, so that trainings with other values are made anew."""

@@ -12,7 +12,8 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from compress.errors import CompressError
-from compress.recipe.training_schema import Distill, Training
+from compress.recipe.distill_schema import Distill
+from compress.recipe.training_schema import Training
 from compress.train.core.gradients import Gradients
 from compress.train.objective import Batch, Examples, forward_teacher
 

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.data.encode import bucketed_batches
-from compress.recipe.training_schema import Distill, EpochBounds, Training, number
+from compress.recipe.distill_schema import Distill
+from compress.recipe.training_schema import EpochBounds, Training, number
 from compress.train.distillation.phases import loss_phases, phase_at
 
 TAIL = 1.0

@@ -23,7 +23,7 @@ from compress.model_shapes import changes_shape
 from compress.models.encoder_parts import base_of, family_of, head_size, layers_of, part
 from compress.models.student.build_student import is_narrowed, source_model
 from compress.models.student.slicing import Importance
-from compress.recipe.training_schema import Student
+from compress.recipe.student_schema import Student
 from compress.tasks.base import Row
 from compress.train.core.distributed import current_processes
 from compress.train.objective import Batch

@@ -27,8 +27,8 @@ from compress.errors import DataError, UsageError
 from compress.model_info import TaskInfo
 from compress.model_sources import identity
 from compress.models.masked_lm import MaskedModel, MaskedWord
+from compress.recipe.distill_schema import Distill
 from compress.recipe.distill_sections import Augment
-from compress.recipe.training_schema import Distill
 from compress.storage.atomic_write import new_folder
 from compress.tasks import kind_of
 from compress.tasks.base import Row

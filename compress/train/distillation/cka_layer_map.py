@@ -23,7 +23,7 @@ from compress.data.encode import batches_by_length
 from compress.model_history import LayerMap, PruningInfo
 from compress.models.encoder_parts import layers_of
 from compress.models.forward_hooks import capture_parts
-from compress.recipe.training_schema import Distill
+from compress.recipe.distill_schema import Distill
 from compress.train.core.distributed import current_processes
 from compress.train.distillation.layer_pairs import Pairs, layer_map, remaining_pairs, uses_layer_map
 from compress.train.distillation.phases import loss_phases

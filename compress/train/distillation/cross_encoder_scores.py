@@ -21,8 +21,8 @@ from compress.data.tokenizer import TextTokenizer
 from compress.environment import usable_cores
 from compress.errors import DataError, ModelError, UsageError
 from compress.model_info import TaskInfo, read_info
-from compress.recipe.schema import Task
-from compress.recipe.training_schema import Distill
+from compress.recipe.distill_schema import Distill
+from compress.recipe.task_schema import Task
 from compress.runtime import open_predictor
 from compress.runtime.model_formats import describe_model_file
 from compress.runtime.predictor import Placement

@@ -17,7 +17,7 @@ from compress.losses.tensor_ops.soft_targets import has_soft_labels, select_soft
 from compress.model_info import TaskInfo
 from compress.models.encoder_parts import layers_of
 from compress.models.forward_hooks import Captured, capture_parts
-from compress.recipe.training_schema import BATCH_LOSSES, Distill
+from compress.recipe.distill_schema import BATCH_LOSSES, Distill
 from compress.tasks import kind_of
 from compress.train.class_weights import with_label_weights
 from compress.train.distillation.layer_pairs import STUDENT, TEACHER, LayerPairs, Pair, Pairs, layer_map, uses_layer_map

@@ -21,7 +21,7 @@ from compress.errors import ModelError, UsageError
 from compress.model_info import TaskInfo
 from compress.models.embedding_model import SentenceEmbedding, embedding_size, projection_of, with_projection
 from compress.models.load_save import saved_embedding_size
-from compress.recipe.training_schema import Student
+from compress.recipe.student_schema import Student
 from compress.tasks.base import Row
 from compress.train.core.distributed import current_processes
 from compress.train.evaluate import BATCH, predict_function

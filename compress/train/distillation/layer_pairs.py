@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from compress.errors import ModelError, UsageError
 from compress.losses import EMBEDDINGS, LayerLoss, Part
 from compress.model_shapes import choose_layers
+from compress.recipe.distill_schema import BATCH_LOSSES, Distill
 from compress.recipe.loss_schema import Loss, Relation
-from compress.recipe.training_schema import AUTO, BATCH_LOSSES, Distill
+from compress.recipe.training_schema import AUTO
 from compress.train.distillation.phases import LossPhase
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from compress.errors import UsageError
 from compress.losses import LOSSES, LayerLoss, OutputLoss
+from compress.recipe.distill_schema import Distill
 from compress.recipe.loss_schema import Loss, SoftLabel
-from compress.recipe.training_schema import Distill
 
 HARD_LABEL = "hard_label"
 """Name of the task's loss on true labels, besides those of `LOSSES`."""

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from compress.model_shapes import Start
-from compress.recipe.training_schema import Distill, Student
+from compress.recipe.distill_schema import Distill
+from compress.recipe.student_schema import Student
 from compress.train.distillation.phases import loss_phases, phase_at
 
 

@@ -27,8 +27,8 @@ from compress.models.fetch import fetch
 from compress.models.forward_hooks import Captured, LayerParts, capture_parts
 from compress.models.heads import Head, head_for
 from compress.models.load_save import load_model, load_tokenizer, read_config
+from compress.recipe.distill_schema import Distill
 from compress.recipe.distill_sections import FurtherTeacher
-from compress.recipe.training_schema import Distill
 from compress.train.objective import Batch, forward_teacher
 
 ModelOutputs = Mapping[str, Tensor]

@@ -31,7 +31,7 @@ from compress.console import Console
 from compress.errors import format_bytes, pluralize
 from compress.model_info import TaskInfo
 from compress.models.forward_hooks import Captured, LayerParts
-from compress.recipe.training_schema import Distill
+from compress.recipe.distill_schema import Distill
 from compress.tasks import kind_of
 from compress.train.core.distributed import current_processes
 from compress.train.core.seed_restarts import FOLDER

@@ -6,7 +6,7 @@ import pytest
 
 from compress.data.loading.raw_rows import file_rows, format_of
 from compress.errors import DataError
-from compress.recipe.schema import Data
+from compress.recipe.task_schema import Data
 
 COLUMNS = "-DOCSTART- -X- O O\n\nWe PRP B-NP O\nmet VBD B-VP O\n\n\nKöln NNP I-NP I-LOC\n"
 

@@ -4,7 +4,7 @@ import pytest
 
 from compress.data.loading.data_digest import contents_digest, find_files
 from compress.errors import DataError, UsageError
-from compress.recipe.schema import Data
+from compress.recipe.task_schema import Data
 
 
 def digest(**roles):

@@ -4,7 +4,7 @@ import pytest
 
 from compress.data.loading.hub_datasets import hub_rows
 from compress.errors import DataError
-from compress.recipe.schema import Data
+from compress.recipe.task_schema import Data
 
 datasets = pytest.importorskip("datasets")
 

@@ -8,7 +8,7 @@ import pytest
 
 from compress.data.loading.raw_rows import file_rows
 from compress.errors import DataError
-from compress.recipe.schema import Data
+from compress.recipe.task_schema import Data
 
 ARTICLES = {
     "version": "2.0",

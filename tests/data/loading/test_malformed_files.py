@@ -9,7 +9,7 @@ from compress.data.loading.data_digest import find_files
 from compress.data.loading.raw_rows import file_rows
 from compress.data.splits.prepare_splits import prepare_splits
 from compress.errors import DataError
-from compress.recipe.schema import Data, Task
+from compress.recipe.task_schema import Data, Task
 
 
 def read(path, content, **data):

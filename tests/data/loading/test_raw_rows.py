@@ -7,7 +7,7 @@ import pytest
 
 from compress.data.loading.raw_rows import file_rows, format_of
 from compress.errors import DataError
-from compress.recipe.schema import Data
+from compress.recipe.task_schema import Data
 
 
 def read(path, role="train", **settings):

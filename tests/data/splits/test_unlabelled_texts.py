@@ -15,7 +15,7 @@ from compress.data.splits.unlabelled_texts import prepare_unlabelled, unlabelled
 from compress.data.tokenizer import TextTokenizer
 from compress.errors import DataError
 from compress.model_info import TaskInfo
-from compress.recipe.schema import Data
+from compress.recipe.task_schema import Data
 from compress.tasks import kind_of
 
 

@@ -12,7 +12,7 @@ from compress.models import save_model
 from compress.models.student.build_student import build_student
 from compress.prune.surgery import remove_units
 from compress.prune.vocabulary.prune_vocabulary import prune_vocabulary_from_model
-from compress.recipe.training_schema import Student
+from compress.recipe.student_schema import Student
 from compress.variants import VARIANTS
 from tests.edge_exports import EDGE_VARIANTS, OTHER_KINDS, model_of_kind, needs_runtime
 from tests.run_readme import agrees, run_readme, typed_and_given

@@ -7,7 +7,7 @@ from compress.model_shapes import choose_layers
 from compress.models.encoder_parts import layer_shapes, layers_of, shape_of
 from compress.models.nonuniform_models import match_config_to_weights
 from compress.models.student.build_student import build_student, student_shape_of
-from compress.recipe.training_schema import Student
+from compress.recipe.student_schema import Student
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from compress.models.student.factorised_embeddings import (
     word_embeddings,
 )
 from compress.prune.surgery import remove_units
-from compress.recipe.training_schema import Student
+from compress.recipe.student_schema import Student
 from compress.runtime.text_model import TextModel
 from tests.variant_builder import build
 

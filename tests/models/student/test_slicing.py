@@ -16,7 +16,7 @@ from compress.models.student.slicing import (
     top_indices,
     weight_importance,
 )
-from compress.recipe.training_schema import Student
+from compress.recipe.student_schema import Student
 
 SLICED = [name for name, family in FAMILIES.items() if family.resizable]
 HEADS = ["ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "Model"]

@@ -5,7 +5,7 @@ import pytest
 from compress.model_shapes import plan_student_shape, shape_of_folder
 from compress.pipeline.commands.smoke import smoke_recipe
 from compress.recipe.schema import Recipe
-from compress.recipe.training_schema import Student
+from compress.recipe.student_schema import Student
 
 
 @pytest.fixture

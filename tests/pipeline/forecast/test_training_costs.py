@@ -14,8 +14,8 @@ from compress.pipeline.forecast.training_costs import (
     throughput_of,
     training_operations,
 )
+from compress.recipe.distill_schema import Distill
 from compress.recipe.finetune_schema import Finetune
-from compress.recipe.training_schema import Distill
 from compress.train.core.train_state import TrainResult
 
 SHAPE = ShapeInfo(

@@ -13,7 +13,7 @@ from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import RECORD_FILE
 from compress.pipeline.steps import fallback_step, scoring_steps
 from compress.pipeline.steps.fallback_step import FallbackSettings, fallback
-from compress.recipe.schema import Task
+from compress.recipe.task_schema import Task
 from compress.runtime.text_model import TextModel
 from compress.select.quantization_loss import Fallback
 from compress.select.selection import Rules

@@ -19,7 +19,7 @@ from compress.pipeline.steps import prepare_data, scoring_steps
 from compress.pipeline.steps.quality_step import QualityScorer
 from compress.recipe.load import load_recipe
 from compress.recipe.measure_schema import Target
-from compress.recipe.schema import Task
+from compress.recipe.task_schema import Task
 from compress.tasks import KINDS
 from compress.variants import VARIANTS
 

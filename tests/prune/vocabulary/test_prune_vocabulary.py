@@ -19,8 +19,8 @@ from compress.prune.surgery import remove_units
 from compress.prune.vocabulary import prune_vocabulary as module
 from compress.prune.vocabulary.embedding_rows import position_count
 from compress.prune.vocabulary.prune_vocabulary import prune_vocabulary, prune_vocabulary_from_model
-from compress.recipe.schema import Task
-from compress.recipe.training_schema import Student, VocabularyRule
+from compress.recipe.student_schema import Student, VocabularyRule
+from compress.recipe.task_schema import Task
 from compress.runtime.text_model import TextModel
 from compress.tasks import kind_of
 from compress.train.core.training_data import fast_tokenizer

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 
 from compress.errors import ModelError
 from compress.prune.vocabulary.tokenizer_subset import PieceTable, check_file, check_rule, rule_text, select_pieces
-from compress.recipe.training_schema import VocabularyRule
+from compress.recipe.student_schema import VocabularyRule
 
 CORPUS = [
     "the film was good and the plot was not",

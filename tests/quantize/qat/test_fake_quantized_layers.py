@@ -10,7 +10,7 @@ from compress.models.load_save import load
 from compress.models.student.build_student import build_student
 from compress.prune.surgery import remove_units
 from compress.quantize.qat.fake_quantized_layers import fake_quantized
-from compress.recipe.training_schema import Student
+from compress.recipe.student_schema import Student
 from compress.runtime import open_predictor
 from compress.train.fast_paths.sparse_embeddings import sparse_embeddings
 from tests.variant_builder import build

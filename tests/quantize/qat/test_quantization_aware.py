@@ -8,8 +8,8 @@ from compress.prune.cut_and_recover import cut
 from compress.prune.vocabulary.prune_vocabulary import prune_vocabulary
 from compress.quantize.qat.fake_quantized_layers import fake_quantized
 from compress.quantize.qat.quantization_aware import quantization_aware, quantization_aware_from_model
+from compress.recipe.distill_schema import QuantizationAware
 from compress.recipe.prune_schema import Prune
-from compress.recipe.training_schema import QuantizationAware
 from compress.train.loop import TrainingRun
 from tests.conftest import same_weights
 from tests.train.conftest import prepared, rows_of

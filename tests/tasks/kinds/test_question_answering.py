@@ -10,7 +10,7 @@ from compress.data.tokenizer import TextTokenizer
 from compress.errors import DataError, ModelError, UsageError
 from compress.measure.baselines import baseline_predictions
 from compress.measure.quality.bootstrap_scorer import BootstrapScorer
-from compress.recipe.schema import Data, Task
+from compress.recipe.task_schema import Data, Task
 from compress.tasks import KINDS, task_info
 from compress.tasks.kinds.question_answering import prediction_fields
 from compress.tasks.validate_task import task_problems

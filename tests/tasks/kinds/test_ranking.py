@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from compress.errors import DataError, UsageError
-from compress.recipe.schema import Task
+from compress.recipe.task_schema import Task
 from compress.tasks import KINDS, Encoding, RawRow, task_info
 
 WHERE = "train.tsv, row 17 (line 18)"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from compress.errors import DataError, UsageError
-from compress.recipe.schema import Task
+from compress.recipe.task_schema import Task
 from compress.tasks import KINDS, task_info
 from compress.tasks.kinds.retrieval import retrieved_documents
 from compress.tasks.validate_task import task_problems

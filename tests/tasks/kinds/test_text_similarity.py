@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from compress.errors import DataError, ModelError, UsageError
-from compress.recipe.schema import Task
+from compress.recipe.task_schema import Task
 from compress.tasks import KINDS, task_info
 from compress.tasks.validate_task import task_problems
 from tests.tasks.letter_tokens import encode_letters

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compress.recipe.schema import Task
+from compress.recipe.task_schema import Task
 from compress.tasks import KINDS, task_info
 from compress.tasks.metrics.weighted_metrics import pearson, spearman, weighted_counts
 from tests.tasks.repeated_scores import repeated_scores

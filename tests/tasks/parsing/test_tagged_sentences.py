@@ -3,7 +3,7 @@
 import pytest
 
 from compress.errors import DataError
-from compress.recipe.schema import Task
+from compress.recipe.task_schema import Task
 from compress.tasks import KINDS
 from compress.tasks.validate_task import task_problems
 

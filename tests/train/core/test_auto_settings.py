@@ -4,8 +4,9 @@ import math
 
 import pytest
 
+from compress.recipe.distill_schema import Distill, QuantizationAware, Recover
 from compress.recipe.finetune_schema import Finetune
-from compress.recipe.training_schema import AUTO, Distill, EpochBounds, QuantizationAware, Recover, Training
+from compress.recipe.training_schema import AUTO, EpochBounds, Training
 from compress.tasks import KINDS
 from compress.train.core.auto_settings import RULES, TrainingFacts, describe_chosen, resolve_auto, rules_for, uses_rules
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from compress.errors import CompressError, UsageError
-from compress.recipe.training_schema import Distill
+from compress.recipe.distill_schema import Distill
 from compress.train.core import distributed
 from compress.train.distillation.layer_pairs import check_local_batch_size
 

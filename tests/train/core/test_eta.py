@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from compress.console import Console
-from compress.recipe.training_schema import Distill, Training
+from compress.recipe.distill_schema import Distill
+from compress.recipe.training_schema import Training
 from compress.train.core.eta import MIN_UPDATES, WARMUP_UPDATES, Forecaster
 from compress.train.core.train_state import TrainState
 from compress.train.core.update_schedule import UpdateSchedule

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from compress.console import Console
-from compress.recipe.training_schema import Checkpoints, Distill, Training
+from compress.recipe.distill_schema import Distill
+from compress.recipe.training_schema import Checkpoints, Training
 from compress.tasks import kind_of
 from compress.train.core.device_batches import DeviceBatches
 from compress.train.core.distributed import Processes

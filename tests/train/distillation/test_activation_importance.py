@@ -6,7 +6,8 @@ from compress.families import FAMILIES
 from compress.models import load
 from compress.models.encoder_parts import family_of, layer_shapes, layers_of, part
 from compress.models.student.slicing import select_dimensions
-from compress.recipe.training_schema import Distill, Student
+from compress.recipe.distill_schema import Distill
+from compress.recipe.student_schema import Student
 from compress.train.core.training_data import fast_tokenizer
 from compress.train.distill import distill
 from compress.train.distillation import activation_importance as importances

@@ -12,8 +12,8 @@ from compress.model_info import TaskInfo
 from compress.models.masked_lm import MaskedWord
 from compress.models.tiny import tiny_tokenizer as letters
 from compress.models.tiny import write_tiny_model
+from compress.recipe.distill_schema import Distill
 from compress.recipe.distill_sections import Augment
-from compress.recipe.training_schema import Distill
 from compress.tasks import kind_of
 from compress.train.core import training_data
 from compress.train.core.nan_diagnosis import find_nan_rows
@@ -218,7 +218,7 @@ def test_windows_are_named_by_their_row(tiny_model, quiet):
 
 def test_a_student_learns_from_them(masked_folder, tiny_model, tiny_tokenizer, tiny_task, rows, tmp_path):
     from compress.models.student.build_student import build_student
-    from compress.recipe.training_schema import Student
+    from compress.recipe.student_schema import Student
 
     task = tiny_task
     teacher = tiny_model("bert")

@@ -8,7 +8,8 @@ from compress.model_history import PrunedLayer, PruningInfo
 from compress.model_info import read_info
 from compress.models.forward_hooks import capture_parts
 from compress.models.student.build_student import build_student
-from compress.recipe.training_schema import Distill, Student
+from compress.recipe.distill_schema import Distill
+from compress.recipe.student_schema import Student
 from compress.train.distill import distill
 from compress.train.distillation.cka_layer_map import MAX_TOKENS, LayerMapBuilder, LinearCKA, layer_similarity
 from compress.train.distillation.cka_layer_map import _sample as sample

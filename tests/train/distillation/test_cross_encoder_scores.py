@@ -9,8 +9,9 @@ from compress.data.splits.prepare_splits import load_prepared, prepare_splits
 from compress.errors import DataError, ModelError, UsageError
 from compress.model_info import TaskInfo
 from compress.models.student.build_student import build_student
-from compress.recipe.schema import Task
-from compress.recipe.training_schema import Distill, Student
+from compress.recipe.distill_schema import Distill
+from compress.recipe.student_schema import Student
+from compress.recipe.task_schema import Task
 from compress.train.distill import distill, distill_from_model
 from compress.train.distillation.cross_encoder_scores import add_cross_encoder_scores, check_margin_loss
 from compress.train.distillation.distill_objective import DistillObjective

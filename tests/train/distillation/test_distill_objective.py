@@ -12,8 +12,10 @@ from compress.losses import EMBEDDINGS
 from compress.losses.distillation.hidden_state import hidden_state
 from compress.models.forward_hooks import capture_parts
 from compress.models.student.build_student import build_student
+from compress.recipe.distill_schema import Distill
 from compress.recipe.loss_schema import HiddenState, SoftLabel
-from compress.recipe.training_schema import Checkpoints, Distill, Student
+from compress.recipe.student_schema import Student
+from compress.recipe.training_schema import Checkpoints
 from compress.train.distillation.distill_objective import DistillObjective
 from compress.train.distillation.layer_pairs import STUDENT, TEACHER
 from compress.train.distillation.teachers import Teacher

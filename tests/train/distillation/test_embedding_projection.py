@@ -15,9 +15,10 @@ from compress.models.embedding_model import embedding_size, projection_of, with_
 from compress.models.load_save import load, load_model
 from compress.models.student.build_student import build_student
 from compress.prune.cut_and_recover import cut, prune_from_model
+from compress.recipe.distill_schema import Distill
 from compress.recipe.prune_schema import Prune
-from compress.recipe.schema import Task
-from compress.recipe.training_schema import Distill, Student
+from compress.recipe.student_schema import Student
+from compress.recipe.task_schema import Task
 from compress.train.core.training_data import fast_tokenizer
 from compress.train.distill import distill, distill_from_model
 from compress.train.distillation.embedding_projection import (

@@ -4,7 +4,8 @@ import pytest
 
 from compress.errors import ModelError
 from compress.models.student.build_student import build_student
-from compress.recipe.training_schema import Distill, Student
+from compress.recipe.distill_schema import Distill
+from compress.recipe.student_schema import Student
 from compress.train.distill import distill_from_model
 from compress.train.distillation.distill_objective import DistillObjective
 

@@ -5,7 +5,8 @@ import torch
 
 from compress.console import Console
 from compress.errors import CompressError
-from compress.recipe.training_schema import Distill, Student
+from compress.recipe.distill_schema import Distill
+from compress.recipe.student_schema import Student
 from compress.train.distill import distill, distill_from_model
 from compress.train.distillation.sanity_warnings import (
     settings_warnings,

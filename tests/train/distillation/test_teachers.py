@@ -11,7 +11,8 @@ from compress.model_info import TaskInfo
 from compress.models.encoder_parts import layers_of
 from compress.models.load_save import load
 from compress.models.student.build_student import build_student
-from compress.recipe.training_schema import Distill, Student
+from compress.recipe.distill_schema import Distill
+from compress.recipe.student_schema import Student
 from compress.train.core.training_data import fast_tokenizer
 from compress.train.distill import distill, distill_from_model
 from compress.train.distillation.distill_objective import DistillObjective

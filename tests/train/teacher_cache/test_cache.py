@@ -16,7 +16,8 @@ import torch
 
 from compress.console import Console
 from compress.models.student.build_student import build_student
-from compress.recipe.training_schema import Distill, Student
+from compress.recipe.distill_schema import Distill
+from compress.recipe.student_schema import Student
 from compress.tasks import kind_of
 from compress.train.distill import distill_from_model
 from compress.train.distillation.distill_objective import DistillObjective

@@ -1,0 +1,123 @@
+"""Trainings that learn from another model: distillation, recovery after pruning, quantization-aware training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+
+from compress.recipe.distill_sections import Augment, Cache, FurtherTeacher, Phase
+from compress.recipe.field_types import PathText, Positive, Weight, as_list, switched
+from compress.recipe.loss_schema import Attention, HiddenState, Losses, Ramp, SoftLabel, collect_losses
+from compress.recipe.training_schema import EpochBounds, Layer, Training
+
+LayerPairs = Annotated[tuple[tuple[Layer, Layer], ...], Field(min_length=1)]
+
+DEFAULT_LOSSES = Losses(soft_label=SoftLabel(), hidden_state=HiddenState(), attention=Attention())
+
+RECOVER_LOSSES = Losses(soft_label=SoftLabel(), hidden_state=HiddenState())
+
+BATCH_LOSSES = frozenset({"similarity", "contrast"})
+"""The losses that compare the texts of a batch with each other."""
+
+
+class Distill(Training):
+    """Training of the student on the teacher's outputs and inner states."""
+
+    losses: Losses = DEFAULT_LOSSES
+    """The weight and settings of each loss."""
+    hard_label: Weight = 0.5
+    """The weight of the task's own loss on the true labels."""
+    temperature: Positive = 4.0
+    phases: tuple[Phase, ...] = ()
+    """Phases in order, instead of `losses` and `hard_label` for the whole training."""
+    cross_encoder: PathText | None = None
+    """A folder with a model that ranks pairs of texts, whose margins the loss `margin` learns (retrieval)."""
+    layer_map: Literal["uniform", "last", "first", "measured"] | LayerPairs = "uniform"
+    """Which teacher layer each student layer follows, or pairs [student, teacher] counted from 0; `measured` takes the
+    layers that are most alike on a sample of train."""
+    teachers: Annotated[tuple[FurtherTeacher, ...], as_list] = ()
+    """Further teachers, whose outputs are averaged with those of the recipe's own."""
+    cache: Annotated[Cache | Literal[False], switched] = Cache()
+    augment: Augment | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_losses_or_phases(cls, value: Any) -> Any:
+        value = collect_losses(value)
+        if not isinstance(value, Mapping):
+            return value
+        losses = value.get("losses")
+        has_losses = isinstance(losses, Mapping) and any(loss is not None for loss in losses.values())
+        if value.get("phases") and (has_losses or "hard_label" in value):
+            raise ValueError(
+                "phases have losses of their own, so losses and hard_label cannot be given outside them. Move them into"
+                " the phases, or leave phases out (--set of this section's losses=null and hard_label=null)"
+            )
+        if value.get("losses", DEFAULT_LOSSES) is None or value.get("phases"):
+            return {key: entry for key, entry in value.items() if key != "losses"}
+        return value
+
+    @model_validator(mode="after")
+    def _check_batch_size(self) -> Distill:
+        needing_batch = self.loss_names() & BATCH_LOSSES
+        if self.batch_size == 1 and needing_batch:
+            raise ValueError(f"{', '.join(sorted(needing_batch))}: compares the texts of a batch, and batch_size is 1")
+        return self
+
+    @model_validator(mode="after")
+    def _check_bounds(self) -> Distill:
+        if isinstance(self.epochs, EpochBounds) and self.losses_change:
+            raise ValueError("epochs: phases, and weights from start to end, are shares of all updates: give a number")
+        return self
+
+    @field_validator("phases")
+    @classmethod
+    def _check_phases(cls, phases: tuple[Phase, ...]) -> tuple[Phase, ...]:
+        total = sum(phase.share for phase in phases)
+        if phases and abs(total - 1.0) > 1e-6:
+            raise ValueError(f"the shares of all phases should add up to 1; they make {total:g}")
+        return phases
+
+    @model_serializer(mode="wrap")
+    def _omit_what_phases_replace(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        replaced = ("losses", "hard_label") if self.phases else ()
+        return {key: value for key, value in serialize(self).items() if key not in replaced}
+
+    def loss_names(self) -> set[str]:
+        """Return the losses whose weight is not zero in some phase."""
+        return {name for phase in self.phases_or_default() for name in phase.losses.chosen()}
+
+    @property
+    def losses_change(self) -> bool:
+        """Whether the losses or their weights depend on the share of all updates that are done."""
+        chosen = [loss for phase in self.phases_or_default() for loss in phase.losses.chosen().values()]
+        return bool(self.phases) or any(isinstance(loss.weight, Ramp) for loss in chosen)
+
+    def phases_or_default(self) -> tuple[Phase, ...]:
+        """Return the phases in order; a single one where the recipe gives none."""
+        return self.phases or (Phase(share=1.0, losses=self.losses, hard_label=self.hard_label),)
+
+
+class Recover(Distill):
+    """The distillation that follows pruning."""
+
+    losses: Losses = RECOVER_LOSSES
+
+
+class QuantizationAware(Distill):
+    """Training in which the model computes as in INT8 and learns from its own unquantized weights."""
+
+    losses: Losses = RECOVER_LOSSES
+
+    @model_validator(mode="after")
+    def _check_own_teacher(self) -> QuantizationAware:
+        others = [
+            key for key, given in (("teachers", self.teachers), ("layer_map", self.layer_map != "uniform")) if given
+        ]
+        if others:
+            raise ValueError(
+                f"{', '.join(others)}: the model learns from itself, unquantized, layer by layer; leave it out"
+            )
+        return self
