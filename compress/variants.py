@@ -25,6 +25,7 @@ __all__ = [
     "QUANTIZERS",
     "VARIANTS",
     "Variant",
+    "describe_missing",
     "missing_extras",
     "missing_programs",
     "variant_in",
@@ -158,6 +159,18 @@ def missing_programs(form: str, settings: Mapping[str, Any] | None = None) -> li
         for program, is_needed in FORMATS[form].build_programs.items()
         if shutil.which(program) is None and (is_needed is None or resolve_name(is_needed)(settings or {}))
     ]
+
+
+def describe_missing(modules: Mapping[str, str], programs: Iterable[str] = ()) -> str:
+    """Return what is not installed and how to get it: `node; executorch; pip install 'compress-encoders[executorch]'`.
+
+    Args:
+        modules: missing modules, with the extra that provides each.
+        programs: missing programs.
+    """
+    extras = ",".join(sorted(set(modules.values())))
+    libraries = f"{', '.join(modules)}; pip install 'compress-encoders[{extras}]'" if modules else ""
+    return "; ".join(filter(None, [", ".join(programs), libraries]))
 
 
 def _competes(variant: Variant, exports: Iterable[str], methods: Iterable[str], devices: set[str]) -> bool:

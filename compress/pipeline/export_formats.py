@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from compress.errors import Problem
 from compress.formats import EXPORTS
 from compress.recipe.schema import Export, Recipe
-from compress.variants import ALL_FORMATS, missing_extras, missing_programs
+from compress.variants import ALL_FORMATS, describe_missing, missing_extras, missing_programs
 
 
 def listed_formats(recipe: Recipe) -> tuple[Export, ...]:
@@ -16,12 +16,23 @@ def listed_formats(recipe: Recipe) -> tuple[Export, ...]:
     for each in recipe.export:
         if each.format == ALL_FORMATS:
             others = [name for name in EXPORTS if name not in {one.format for one in named}]
-            buildable = [name for name in others if not missing_extras(name) and not missing_programs(name)]
-            named += [Export(format=name, compete=each.compete) for name in buildable]
+            named += [Export(format=name, compete=each.compete) for name in others if not _missing(name)]
     return tuple(
         each if each.compete is not None else Export(format=each.format, compete=EXPORTS[each.format].competes)
         for each in named
     )
+
+
+def left_out_formats(recipe: Recipe) -> dict[str, str]:
+    """Return a warning for each format that `all` leaves out because something is not installed, by format.
+
+    A resolved recipe has none: there `all` is replaced by the formats that can be built.
+    """
+    if all(each.format != ALL_FORMATS for each in recipe.export):
+        return {}
+    others = EXPORTS.keys() - {each.format for each in recipe.export}
+    missing = {name: _missing(name) for name in EXPORTS if name in others}
+    return {name: f"export: all leaves out {name}: not installed: {what}" for name, what in missing.items() if what}
 
 
 def competing_formats(recipe: Recipe) -> list[str]:
@@ -32,6 +43,10 @@ def competing_formats(recipe: Recipe) -> list[str]:
 def packaged_formats(recipe: Recipe) -> list[str]:
     """Return the formats that are built for winners only, after they are selected."""
     return [each.format for each in listed_formats(recipe) if not each.compete]
+
+
+def _missing(form: str) -> str:
+    return describe_missing(missing_extras(form), missing_programs(form))
 
 
 def format_problems(recipe: Recipe) -> Iterator[Problem]:

@@ -148,6 +148,8 @@ class Plan(StepPlan):
     """By format that is built for winners only, the step that builds it."""
     missing_targets: dict[str, str] = field(default_factory=dict)
     """Targets that are not on this machine, and why."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """A warning for each format that `export: all` leaves out, by format."""
 
     @property
     def track(self) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from compress.data.loading.row_sources import check_columns
@@ -19,6 +19,7 @@ def make_plan(
     cards: Sequence[Path] = (),
     *,
     limits: bool = True,
+    left_out: Mapping[str, str] | None = None,
     models: Sequence[ModelPlanner] | None = None,
 ) -> Plan:
     """Lay out the steps of a resolved recipe.
@@ -27,9 +28,10 @@ def make_plan(
         recipe: with every name resolved.
         cards: folders of cards besides the shipped ones.
         limits: measure the machine's own limits too; a smoke run does without.
+        left_out: a warning for each format that `export: all` left out, by format.
         models: plans each model step; by default those of the recipe's sections.
     """
-    plan = Plan(recipe)
+    plan = Plan(recipe, left_out=left_out or {})
     check_columns(recipe.task)
     data_steps.add_data(plan)
     data_steps.add_unlabelled(plan)

@@ -14,7 +14,7 @@ from compress.console import Console
 from compress.errors import CompressError, GateMissed, UsageError
 from compress.pipeline.commands.smoke import SMOKE_FOLDER, smoke_recipe
 from compress.pipeline.execute import Executor, Outcome
-from compress.pipeline.export_formats import format_problems
+from compress.pipeline.export_formats import format_problems, left_out_formats
 from compress.pipeline.graph import Plan
 from compress.pipeline.plan import make_plan
 from compress.pipeline.preflight.allowed_names import NAMES
@@ -115,10 +115,11 @@ def read_recipe(source: RecipeSource, overrides: Sequence[str] = (), cards: Sequ
 
 def prepare(source: RecipeSource, overrides: Sequence[str] = (), options: Options = Options()) -> Plan:
     """Read, resolve and plan a recipe; runs nothing."""
-    recipe = resolve(read_recipe(source, overrides, options.cards), options.cards)
+    written = read_recipe(source, overrides, options.cards)
+    recipe = resolve(written, options.cards)
     if options.smoke:
         recipe = smoke_recipe(recipe, options.root, options.cards)
-    return make_plan(recipe, options.cards, limits=not options.smoke)
+    return make_plan(recipe, options.cards, limits=not options.smoke, left_out=left_out_formats(written))
 
 
 def run(

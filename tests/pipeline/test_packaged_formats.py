@@ -85,6 +85,36 @@ def test_all_means_what_can_be_built_here(plan_of, monkeypatch):
     assert set(listed) == EXPORTS.keys() - {"openvino"}
 
 
+@pytest.fixture
+def without_edge(monkeypatch):
+    """As if neither ExecuTorch nor LiteRT were installed, and everything else were."""
+    missing = {"executorch": {"executorch": "executorch"}, "litert": {"litert_torch": "litert"}}
+    monkeypatch.setattr(export_formats, "missing_extras", lambda form: missing.get(form, {}))
+    monkeypatch.setattr(export_formats, "missing_programs", lambda form: [])
+
+
+LEFT_OUT = (
+    "export: all leaves out executorch: not installed: executorch; pip install 'compress-encoders[executorch]'",
+    "export: all leaves out litert: not installed: litert_torch; pip install 'compress-encoders[litert]'",
+)
+
+
+@pytest.mark.parametrize("named", ["onnx", "litert"])
+def test_formats_that_all_leaves_out_are_named_in_the_plan(named, without_edge, tmp_path, capsys):
+    words = ["--runs", str(tmp_path / "runs"), "--set", f"export=[{named}, all]"]
+    assert main(["plan", str(write_tiny_recipe(tmp_path)), *words]) == 0
+    shown = capsys.readouterr().err
+    expected = LEFT_OUT if named == "onnx" else LEFT_OUT[:1]  # a format that is named is not left out
+    assert [line for line in shown.splitlines() if "leaves out" in line] == [f"warning: {line}" for line in expected]
+
+
+def test_only_the_report_depends_on_formats_that_are_left_out(plan_of, without_edge):
+    short, long = plan_of("export=[onnx, all]"), plan_of("export=[onnx, ort, openvino, web]")
+    prints = [{step.name: step.fingerprint for step in plan.steps} for plan in (short, long)]
+    assert {name for name in prints[0] if prints[0][name] != prints[1][name]} == {"report", "publish"}
+    assert not long.left_out
+
+
 def test_a_format_competes_on_devices_where_it_runs(tmp_path, capsys):
     words = ["--set", "export=[onnx, {format: ort, compete: true}]", "--set", "targets=[cuda]"]
     assert main(["plan", str(write_tiny_recipe(tmp_path)), "--runs", str(tmp_path / "runs"), *words]) == 2

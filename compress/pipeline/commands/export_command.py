@@ -24,7 +24,16 @@ from compress.quantize import AUTOMATIC, CHOICES, QUANTIZERS
 from compress.report import format_numbers as fmt
 from compress.runtime.predict_command import read_lines
 from compress.storage.atomic_write import atomic_copy_folder
-from compress.variants import ALL_FORMATS, EXPORTS, VARIANTS, Variant, missing_extras, missing_programs, variant_in
+from compress.variants import (
+    ALL_FORMATS,
+    EXPORTS,
+    VARIANTS,
+    Variant,
+    describe_missing,
+    missing_extras,
+    missing_programs,
+    variant_in,
+)
 
 
 def chosen_variants(names: Sequence[str], quantizer: str | None) -> list[Variant]:
@@ -169,13 +178,10 @@ def _settings(variant: Variant, assets: Path | None) -> dict[str, Any]:
 
 def _missing(variant: Variant, assets: Path | None) -> str:
     """Return what building ``variant`` needs and is not installed, and how to install it; empty where nothing is."""
-    programs = missing_programs(variant.format, _settings(variant, assets))
     absent = missing_extras(variant.format) | {
         module: extra for module, extra in variant.build_modules.items() if find_spec(module) is None
     }
-    extras = ",".join(sorted(set(absent.values())))
-    libraries = f"{', '.join(absent)}; pip install 'compress-encoders[{extras}]'" if absent else ""
-    return "; ".join(filter(None, [", ".join(programs), libraries]))
+    return describe_missing(absent, missing_programs(variant.format, _settings(variant, assets)))
 
 
 def _refuse_existing(to: Path) -> None:

@@ -57,6 +57,7 @@ def add_results(plan: Plan, limits: bool) -> None:
     plan.add("package", "package", settings, needs, partial(package, plan=plan), tolerant=True)
     needs = [step.name for step in plan.steps]
     settings |= {"missing": missing, "service": file_digest(Path(recipe.service)) if recipe.service else None}
+    settings |= {"left_out": [*plan.left_out]} if plan.left_out else {}
     plan.add("report", "report", settings, needs, partial(report, plan=plan), tolerant=True)
     if recipe.publish:
         to = str(Path(recipe.publish.to).expanduser().absolute())

@@ -75,7 +75,7 @@ def check(plan: Plan, store: StepStore, forced: set[str], cards: Sequence[Path] 
     missing = [*libraries, *programs, *_unwritable_folders(plan, store), *absent_models(plan.recipe, sections, cards)]
     data = _prepared_data(plan, store)
     errors = list(_too_few_rows(data, waiting))
-    warnings: list[str] = []
+    warnings = [*plan.left_out.values()]
     if due:
         warnings += _general_warnings(plan)
         missing += _missing_disk(plan, store, cards)

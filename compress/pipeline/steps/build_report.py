@@ -128,6 +128,7 @@ class ReportBuilder:
             makings=provenance(self.plan, self._folders()),
             chosen=chosen_settings(self.plan, self._folders()),
             trials=trials(self.plan, self._folders()),
+            remarks=tuple(self.plan.left_out.values()),
         )
 
     def _service(self) -> ServiceFacts | None:
