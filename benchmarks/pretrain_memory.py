@@ -1,13 +1,16 @@
 """`python -m benchmarks.pretrain_memory 10 1000`: memory of a pretraining, and its growth with the size of the corpus.
 
-For each number of megabytes of made-up text a fresh process tokenizes and packs it and trains a tiny BERT for some
-updates, and reports its peak memory (VmHWM of Linux), with mapped files and without. The vocabulary is learned from the
-first megabyte: what it learns from is limited anyway.
+For each number of millions of characters a fresh process reads a text file (the articles of wiki_en in COMPRESS_DATA,
+again and again), tokenizes and packs it and trains a tiny BERT for some updates, and reports its peak memory (VmHWM of
+Linux), with mapped files and without. The vocabulary is learned from the first articles: what it learns from is
+limited anyway.
 """
 
 from __future__ import annotations
 
-import random
+import gzip
+import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -19,18 +22,30 @@ from pathlib import Path
 from compress.console import Console
 from compress.recipe.pretrain_schema import PretrainRecipe
 
-WORDS, SENTENCES, LENGTH, STEPS = 5_000, 20, 128, 20
+LENGTH, STEPS = 128, 20
+VOCABULARY_FROM = 100
+"""Articles."""
 MEGABYTE = 10**6
 
 
-def made_documents(size: int) -> Iterator[list[str]]:
-    """Yield documents of random words until they have ``size`` characters."""
-    draw = random.Random(0)
-    words = ["".join(draw.choices("abcdefghijklmnop", k=draw.randint(2, 9))) for _ in range(WORDS)]
-    while size > 0:
-        document = [" ".join(draw.choices(words, k=15)) + "." for _ in range(SENTENCES)]
-        size -= sum(map(len, document))
-        yield document
+def articles() -> Iterator[str]:
+    """Yield the texts of wiki_en without end."""
+    path = Path(os.environ["COMPRESS_DATA"]) / "wiki_en" / "AA.jsonl.gz"
+    while True:
+        with gzip.open(path, "rt", encoding="utf-8") as lines:
+            for line in lines:
+                yield json.loads(line)["text"]
+
+
+def write_text(size: int, path: Path) -> Path:
+    """Write articles of about ``size`` characters, with an empty line after each."""
+    with path.open("w", encoding="utf-8") as file:
+        for article in articles():
+            file.write("\n".join(filter(None, map(str.strip, article.splitlines()))) + "\n\n")
+            size -= len(article)
+            if size <= 0:
+                return path
+    raise AssertionError("articles have an end")
 
 
 def status(name: str) -> float:
@@ -39,18 +54,19 @@ def status(name: str) -> float:
     return next(int(line.split()[1]) / 1000 for line in lines if line.startswith(f"{name}:"))
 
 
-def train(size: int, folder: Path) -> None:
-    """Pretrain on so many characters, all in this process."""
+def train(size: int, folder: Path) -> float:
+    """Pretrain on so many characters, all in this process; returns its peak memory until the training begins."""
     from compress.data.tokenizer import read_tokenizer
     from compress.pretrain.method import PretrainData, Setting
     from compress.pretrain.pretrain import pretrain
     from compress.pretrain.text.corpus import PARTS, Corpus, write_corpus
+    from compress.pretrain.text.documents import documents
     from compress.pretrain.text.packing import pack
     from compress.pretrain.vocabulary.train_vocabulary import train_vocabulary
 
     recipe = PretrainRecipe.model_validate(
         {
-            "text": "made.txt",
+            "text": {"files": str(write_text(size, folder / "articles.txt")), "held_out": 0.05},
             "shape": {"layers": 2, "hidden": 64},
             "vocabulary": {"size": 2_000},
             "next_sentence": True,
@@ -58,13 +74,16 @@ def train(size: int, folder: Path) -> None:
         }
     )
     assert recipe.vocabulary is not None
-    train_vocabulary(made_documents(MEGABYTE), recipe.vocabulary, folder / "vocabulary")
+    few = recipe.text.model_copy(update={"limit": VOCABULARY_FROM})
+    train_vocabulary(documents(few), recipe.vocabulary, folder / "vocabulary")
     tokenizer = read_tokenizer(folder / "vocabulary")
-    write_corpus(made_documents(size), tokenizer, 3, recipe.text.held_out, 0, folder / "corpus")
+    write_corpus(documents(recipe.text), tokenizer, 3, recipe.text.held_out, 0, folder / "corpus")
     for part in PARTS:
         pack(Corpus(folder / "corpus", part), part, LENGTH, pairs=True, seed=0, folder=folder / "packing")
     data = PretrainData.load(folder / "corpus", folder / "packing", folder / "vocabulary")
+    packed = status("VmHWM")
     pretrain(Setting(recipe, data, None, Console("quiet")), folder / "model")
+    return packed
 
 
 def measure(megabytes: int) -> None:
@@ -79,12 +98,13 @@ def measure(megabytes: int) -> None:
     thread.start()
     try:
         with tempfile.TemporaryDirectory() as folder:
-            train(megabytes * MEGABYTE, Path(folder))
+            packed = train(megabytes * MEGABYTE, Path(folder))
     finally:
         ended.set()
         thread.join()
     seconds = time.monotonic() - began
-    sys.stdout.write(f"{megabytes:,} MB: {status('VmHWM'):.0f} MB, {anonymous[0]:.0f} without files, {seconds:.0f} s\n")
+    peak = f"{packed:.0f} MB until packed, {status('VmHWM'):.0f} MB in all, {anonymous[0]:.0f} MB without files"
+    sys.stdout.write(f"{megabytes:,} MB: {peak}, {seconds:.0f} s\n")
 
 
 if __name__ == "__main__":

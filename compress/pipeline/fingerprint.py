@@ -41,6 +41,10 @@ VERSIONS: dict[str, int] = {
     "measure": 2,
     "select": 3,
     "report": 12,
+    "pretrain-vocabulary": 2,
+    "pretrain-corpus": 2,
+    "pretrain-packing": 2,
+    "pretrain": 2,
 }
 """By kind of step, 1 for others. Raised when a step's code changes its result, so that older results are not reused."""
 

@@ -36,12 +36,12 @@ def masked_lm(setting: Setting) -> Method:
     """Train a word head, and one for pairs where the recipe asks for it."""
     recipe, data = setting.recipe, setting.data
     model = start_model(setting)
-    held_out = data.examples(model, "held_out", recipe.train.length)
+    select = data.examples(model, "select", recipe.train.length)
     mask = data.special.mask
     return Method(
         model,
         lambda first: MaskedLMObjective(recipe.masked_lm, mask, recipe.seed, first),
-        make_evaluator(held_out, recipe.masked_lm, mask),
+        make_evaluator(select, recipe.masked_lm, mask),
     )
 
 

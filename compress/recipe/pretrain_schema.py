@@ -36,8 +36,8 @@ class Text(ShortForm):
     short_key = "files"
     """`text: wiki.jsonl.gz`"""
     files: Annotated[tuple[PathText, ...] | None, as_list] = None
-    """txt: one sentence or paragraph a line, an empty line between documents. jsonl and parquet: a document a row. Each
-    may be gzipped."""
+    """txt: one sentence or paragraph a line, an empty line between documents; a longer document than 100,000 characters
+    counts as several. jsonl and parquet: a document a row. Each may be gzipped."""
     hub: PathText | None = None
     """`owner/name` or `owner/name/configuration` of a hub data set."""
     split: str = "train"
@@ -50,8 +50,9 @@ class Text(ShortForm):
     encoding: str = "utf-8"
     limit: Count | None = None
     """Use at most this many documents."""
-    held_out: Share = Field(0.01, gt=0.0)
-    """The share of documents that are never trained on, for the held-out loss."""
+    held_out: Share = Field(0.02, gt=0.0)
+    """The share of documents that are never trained on: one half of them chooses the best weights, by the other half
+    these are reported."""
 
     @field_validator("files")
     @classmethod

@@ -71,7 +71,7 @@ def sections(folder: Path, method: str) -> dict:
 
 
 def train(folder: Path, runs: Path, **changes):
-    text = {"files": [f"{folder}/text.txt"], "held_out": 0.2}
+    text = {"files": [f"{folder}/text.txt"], "held_out": 0.4}
     report = run_pretrain({"name": "made", "text": text, "train": TRAIN, **changes}, options=PretrainOptions(runs=runs))
     return report, runs / "made/model"
 
@@ -205,6 +205,6 @@ def test_what_cannot_be_is_one_message(folder: Path, tmp_path: Path, changes: di
 
 def test_texts_without_cut_words_are_refused(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "letters.txt").write_text("a b c\n\nd e f\n\n" * 40)
-    text = {"files": [f"{tmp_path}/letters.txt"], "held_out": 0.2}
+    text = {"files": [f"{tmp_path}/letters.txt"], "held_out": 0.4}
     with pytest.raises(CompressError, match="no word that occurs more than once and is cut"):
         train(folder, tmp_path, text=text, start=f"{folder}/masked", vocabulary={"add": 4})

@@ -23,7 +23,7 @@ def write_recipe(folder, corpus, **changes):
     """A recipe of a tiny BERT that is trained for a few steps."""
     recipe = {
         "name": "tiny-bert",
-        "text": {"files": [str(corpus)], "held_out": 0.2},
+        "text": {"files": [str(corpus)], "held_out": 0.4},
         "shape": {"layers": 1, "hidden": 16, "heads": 2, "ffn": 32},
         "vocabulary": {"size": 150},
         "next_sentence": True,
@@ -66,7 +66,7 @@ def test_the_report_has_every_figure(runs):
     for figure in (held["trained"]["loss"], held["trained"]["pairs"], held["unigram"], held["bigram"]):
         assert figure["low"] < figure["value"] < figure["high"]
     assert held["untouched"] is None
-    assert sum(report["corpus"][part]["documents"] for part in ("train", "held_out")) == 40
+    assert sum(report["corpus"][part]["documents"] for part in ("train", "select", "held_out")) == 40
     page = (runs / "tiny-bert" / "report.md").read_text()
     assert "| unigram entropy |" in page
 

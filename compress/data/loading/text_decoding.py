@@ -9,6 +9,7 @@ import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -41,17 +42,22 @@ def reading(path: Path) -> Iterator[None]:
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
-def text_lines(path: Path, encoding: str, newline: str) -> Iterator[str]:
+def text_lines(path: Path, encoding: str, newline: str, longest: int = -1) -> Iterator[str]:
     """Yield the lines of a text file with their ends, gzip or not; invalid bytes are an error that names their line.
 
-    ``newline`` is what ends a line, as in ``open``: a lone carriage return within a text must not.
+    Args:
+        path: of the file.
+        encoding: of its text.
+        newline: what ends a line, as in ``open``: a lone carriage return within a text must not.
+        longest: a line of more characters is yielded in parts, so that none is held whole in memory; -1 for no limit.
     """
     codec = _codec(encoding)
     with reading(path), _opened(path) as stream:
         text = io.TextIOWrapper(stream, encoding=codec, errors="surrogateescape", newline=newline)
-        number = 0
+        number, begins = 0, True
         try:
-            for number, line in enumerate(text, 1):
+            for line in iter(partial(text.readline, longest), ""):
+                number, begins = number + begins, line.endswith(("\n", "\r"))
                 if not line.isascii() and (invalid := UNDECODED.search(line)):
                     raise DataError(
                         f"{path}, line {number}: byte 0x{ord(invalid[0]) - 0xDC00:02x} at character "

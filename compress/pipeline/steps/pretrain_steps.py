@@ -30,14 +30,14 @@ def packed_lengths(recipe: PretrainRecipe) -> list[int]:
 def vocabulary(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) -> None:
     """Learn a vocabulary from the documents that are trained on, or add their words to that of the checkpoint."""
     from compress.models.fetch import fetch
-    from compress.pretrain.text.corpus import is_held_out
+    from compress.pretrain.text.corpus import part_of
     from compress.pretrain.text.documents import documents
     from compress.pretrain.vocabulary.extend_vocabulary import extend_vocabulary
     from compress.pretrain.vocabulary.train_vocabulary import train_vocabulary
 
     assert recipe.vocabulary is not None
     text, seed, start = recipe.text, recipe.seed, recipe.start
-    trained = (each for each in documents(text) if not is_held_out(each, text.held_out, seed))
+    trained = (each for each in documents(text) if part_of(each, text.held_out, seed) == "train")
     if start is None:
         train_vocabulary(trained, recipe.vocabulary, context.work)
     else:
@@ -51,7 +51,7 @@ def corpus(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) 
     from compress.data.tokenizer import read_tokenizer
     from compress.models.load_save import load_tokenizer
     from compress.pretrain.encoders import special_pieces
-    from compress.pretrain.text.corpus import write_corpus
+    from compress.pretrain.text.corpus import PARTS, write_corpus
     from compress.pretrain.text.documents import documents
 
     folder = _tokenizer_folder(context, recipe, cards)
@@ -65,12 +65,9 @@ def corpus(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) 
     context.console.note(f"corpus: {'; '.join(parts)}")
 
 
-PARTS = ("train", "held_out")
-
-
 def packing(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) -> None:
-    """Pack the sentences into sequences; held-out ones at the full length alone."""
-    from compress.pretrain.text.corpus import Corpus
+    """Pack the sentences into sequences; those of other parts than `train` at the full length alone."""
+    from compress.pretrain.text.corpus import SCORED_PARTS, Corpus
     from compress.pretrain.text.packing import pack
 
     options: dict[str, Any] = {"pairs": recipe.next_sentence, "seed": recipe.seed, "folder": context.work}
@@ -78,7 +75,8 @@ def packing(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path])
     for length in packed_lengths(recipe):
         count = pack(Corpus(folder, "train"), "train", length, **options)
         context.console.note(f"packing: {count:,} sequences of up to {length} pieces")
-    pack(Corpus(folder, "held_out"), "held_out", recipe.train.length, **options)
+    for part in SCORED_PARTS:
+        pack(Corpus(folder, part), part, recipe.train.length, **options)
 
 
 def pretrain(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) -> Mapping[str, Any] | None:
@@ -99,7 +97,7 @@ def report(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) 
     from compress.pretrain.report.report_page import REPORT_PAGE, page
     from compress.pretrain.report.report_schema import REPORT_JSON, PretrainReport
     from compress.pretrain.scores.score_method import score_method
-    from compress.pretrain.text.corpus import CORPUS_FILE
+    from compress.pretrain.text.corpus import CORPUS_FILE, PARTS
     from compress.storage.atomic_write import write_model
 
     folder = context.inputs[PRETRAIN]

@@ -49,8 +49,8 @@ def _triple(setting: Setting, folder: Path) -> Method:
     def objective(first: int) -> TripleObjective:
         return TripleObjective(teacher, temperature, MaskedLMObjective(recipe.masked_lm, mask, recipe.seed, first))
 
-    held_out = setting.data.examples(model, "held_out", recipe.train.length)
-    return Method(model, objective, make_evaluator(held_out, recipe.masked_lm, mask))
+    select = setting.data.examples(model, "select", recipe.train.length)
+    return Method(model, objective, make_evaluator(select, recipe.masked_lm, mask))
 
 
 def _relations(setting: Setting, folder: Path) -> Method:
@@ -58,8 +58,8 @@ def _relations(setting: Setting, folder: Path) -> Method:
     teacher = load_teacher(folder)
     model = start_of_student(setting, teacher)
     objective = RelationsObjective(teacher)
-    held_out = setting.data.examples(model, "held_out", setting.recipe.train.length)
-    return Method(model, lambda first: objective, make_loss_evaluator(held_out, objective))
+    select = setting.data.examples(model, "select", setting.recipe.train.length)
+    return Method(model, lambda first: objective, make_loss_evaluator(select, objective))
 
 
 METHODS: Mapping[str, Callable[[Setting, Path], Method]] = {"triple": _triple, "relations": _relations}

@@ -154,7 +154,7 @@ def replaced_tokens(setting: Setting) -> Method:
     assert settings is not None
     model = _start(setting)
     attach_generator(model, settings, recipe.seed)
-    evaluate = make_evaluator(data.examples(model, "held_out", recipe.train.length), recipe.masked_lm, mask)
+    evaluate = make_evaluator(data.examples(model, "select", recipe.train.length), recipe.masked_lm, mask)
 
     def objective(first: int) -> ReplacedTokensObjective:
         return ReplacedTokensObjective(settings, MaskedLMObjective(recipe.masked_lm, mask, recipe.seed, first))

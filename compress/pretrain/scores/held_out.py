@@ -23,7 +23,9 @@ from compress.train.objective import Objective
 
 BATCH = 64
 MOST_SEQUENCES = 2_000
-"""Held-out sequences that are scored at the end, spread over all of them; half as many during the training."""
+"""Sequences that are scored at the end, spread over all of the part `held_out`."""
+MOST_DURING_TRAINING = 1_000
+"""The same of the part `select`, at every evaluation."""
 MASK_SEED = 1 << 31
 """Seed of the masks of held-out sequences: above those of recipes, and the same whatever theirs."""
 
@@ -45,17 +47,9 @@ class HeldOutScores:
     pair_documents: NDArray[np.int64]
 
 
-def sample(examples: PackedExamples, *, final: bool) -> NDArray[np.int64]:
-    """Return the sequences that are scored.
-
-    The second half of the held-out documents is for the end: what chose the best weights during the training is not
-    what they are reported by.
-    """
-    half = len(examples) // 2
-    chosen = np.arange(half, len(examples)) if final or half == 0 else np.arange(half)
-    most = MOST_SEQUENCES if final else MOST_SEQUENCES // 2
-    step = max(1, -(-len(chosen) // most))
-    return chosen[::step]
+def sample(examples: PackedExamples, most: int = MOST_SEQUENCES) -> NDArray[np.int64]:
+    """Return up to ``most`` sequences that are scored, spread over all of them."""
+    return np.arange(0, len(examples), -(-len(examples) // most))
 
 
 def fixed_masks(settings: MaskedLM, mask_id: int) -> MaskedLMObjective:
@@ -65,7 +59,7 @@ def fixed_masks(settings: MaskedLM, mask_id: int) -> MaskedLMObjective:
 
 def make_evaluator(examples: PackedExamples, settings: MaskedLM, mask_id: int) -> Evaluate:
     """Return a function that computes a model's mean loss of masked pieces during its training."""
-    chosen = sample(examples, final=False)
+    chosen = sample(examples, MOST_DURING_TRAINING)
 
     def evaluate(model: PreTrainedModel) -> float:
         return float(score(model, examples, chosen, settings, mask_id).losses.mean())
@@ -75,7 +69,7 @@ def make_evaluator(examples: PackedExamples, settings: MaskedLM, mask_id: int) -
 
 def make_loss_evaluator(examples: PackedExamples, objective: Objective) -> Evaluate:
     """Return a function that computes a model's mean loss of held-out sequences, for losses without masks."""
-    chosen = sample(examples, final=False)
+    chosen = sample(examples, MOST_DURING_TRAINING)
 
     def evaluate(model: PreTrainedModel) -> float:
         total = 0.0

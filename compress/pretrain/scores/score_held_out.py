@@ -23,7 +23,7 @@ def score_held_out(
 ) -> HeldOut:
     """Score models on the same masked pieces of held-out sequences, and count what n-grams predict of them."""
     special = examples.special
-    chosen = sample(examples, final=True)
+    chosen = sample(examples)
     scores = score(model, examples, chosen, settings, special.mask)
     before = np.where(scores.before == special.cls, special.sep, scores.before)  # a document begins after a separator
     counted = ngram_losses(train, scores.targets, before, special.sep)

@@ -65,7 +65,7 @@ def _detection(setting: Setting, model: PreTrainedModel, generator: PreTrainedMo
     """Return the shares of replaced pieces that the model finds, and of true ones that it takes for replaced."""
     examples = _held_out(setting, model)
     masks = fixed_masks(setting.recipe.masked_lm, setting.data.special.mask)
-    chosen, found = sample(examples, final=True), list[tuple[Tensor, Tensor, Tensor]]()
+    chosen, found = sample(examples), list[tuple[Tensor, Tensor, Tensor]]()
     for batch in batches_by_length(examples.lengths[chosen], BATCH):
         tensors = batch_tensors(examples, chosen[batch], model.device)
         drawn = corrupt(generator, tensors, masks)
@@ -101,7 +101,7 @@ def _relations(setting: Setting, folder: Path) -> MethodScore:
 @torch.no_grad()
 def _relation_loss(setting: Setting, objective: RelationsObjective, model: PreTrainedModel) -> Estimate:
     examples = _held_out(setting, model)
-    chosen = sample(examples, final=True)
+    chosen = sample(examples)
     chosen = chosen[:: max(1, -(-len(chosen) // MOST_RELATIONS))]
     losses = [
         float(sum(objective(model, batch_tensors(examples, each[None], model.device)).values())) for each in chosen

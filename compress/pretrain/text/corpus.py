@@ -1,7 +1,7 @@
 """A corpus as pieces in memory-mapped files: what was streamed once is read a batch at a time.
 
-Each part (`train`, `held_out`) is one long row of pieces, with a separator after every document, and the places of its
-sentences and documents. Nothing of it is held in memory, so memory does not grow with the corpus.
+Each part (`train`, `select`, `held_out`) is one long row of pieces, with a separator after every document, and the
+places of its sentences and documents. Nothing of it is held in memory, so memory does not grow with the corpus.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from itertools import chain, islice, pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,19 +20,21 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from compress.data.splits.mmap_arrays import map_file, release_pages
-from compress.errors import DataError
+from compress.errors import DataError, pluralize
 from compress.pretrain.text.documents import Document, empty_corpus
 
-Part = Literal["train", "held_out"]
-PARTS: tuple[Part, ...] = ("train", "held_out")
+Part = Literal["train", "select", "held_out"]
+"""`select` chooses the best weights of a training, and `held_out` is what these are reported by."""
+SCORED_PARTS: tuple[Part, ...] = ("select", "held_out")
+PARTS: tuple[Part, ...] = ("train", *SCORED_PARTS)
 
 PIECES, WORD_STARTS, SENTENCES, DOCUMENTS = "pieces", "word_starts", "sentences", "documents"
 COLUMNS: Mapping[str, int] = {PIECES: 1, WORD_STARTS: 1, SENTENCES: 2, DOCUMENTS: 2}
 """The fields of a part: a file each, with this many numbers in an entry. Sentences: their first piece and the one after
 their last. Documents: the number of sentences up to their end, and their number in the corpus."""
 CORPUS_FILE = "corpus.json"
-DOCUMENTS_AT_ONCE = 256
-"""Documents that are tokenized together."""
+CHARACTERS_AT_ONCE = 1_000_000
+"""Documents are tokenized together until they have so many characters."""
 
 
 class MappedArray:
@@ -89,7 +91,9 @@ class Corpus:
 def write_corpus(
     documents: Iterable[Document], tokenizer: Tokenizer, separator: int, held_out: float, seed: int, folder: Path
 ) -> dict[str, Any]:
-    """Tokenize documents into ``folder``; a hash of each one's text decides whether it is held out.
+    """Tokenize documents into ``folder``; a hash of each one's text decides which part it belongs to.
+
+    ``held_out`` is the share of `select` and `held_out` together.
 
     Returns what corpus.json holds: the numbers of documents, sentences and pieces of each part.
     """
@@ -98,12 +102,10 @@ def write_corpus(
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as files:
         writers = {part: _PartWriter(folder, part, dtypes, separator, files) for part in PARTS}
-        numbered = enumerate(documents)
-        while group := list(islice(numbered, DOCUMENTS_AT_ONCE)):
+        for group in _groups(documents):
             encoded = iter(tokenizer.encode_batch(list(_texts(group)), add_special_tokens=False))
             for number, document in group:
-                part: Part = "held_out" if is_held_out(document, held_out, seed) else "train"
-                writers[part].add(number, [next(encoded) for _ in document])
+                writers[part_of(document, held_out, seed)].add(number, [next(encoded) for _ in document])
     info = {"schema_version": 1, "vocabulary": vocabulary, "dtypes": dtypes}
     info |= {part: writer.counts for part, writer in writers.items()}
     _check(info)
@@ -111,12 +113,27 @@ def write_corpus(
     return info
 
 
-def is_held_out(document: Document, share: float, seed: int) -> bool:
-    """Return whether a document is held out: the same text always has the same answer, so copies stay together."""
+def part_of(document: Document, held_out: float, seed: int) -> Part:
+    """Return the part that a document belongs to: always the same one for the same text, so copies stay together."""
     code = seed
     for sentence in document:
         code = zlib.crc32(sentence.encode(errors="surrogatepass"), code)
-    return zlib.crc32(code.to_bytes(4, "little")) < share * 2**32
+    place = zlib.crc32(code.to_bytes(4, "little")) / 2**32
+    if place >= held_out:
+        return "train"
+    return "select" if place < held_out / 2 else "held_out"
+
+
+def _groups(documents: Iterable[Document]) -> Iterator[list[tuple[int, Document]]]:
+    """Yield numbered documents in groups that are tokenized together."""
+    group, characters = list[tuple[int, Document]](), 0
+    for number, document in enumerate(documents):
+        group.append((number, document))
+        characters += sum(map(len, document))
+        if characters >= CHARACTERS_AT_ONCE:
+            yield group
+            group, characters = [], 0
+    yield group
 
 
 def _texts(group: Iterable[tuple[int, Document]]) -> Iterator[str]:
@@ -125,15 +142,18 @@ def _texts(group: Iterable[tuple[int, Document]]) -> Iterator[str]:
 
 
 def _check(info: Mapping[str, Any]) -> None:
+    """Refuse a corpus without documents in one of its parts."""
     empty = [part for part in PARTS if not info[part]["documents"]]
     if len(empty) == len(PARTS):
         raise empty_corpus()
     if empty:
         total = sum(info[part]["documents"] for part in PARTS)
-        where = "is held out" if empty == ["held_out"] else "is left to train on"
+        uses = ("to train on", "to choose the best weights by", "to report them by")
+        missing = " and ".join(use for part, use in zip(PARTS, uses, strict=True) if part in empty)
         raise DataError(
-            f"of {total:,} documents none {where}.",
-            hint="change text.held_out; in a txt file an empty line ends a document",
+            f"of {pluralize(total, 'document')} none is left {missing}.",
+            hint=f"a {'smaller' if 'train' in empty else 'larger'} text.held_out, of which one half of the documents"
+            " chooses and the other reports; or more documents (in a txt file an empty line ends one)",
         )
 
 

@@ -23,6 +23,9 @@ SENTENCE_END = re.compile(r"(?:(?<=[.!?…。！？])|(?<=[.!?…。！？][\"'�
 end some too early, which matters little here: sentences are what sequences are packed from."""
 
 FORMATS = ("txt", "jsonl", "parquet")
+LONGEST_DOCUMENT = 100_000
+"""Characters after which a document of a txt file ends with its line, and a longer line is cut: a file without empty
+lines is not held whole in memory."""
 EXTENSIONS = {"txt": "txt", "text": "txt", "jsonl": "jsonl", "ndjson": "jsonl", "parquet": "parquet"}
 
 
@@ -65,14 +68,14 @@ def _file_documents(path: Path, text: Text) -> Iterator[Document]:
 
 
 def _plain_documents(path: Path, encoding: str) -> Iterator[Document]:
-    """Yield the documents of a text file, which empty lines separate."""
-    document: Document = []
-    for line in text_lines(path, encoding, newline="\n"):
-        if line.strip():
-            document.extend(sentences_of(line))
-        elif document:
+    """Yield the documents of a text file: they end at an empty line, or after `LONGEST_DOCUMENT` characters."""
+    document, characters = Document(), 0
+    for line in text_lines(path, encoding, newline="\n", longest=LONGEST_DOCUMENT):
+        document += sentences_of(line)
+        characters += len(line)
+        if document and (not line.strip() or characters >= LONGEST_DOCUMENT):
             yield document
-            document = []
+            document, characters = [], 0
     yield document
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import tracemalloc
 
 import pytest
 
 from compress.errors import DataError
-from compress.pretrain.text.documents import documents, sentences_of
+from compress.pretrain.text.documents import LONGEST_DOCUMENT, documents, sentences_of
 from compress.recipe.pretrain_schema import Text
 
 
@@ -34,6 +35,25 @@ def test_every_format_gives_the_same_documents(form, tmp_path, made_documents, t
         path.write_bytes(gzip.compress(path.read_bytes()))
     assert list(documents(Text(files=(str(path),), column="body"))) == made_documents
     assert len(list(documents(Text(files=(str(path), str(path)), column="body", limit=50)))) == 50
+
+
+@pytest.mark.parametrize("end", ["\n", " "], ids=["lines", "one line"])
+def test_a_text_file_without_empty_lines_is_not_held_in_memory(end, tmp_path):
+    path, sentences = tmp_path / "corpus.txt", [f"This is sentence {number}." for number in range(100_000)]
+    path.write_text(end.join(sentences), encoding="utf-8")
+    tracemalloc.start()
+    try:
+        count = characters = 0
+        for document in documents(Text(files=(str(path),))):
+            count += 1
+            characters += sum(map(len, document))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    size = path.stat().st_size
+    assert size / LONGEST_DOCUMENT <= count <= size / LONGEST_DOCUMENT + 1
+    assert 0.95 * size < characters < size
+    assert peak < size / 2
 
 
 def test_a_text_is_split_into_sentences():
