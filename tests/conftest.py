@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -211,6 +212,21 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert main(["run", str(recipe), "--runs", str(folder / "runs"), "--format", "quiet"]) == 0
     (folder / "tiny").symlink_to(folder / "runs" / "tiny")
     return folder / "tiny"
+
+
+@pytest.fixture(scope="session")
+def assets() -> None:
+    """Skips a test unless the npm packages are cached or can be downloaded, and Node.js is installed."""
+    from compress.errors import CompressError
+    from compress.export.web.npm_assets import PACKAGES, archive_of
+
+    if shutil.which("node") is None:
+        pytest.skip("node is not installed")
+    try:
+        for package in PACKAGES:
+            archive_of(package)
+    except CompressError as error:
+        pytest.skip(error.message)
 
 
 @pytest.fixture

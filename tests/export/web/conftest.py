@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 
-from compress.errors import CompressError
 from compress.model_info import FolderInfo, TaskInfo
 from tests.conftest import make_tiny
 from tests.variant_builder import build
@@ -31,20 +28,6 @@ PIECES = (
 )
 WORDS = tuple(dict.fromkeys((*SPECIAL, *LETTERS, *(f"##{letter}" for letter in LETTERS), *PIECES)))
 SOURCES = {None: (), "onnx-fp32": ("onnx-fp32",), "onnx-int8": ("onnx-fp32", "onnx-int8")}
-
-
-@pytest.fixture(scope="session")
-def assets():
-    """Skips unless the npm packages are cached or can be downloaded, and Node.js is installed."""
-    from compress.export.web.npm_assets import PACKAGES, archive_of
-
-    if shutil.which("node") is None:
-        pytest.skip("node is not installed")
-    try:
-        for package in PACKAGES:
-            archive_of(package)
-    except CompressError as error:
-        pytest.skip(error.message)
 
 
 def wordpiece():
