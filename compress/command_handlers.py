@@ -15,6 +15,7 @@ from compress.errors import UsageError, nearest, pluralize
 
 if TYPE_CHECKING:
     from compress.pipeline.run import Options
+    from compress.pretrain.report.report_schema import PretrainReport
     from compress.report.report_schema import Report
 
 
@@ -62,8 +63,18 @@ def ls(options: argparse.Namespace, console: Console) -> None:
 def plan(options: argparse.Namespace, console: Console) -> None:
     """Show the long form of a recipe, the state and forecast of its steps, and what prevents a run."""
     from compress.pipeline.commands.plan_command import show_plan
+    from compress.pipeline.commands.pretrain_plan_command import show_pretrain_plan
+    from compress.pipeline.pretrain_run import PretrainOptions
     from compress.pipeline.run import prepare
+    from compress.recipe.load import is_of_kind
+    from compress.recipe.recipe_kinds import PRETRAINING
 
+    if is_of_kind(Path(options.recipe), PRETRAINING):
+        if options.smoke or options.calibrate:
+            raise UsageError("--smoke and --calibrate are for recipes of tasks; this is a pretraining recipe.")
+        planned_run = PretrainOptions(runs=options.runs, cards=tuple(options.cards))
+        show_pretrain_plan(Path(options.recipe), options.overrides, planned_run, console)
+        return
     planned = prepare(options.recipe, options.overrides, _options(options))
     show_plan(planned, _options(options), console, calibrated=options.calibrate)
 
@@ -88,17 +99,22 @@ def run(options: argparse.Namespace, console: Console) -> None:
 
 def pretrain(options: argparse.Namespace, console: Console) -> None:
     """Run a pretraining recipe and show what its model predicts of held-out text."""
-    from compress.pipeline.pretrain_run import MODEL_FOLDER, PretrainOptions, run_pretrain
-    from compress.pretrain.report.report_page import REPORT_PAGE, result_rows, score_rows
+    from compress.pipeline.pretrain_run import PretrainOptions, run_pretrain
 
     ran = PretrainOptions(runs=options.runs, cards=tuple(options.cards), force=options.force)
     report = run_pretrain(options.recipe, options.overrides, ran, console)
-    if report is None:
-        return
+    if report is not None:
+        _show_pretrain(report, options.runs / report.name, console)
+
+
+def _show_pretrain(report: PretrainReport, folder: Path, console: Console) -> None:
+    """Show what a pretrained model predicts of held-out text, and where its model, report and cards are."""
+    from compress.pipeline.pretrain_run import MODEL_FOLDER
+    from compress.pretrain.report.report_page import REPORT_PAGE, result_rows, score_rows
+
     if console.format == "json":
         console.data(report)
         return
-    folder = options.runs / report.name
     if console.format == "human":
         for rows in filter(None, (result_rows(report), score_rows(report))):
             console.table(rows, title=f"{report.name} on held-out text, with 95 % intervals")
@@ -121,10 +137,14 @@ def clean(options: argparse.Namespace, console: Console) -> None:
 def report(options: argparse.Namespace, console: Console) -> None:
     """Show a finished run's ledger again, and write its report pages again."""
     from compress.pipeline.commands.listing import run_folder
+    from compress.pretrain.report.report_schema import read_pretrain_report
     from compress.report.pages.render import write_pages
     from compress.report.report_schema import read_report
 
     folder = run_folder(options.run, options.runs)
+    if pretrained := read_pretrain_report(folder):
+        _show_pretrain(pretrained, folder if folder.is_dir() else folder.parent, console)
+        return
     finished = read_report(folder)
     if folder.is_dir():
         write_pages(folder, finished)

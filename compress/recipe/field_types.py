@@ -24,6 +24,7 @@ from pydantic import (
 
 from compress.errors import nearest
 from compress.recipe.limits import MAX_LENGTH, MAX_WIDTH
+from compress.recipe.recipe_kinds import RecipeKind
 
 Flag = Annotated[bool, Strict()]
 Number = Annotated[float, Strict()]
@@ -116,6 +117,7 @@ class Frozen(BaseModel):
 class RecipeFile(Frozen):
     """A file of its own: what `compress run` and other commands are given."""
 
+    recipe_kind: ClassVar[RecipeKind]
     minimum: ClassVar[str]
     """What the shortest one holds, for the message about an empty file."""
 

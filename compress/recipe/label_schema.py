@@ -21,6 +21,7 @@ from compress.recipe.field_types import (
     Weight,
     duration,
 )
+from compress.recipe.recipe_kinds import LABELLING
 from compress.recipe.task_schema import Task
 from compress.storage.file_names import FileName
 
@@ -88,6 +89,7 @@ class Prices(Frozen):
 class LabelRecipe(RecipeFile):
     """Rows that a service answers; task and endpoint are required."""
 
+    recipe_kind = LABELLING
     minimum = "'task: …' and 'endpoint: {url: …, model: …}'"
     version: Literal[1] = 1
     name: FileName = "labels"

@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from compress.errors import Problem, RecipeError, nearest
+from compress.errors import Problem, RecipeError, UsageError, nearest
 from compress.recipe.field_types import RecipeFile
 from compress.recipe.overrides import apply_overrides
+from compress.recipe.recipe_kinds import RecipeKind, other_kind
 from compress.recipe.schema import Recipe
 from compress.recipe.schema_lookup import as_written
 from compress.recipe.validation_errors import schema_problems
@@ -90,6 +91,8 @@ def parse_as(
         problems.append(Problem((), f"has no keys; the minimum is {schema.minimum}"))
     if problems:
         raise RecipeError(source, problems)
+    if other := other_kind(document.value, schema.recipe_kind):
+        raise UsageError(f"{source} is {other.title}.", hint=f"{other.command} {source}")
     raw, changed, problems = apply_overrides(document.value, overrides, schema)
     raw = _with_names(raw, default_name)
     recipe, unlocated = None, list[Problem]()
@@ -103,6 +106,12 @@ def parse_as(
     if recipe is None or problems:
         raise RecipeError(source, sorted(problems, key=lambda problem: (problem.line is None, problem.line or 0)))
     return recipe
+
+
+def is_of_kind(path: Path, kind: RecipeKind) -> bool:
+    """Return whether a file can be read as YAML and has the key that only files of this kind have."""
+    keys = Document(_read(path)).value if path.is_file() else None
+    return isinstance(keys, dict) and kind.key in keys
 
 
 def dump_recipe(recipe: RecipeFile) -> str:

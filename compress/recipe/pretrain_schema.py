@@ -26,6 +26,7 @@ from compress.recipe.field_types import (
     name_in,
 )
 from compress.recipe.limits import MAX_LAYERS
+from compress.recipe.recipe_kinds import PRETRAINING
 from compress.recipe.training_schema import BatchSize, Checkpoints, LearningRate
 from compress.storage.file_names import FileName
 
@@ -189,6 +190,7 @@ class PretrainSteps(Frozen):
 class PretrainRecipe(RecipeFile):
     """A complete pretraining: from scratch (`shape` and `vocabulary`), or going on from `start`."""
 
+    recipe_kind = PRETRAINING
     minimum = "'text: FILE' and 'start: minilm-l6'"
 
     version: Literal[1] = 1

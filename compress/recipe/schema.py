@@ -27,6 +27,7 @@ from compress.recipe.field_types import (
 from compress.recipe.finetune_schema import Finetune
 from compress.recipe.measure_schema import Measure, Target
 from compress.recipe.prune_schema import Prune
+from compress.recipe.recipe_kinds import TASK
 from compress.recipe.student_schema import Student
 from compress.recipe.task_schema import Task
 from compress.recipe.training_schema import Training
@@ -102,6 +103,7 @@ class Publish(ShortForm):
 class Recipe(RecipeFile):
     """A complete pipeline. Every section except task and teacher is optional."""
 
+    recipe_kind = TASK
     minimum = "'task: sst2' and 'teacher: minilm-l6'"
     version: Literal[1] = 1
     name: FileName = "run"

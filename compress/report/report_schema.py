@@ -18,6 +18,7 @@ from compress.measure.roofline.roofline import LimitShares, MachineLimits
 from compress.measure.timing.latency import Latency
 from compress.model_history import ChosenSetting, LayerMap, TrialInfo, VocabularyInfo
 from compress.model_info import TaskInfo, VariantInfo
+from compress.pretrain.report.report_schema import read_pretrain_report
 from compress.report.packaged_format import PackagedFormat
 from compress.report.pruned_units import PrunedStructure
 from compress.report.run_facts import DataFacts, Machine, Provenance, ServiceFacts, StepCost, TargetFacts
@@ -241,4 +242,8 @@ def read_report(path: Path) -> Report:
     try:
         return Report.model_validate_json(file.read_bytes())
     except ValidationError as error:
+        if read_pretrain_report(file):
+            raise CompressError(
+                f"{file} is the report of a pretraining, where one of a task's run is expected."
+            ) from None
         raise CompressError(f"{file} cannot be read as a report: {first_error(error)}") from error

@@ -78,6 +78,35 @@ def test_a_second_run_skips_every_step(runs, capsys):
     assert (output.out + output.err).count("nothing changed, skipped") == 5
 
 
+def test_the_plan_shows_the_steps_and_runs_nothing(runs, tmp_path, capsys):
+    recipe = str(runs.parent / "pretrain.yaml")
+    assert main(["plan", recipe, "--runs", str(runs), "--format", "json"]) == 0
+    assert [step["state"] for step in json.loads(capsys.readouterr().out)["steps"]] == 5 * ["done"]
+    assert main(["plan", recipe, "--runs", str(tmp_path)]) == 0
+    output = capsys.readouterr()
+    assert output.out.count("to do") == 5
+    assert "8 steps of 8 sequences of up to 32 pieces" in output.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_its_report_is_shown_again_and_listed(runs, capsys):
+    assert main(["report", "tiny-bert", "--runs", str(runs)]) == 0
+    assert "unigram entropy" in capsys.readouterr().out
+    assert main(["ls", "runs", "--runs", str(runs)]) == 0
+    assert "pretraining" in capsys.readouterr().out
+    assert main(["publish", "tiny-bert", "--runs", str(runs)]) == 1
+    assert "is the report of a pretraining" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["run", "label", "plan"])
+def test_commands_of_other_recipes_name_the_right_one(command, runs, capsys):
+    recipe = str(runs.parent / "pretrain.yaml")
+    assert main([command, recipe, *(["--smoke"] if command == "plan" else [])]) == 2
+    error = capsys.readouterr().err
+    assert "is a pretraining recipe" in error
+    assert len(error.splitlines()) <= 2
+
+
 def test_a_task_recipe_starts_from_its_cards(runs, recipe_file):
     cards = [runs / "tiny-bert"]
     overrides = ["teacher=tiny-bert", "student=tiny-bert", "prune=null"]

@@ -15,6 +15,7 @@ from compress.errors import CompressError, UsageError, nearest
 from compress.formats import FORMATS
 from compress.losses import LOSSES
 from compress.measure.quality.robustness import PERTURBATIONS
+from compress.pretrain.report.report_schema import read_pretrain_report
 from compress.recipe import schema_lookup
 from compress.recipe.distill_schema import DEFAULT_LOSSES
 from compress.recipe.loss_schema import Losses
@@ -118,6 +119,8 @@ def _perturbations(options: argparse.Namespace) -> Iterator[Row]:
 def _runs(options: argparse.Namespace) -> Iterator[Row]:
     for path in sorted(options.runs.glob("*/lock.json")):
         row: Row = {"name": path.parent.name, "task": None, "created": None, "winner": "not finished"}
+        if pretrained := read_pretrain_report(path.parent):
+            row.update(task="pretraining", winner=pretrained.shape)
         with suppress(CompressError):
             report = read_report(path.parent)
             winners = [

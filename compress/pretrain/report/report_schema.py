@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from compress.pretrain.scores.clustered_mean import Estimate
 from compress.storage.schema_version import up_to
@@ -100,3 +101,11 @@ class PretrainReport(Frozen):
     """None where the model has no word head."""
     scores: tuple[MethodScore, ...] = ()
     cpu: str
+
+
+def read_pretrain_report(path: Path) -> PretrainReport | None:
+    """Read the report of a pretraining from report.json or its folder; None where it is not one."""
+    try:
+        return PretrainReport.model_validate_json((path / REPORT_JSON if path.is_dir() else path).read_bytes())
+    except (OSError, ValidationError):
+        return None
