@@ -18,7 +18,16 @@ from compress.runtime.model_formats import COMPANIONS
 
 Settings = dict[str, Any]
 
-OWN_KEYS = ("layer_shapes", "head_size", "factors", "head_pooling", "head_features", "pooling", "sentence_size")
+OWN_KEYS = (
+    "layer_shapes",
+    "head_size",
+    "factors",
+    "head_pooling",
+    "head_features",
+    "head_layers",
+    "pooling",
+    "sentence_size",
+)
 """Config keys that only compress reads, all of them for models with weights."""
 
 HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering")

@@ -1,16 +1,19 @@
-"""A linear head on the concatenated states of the last four layers, which are not trained: BERT's feature-based use.
+"""A head on the concatenated states of the last four layers, which are not trained: BERT's feature-based use.
 
 Devlin et al., 2019 (arXiv:1810.04805), section 5.3. A config with `head_features: last4` replaces the head of a family
-by one linear layer: of texts it reads the mean over their tokens, of tags and spans each token. Plain transformers
-would compute something else from the same folder, so it has a model_type of ours (`compress-bert`).
+by one linear layer: of texts it reads the mean over their tokens, of tags and spans each token. With `head_layers:
+bilstm` it reads a BiLSTM over the tokens instead (tags alone), with as many units in each direction as the encoder is
+wide: 768 in BERT base, as in the paper. Plain transformers would compute something else from the same folder, so it has
+a model_type of ours (`compress-bert`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import (
     QuestionAnsweringModelOutput,
@@ -18,9 +21,10 @@ from transformers.modeling_outputs import (
     TokenClassifierOutput,
 )
 
+from compress.models.bilstm import BiLSTM
 from compress.models.embedding_model import mean_pool
 from compress.models.encoder_parts import base_of
-from compress.models.mean_pooled_head import dropout_rate
+from compress.models.linear_head import set_linear_head
 from compress.recipe.finetune_schema import FEATURE_LAYERS
 
 if TYPE_CHECKING:
@@ -32,43 +36,74 @@ else:
 class LastLayersHead(Classifier):
     """Mixed in before a class with a head; without `head_features` in the config it changes nothing."""
 
+    bilstm: BiLSTM
+    """Only with `head_layers` in the config."""
+
     def __init__(self, config: PreTrainedConfig, *args: Any, **kwargs: Any) -> None:
         super().__init__(config, *args, **kwargs)
         if config.head_features is None:
             return
-        base = base_of(self)
-        if getattr(base, "pooler", None) is not None:
-            base.register_module("pooler", None)
-        for name, child in list(self.named_children()):
-            if child is not base:
-                delattr(self, name)
-        self.dropout = nn.Dropout(dropout_rate(config))
-        self.classifier = nn.Linear(FEATURE_LAYERS * int(config.hidden_size), config.num_labels or 1)
-        self._init_weights(self.classifier)  # type: ignore[no-untyped-call]
+        width, hidden = FEATURE_LAYERS * int(config.hidden_size), int(config.hidden_size)
+        if config.head_layers is None:
+            set_linear_head(self, width)
+            return
+        set_linear_head(self, 2 * hidden)
+        self.bilstm = BiLSTM(width, hidden)
 
     def forward(
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        start_positions: Tensor | None = None,
+        end_positions: Tensor | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Return the outputs of a padded batch; padding does not count."""
+        """Return the outputs of a padded batch, as the family's own class does; padding does not count."""
         kwargs |= {"input_ids": input_ids, "attention_mask": attention_mask}
         if token_type_ids is not None:
             kwargs["token_type_ids"] = token_type_ids
+        targets = {"labels": labels, "start_positions": start_positions, "end_positions": end_positions}
+        targets = {name: target for name, target in targets.items() if target is not None}
         if self.config.head_features is None:
-            return super().forward(**kwargs)
-        states = base_of(self)(**{**kwargs, "output_hidden_states": True}).hidden_states
-        features = torch.cat(states[-FEATURE_LAYERS:], dim=-1)
-        if type(self).__name__.endswith("ForSequenceClassification"):
-            mask = features.new_ones(features.shape[:2]) if attention_mask is None else attention_mask
-            return SequenceClassifierOutput(logits=self.classifier(self.dropout(mean_pool(features, mask))))
+            return super().forward(**kwargs, **targets)
+        outputs = base_of(self)(**{**kwargs, "output_hidden_states": True})
+        states = outputs.hidden_states
+        mask = states[-1].new_ones(states[-1].shape[:2]) if attention_mask is None else attention_mask
+        result = self.read(last_layers(states), mask, **targets)
+        result.hidden_states = states if kwargs.get("output_hidden_states") else None
+        result.attentions = outputs.attentions
+        return result
+
+    def read(
+        self,
+        features: Tensor,
+        mask: Tensor,
+        labels: Tensor | None = None,
+        start_positions: Tensor | None = None,
+        end_positions: Tensor | None = None,
+    ) -> Any:
+        """Return the outputs of the head alone, from what `last_layers` returns."""
+        if self.config.head_layers is not None:
+            features = self.bilstm(self.dropout(features), mask)
+        name = type(self).__name__
+        if name.endswith("ForSequenceClassification"):
+            logits = self.classifier(self.dropout(mean_pool(features, mask)))
+            loss = None if labels is None else self.loss_function(labels, logits, self.config)
+            return SequenceClassifierOutput(loss=loss, logits=logits)
         logits = self.classifier(self.dropout(features))
-        if type(self).__name__.endswith("ForTokenClassification"):
-            return TokenClassifierOutput(logits=logits)
+        if name.endswith("ForTokenClassification"):
+            loss = None if labels is None else self.loss_function(logits, labels, self.config)
+            return TokenClassifierOutput(loss=loss, logits=logits)
         start, end = logits.unbind(-1)
-        return QuestionAnsweringModelOutput(start_logits=start, end_logits=end)
+        loss = self.loss_function(start, end, start_positions, end_positions)
+        return QuestionAnsweringModelOutput(loss=loss, start_logits=start, end_logits=end)
+
+
+def last_layers(states: Sequence[Tensor]) -> Tensor:
+    """Return the last four of an encoder's hidden states, concatenated (rows, tokens, 4 · hidden)."""
+    return torch.cat([*states[-FEATURE_LAYERS:]], dim=-1)
 
 
 def reads_last_layers(model: PreTrainedModel) -> bool:

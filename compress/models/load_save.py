@@ -25,7 +25,13 @@ from compress.models.embedding_model import POOLINGS, set_pooling, set_projectio
 from compress.models.encoder_parts import base_of, family_of, shape_of
 from compress.models.fetch import fetch
 from compress.models.heads import HEADS, Head, head_for, head_of, head_of_class
-from compress.models.nonuniform_models import POOLED, match_config_to_weights, with_head_features, with_head_pooling
+from compress.models.nonuniform_models import (
+    POOLED,
+    match_config_to_weights,
+    reads_features,
+    with_head_features,
+    with_head_pooling,
+)
 from compress.models.read_checkpoint import check_finite, first_line, missing_head_weights, read_checkpoint
 from compress.models.sentence_transformers_format import Layout, is_embedding_folder, read_layout, write_layout
 from compress.models.silence_transformers import quiet
@@ -50,23 +56,27 @@ def load_model(
     console: Console | None = None,
     pooling: str | None = None,
     features: str | None = None,
+    head_layers: str | None = None,
 ) -> PreTrainedModel:
     """Load a folder, card or hub id in fp32.
 
     With a task the model gets its head: the saved one where it fits the task (labels are matched by name and put in the
     task's order), else a new one, randomly initialised from ``seed``. A new sequence classifier reads what ``pooling``
     says: `mean` of all tokens, or `cls`, the family's own head; by default what the checkpoint's config says. With
-    ``features`` it reads the last four layers (`last4`), and of whole texts their mean.
+    ``features`` it reads the last four layers (`last4`), and of whole texts their mean; with ``head_layers`` a head for
+    tags reads them through layers of its own (`bilstm`).
     """
     folder = _local(source, revision)
     config = read_config(folder)
     saved = checkpoint_task(folder, config)
     head = head_for(task) if task else saved.head or HEADS["encoder"]
     reused = fits_task(saved, task) if task else saved.head is head
+    if features:
+        reused = reused and reads_features(config, features, head_layers)
     if not reused and (pooling or head is not POOLED):
         config = with_head_pooling(config, pooling if head is POOLED else None)
     if not reused:
-        config = with_head_features(config, features)
+        config = with_head_features(config, features, head_layers)
     layout = _set_outputs(config, saved, task, head, folder)
     if console and task and reused and head is EMBEDDING and config.pooling != task.pooling:
         console.note(

@@ -11,20 +11,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from compress.models.embedding_model import mean_pool
 from compress.models.encoder_parts import base_of
+from compress.models.linear_head import set_linear_head
 
 if TYPE_CHECKING:
     Classifier = PreTrainedModel
 else:
     Classifier = object
-
-DROPOUT_KEYS = ("classifier_dropout", "seq_classif_dropout", "classifier_dropout_prob", "hidden_dropout_prob")
-"""Config keys of the dropout before the classifier; the first that a family has and sets is used."""
 
 
 class MeanPooledHead(Classifier):
@@ -34,14 +32,7 @@ class MeanPooledHead(Classifier):
         super().__init__(config, *args, **kwargs)
         if config.head_pooling is None:
             return
-        base = base_of(self)
-        if getattr(base, "pooler", None) is not None:
-            base.register_module("pooler", None)
-        if hasattr(self, "pre_classifier"):  # DistilBERT's dense layer
-            del self.pre_classifier
-        self.dropout = nn.Dropout(dropout_rate(config))
-        self.classifier = nn.Linear(int(config.hidden_size), config.num_labels or 1)
-        self._init_weights(self.classifier)  # type: ignore[no-untyped-call]
+        set_linear_head(self, int(config.hidden_size))
 
     def forward(
         self,
@@ -65,9 +56,3 @@ class MeanPooledHead(Classifier):
         return SequenceClassifierOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
         )
-
-
-def dropout_rate(config: PreTrainedConfig) -> float:
-    """Return the family's dropout before a classifier."""
-    rates = (getattr(config, key, None) for key in DROPOUT_KEYS)
-    return float(next((rate for rate in rates if rate is not None), 0.0))

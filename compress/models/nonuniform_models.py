@@ -40,6 +40,7 @@ FIELDS = {
     "factors": int | None,
     "head_pooling": Literal["mean"] | None,
     "head_features": Literal["last4"] | None,
+    "head_layers": Literal["bilstm"] | None,
 }
 """What our configs describe besides."""
 
@@ -176,15 +177,23 @@ def reshape_config(
     return changed
 
 
-def with_head_features(config: PreTrainedConfig, features: str | None) -> PreTrainedConfig:
-    """Return the config of a model whose head reads several layers (`last4`), or the last one as its family does."""
-    if getattr(config, "head_features", None) == features:
+def with_head_features(config: PreTrainedConfig, features: str | None, layers: str | None = None) -> PreTrainedConfig:
+    """Return the config of a model whose head reads several layers (`last4`), or the last one as its family does.
+
+    ``layers`` are the head's own before the linear one (`bilstm`).
+    """
+    if reads_features(config, features, layers):
         return config
     changed = copy.deepcopy(config)
-    changed.head_features = features
+    changed.update({"head_features": features, "head_layers": layers})
     shape = shape_of_config(config.to_dict())
-    layers = list(zip(shape.heads, shape.ffn, strict=True))
-    return reshape_config(changed, shape.hidden, layers, head_size(config), getattr(config, "factors", None))
+    shapes = list(zip(shape.heads, shape.ffn, strict=True))
+    return reshape_config(changed, shape.hidden, shapes, head_size(config), getattr(config, "factors", None))
+
+
+def reads_features(config: PreTrainedConfig, features: str | None, layers: str | None = None) -> bool:
+    """Return whether a head reads these features, through these layers of its own."""
+    return (getattr(config, "head_features", None), getattr(config, "head_layers", None)) == (features, layers)
 
 
 def with_head_pooling(config: PreTrainedConfig, pooling: str | None) -> PreTrainedConfig:

@@ -17,6 +17,7 @@ from compress.export.build_context import BuildContext
 from compress.export.comparison.parity import TOLERANCE
 from compress.export.exporter_config import example_inputs, exporter_config
 from compress.export.inference_graph import inference_modules, make_reshapes_constant
+from compress.export.lstm_operators import lstm_operators
 from compress.export.source_folder import take_over
 from compress.export.write_variant import write_variant
 from compress.model_info import FolderInfo
@@ -90,7 +91,7 @@ def export_mode(model: PreTrainedModel) -> Iterator[None]:
     model.train(False)
     logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings(), inference_modules(model):
+        with warnings.catch_warnings(), inference_modules(model), lstm_operators(model):
             warnings.simplefilter("ignore")
             yield
     finally:

@@ -80,7 +80,8 @@ def source_model(
 ) -> PreTrainedModel:
     """Return the model that a student is made from: its own checkpoint where it names one, else the teacher.
 
-    A teacher whose head reads several layers gives it the part for the last one.
+    A teacher whose head reads several layers gives it the part for the last one; through a BiLSTM, which no part of the
+    student replaces, nothing.
     """
     if student.source is None:
         return with_last_layer_head(teacher, seed) if reads_last_layers(teacher) else teacher
@@ -96,9 +97,10 @@ def with_last_layer_head(teacher: PreTrainedModel, seed: int = 0) -> PreTrainedM
     ours, theirs = output_layer(fresh), output_layer(teacher)
     assert ours is not None
     assert theirs is not None
-    with torch.no_grad():
-        ours.weight.copy_(theirs.weight[:, -ours.in_features :])
-        ours.bias.copy_(theirs.bias)
+    if teacher.config.head_layers is None:
+        with torch.no_grad():
+            ours.weight.copy_(theirs.weight[:, -ours.in_features :])
+            ours.bias.copy_(theirs.bias)
     nn.Module.to(fresh, teacher.device).train(teacher.training)
     return fresh
 
