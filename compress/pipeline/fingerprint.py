@@ -24,6 +24,7 @@ ADDED_TO_TRAININGS: Mapping[str, Any] = {
     "unfreeze": None,
     "method": "full",
     "features": None,
+    "head": "linear",
     "seeds": 1,
     "grid": None,
 }

@@ -68,8 +68,11 @@ class Finetune(Training):
     """`frozen`: the encoder stays as it is. Texts are encoded once, and the last layer is fitted to that, as the probe
     is from which `full` starts; settings of the training loop have no effect then."""
     features: Literal["last4"] | None = None
-    """`last4`: the encoder stays as it is, as with `method: frozen`, and the head is a linear layer on the concatenated
-    states of its last four layers (BERT's feature-based use)."""
+    """`last4`: the encoder stays as it is, as with `method: frozen`, and the head reads the concatenated states of its
+    last four layers (BERT's feature-based use)."""
+    head: Literal["linear", "bilstm"] = "linear"
+    """What reads these `features`: a linear layer that is fitted to them, or (token_classification) a BiLSTM of two
+    layers that is trained on them, with a linear layer on top."""
     pooling: Literal["auto", "mean", "cls"] = "auto"
     """What a new head for whole texts reads: the mean of all tokens, or `cls`, the family's own head, which reads the
     first one. `auto`: as the teacher's card says; where it says nothing, the one whose probe has the lower loss in
@@ -92,6 +95,11 @@ class Finetune(Training):
     def is_frozen(self) -> bool:
         """Whether the encoder stays as it is."""
         return self.method == "frozen" or self.features is not None
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether a last layer is fitted to all rows at once, without updates."""
+        return self.is_frozen and self.head == "linear"
 
     @property
     def seed_count(self) -> int:

@@ -33,9 +33,10 @@ from compress.train.core.distributed import current_processes
 from compress.train.core.seed_restarts import TrainContext, context_in_memory, reset_weights_builder, train_best
 from compress.train.frozen_encoder import fit_frozen
 from compress.train.objective import TaskObjective
-from compress.train.probe import WHOLE
+from compress.train.probe import START, WHOLE
 from compress.train.save_trained import TrainedModel, predict_role, save_trained_model, tune_thresholds
 from compress.train.start_models import StartModels
+from compress.train.train_bilstm import train_bilstm
 
 
 def finetune(
@@ -76,6 +77,11 @@ def finetune(
     context = TrainContext("finetune", seed, work, console, track)
     objective = TaskObjective(task, class_weights(settings, rows[0], task))
     pooling = None if fits else settings.pooling
+    score_on_test = (lambda model: _score_on_test(model, tokenizer, roles)) if settings.seeds > 1 else None
+    if settings.head == "bilstm":
+        heads = StartModels(folder, objective, None, False, encoded.train, context, START, settings.features, "bilstm")
+        model, result = train_bilstm(heads, encoded, settings, score_on_test)
+        return save_trained_model(model, tokenizer, work, "finetune", data, result)
     if settings.is_frozen:
         fitted = StartModels(folder, objective, pooling, True, encoded.train, context, WHOLE, settings.features)
         model, result, probe = fit_frozen(fitted, encoded)
@@ -90,7 +96,7 @@ def finetune(
         settings,
         context,
         start_competes=fits or first_probe is not None,
-        score_on_test=(lambda model: _score_on_test(model, tokenizer, roles)) if settings.seeds > 1 else None,
+        score_on_test=score_on_test,
     )
     trained = save_trained_model(model, tokenizer, work, "finetune", data, result, probe=first_probe)
     return replace(trained, start=start)

@@ -36,6 +36,8 @@ class StartModels:
     """Of the rows that heads are fitted to."""
     features: Literal["last4"] | None = None
     """The recipe's setting."""
+    head_layers: Literal["bilstm"] | None = None
+    """Layers of the head before its last one, which are not fitted."""
 
     def build(self, seed: int) -> tuple[PreTrainedModel, ProbeInfo | None]:
         """Return a model and the probe that its head is; None where it has no linear head, or a random one."""
@@ -61,7 +63,14 @@ class StartModels:
 
     def _with_pooling(self, pooling: str | None, seed: int) -> tuple[PreTrainedModel, ProbeInfo | None]:
         reads = {"pooling": pooling, "features": self.features}
-        model = load_model(self.folder, self.objective.task, seed=seed, console=self.context.console, **reads)
+        model = load_model(
+            self.folder,
+            self.objective.task,
+            seed=seed,
+            console=self.context.console,
+            head_layers=self.head_layers,
+            **reads,
+        )
         if not self.probed:
             return model, None
         path = self.context.work / FOLDER / f"probe-{pooling}-{seed}.safetensors"

@@ -99,7 +99,7 @@ def _training(settings: Training, root: Path) -> Training:
     changes |= {"precision": "fp32", "freeze": None}
     settings = settings.single()
     if isinstance(settings, Finetune) and settings.features:  # a tiny model has fewer layers
-        settings = settings.model_copy(update={"features": None, "method": "frozen"})
+        settings = settings.model_copy(update={"features": None, "head": "linear", "method": "frozen"})
     if not isinstance(settings, Distill):
         return settings.model_copy(update=changes)
     pairs = settings.layer_map if isinstance(settings.layer_map, str) else ((0, 1),)  # named layers may not exist

@@ -18,7 +18,7 @@ from compress.measure.resources.flops import flops_per_token
 from compress.model_history import PROBE_ROWS
 from compress.model_info import ShapeInfo
 from compress.recipe.distill_schema import Distill
-from compress.recipe.finetune_schema import Finetune
+from compress.recipe.finetune_schema import FEATURE_LAYERS, Finetune
 from compress.recipe.training_schema import EpochBounds, Training, number
 
 if TYPE_CHECKING:
@@ -29,6 +29,9 @@ WEIGHT = 4
 ACTIVATIONS = 34
 """Bytes that a layer stores for the backward pass, by hidden size and piece in 16 bits: Korthikanti et al., "Reducing
 Activation Recomputation in Large Transformer Models", 2022 (arXiv:2205.05198), section 4.1, without attention maps."""
+BILSTM = 64
+"""Weights of a BiLSTM on four layers, by the square of the hidden size h: in two directions four gates of h units, that
+read 4h features and h states in the first layer, and 2h outputs and h states in the second."""
 PROCESS = 500 * 2**20
 """Bytes of Python with torch and transformers loaded."""
 
@@ -56,7 +59,7 @@ def throughput_of(
 ) -> Throughput | None:
     """Return the throughput of a training; None where the operations of its models are unknown."""
     share = _teacher_share(settings, result.rows, train_rows)
-    operations = _operations(student, teachers, result.pieces, result.squares, share)
+    operations = _trained_operations(settings, student, teachers, result.pieces, result.squares, share)
     if not operations or not result.seconds:
         return None
     complete = [logged for logged in result.forecasts if logged["whole"]]
@@ -74,13 +77,14 @@ def training_operations(
 ) -> float:
     """Return the operations of all trainings on rows of these lengths; 0 where they are unknown.
 
-    ``settings`` have neither `auto` nor a grid. A frozen encoder is not trained.
+    ``settings`` have neither `auto` nor a grid. A fitted layer is not trained.
     """
-    if isinstance(settings, Finetune) and settings.is_frozen:
+    if isinstance(settings, Finetune) and settings.is_fitted:
         return 0.0
     rows = trained_rows(settings, train_rows)
     pieces, squares = float(lengths.mean()) * rows, float((lengths**2).mean()) * rows
-    one = _operations(student, teachers, pieces, squares, _teacher_share(settings, rows, train_rows))
+    share = _teacher_share(settings, rows, train_rows)
+    one = _trained_operations(settings, student, teachers, pieces, squares, share)
     return settings.seed_count * one
 
 
@@ -97,6 +101,8 @@ def probe_operations(
 ) -> float:
     """Return the operations of encoding rows for probes: one pass a seed, and one for the pooling not chosen.
 
+    A frozen encoder reads all rows once.
+
     Args:
         settings: of the training; 0 is returned unless it starts from a probe, or is one (of a frozen encoder).
         model: its shape.
@@ -109,7 +115,8 @@ def probe_operations(
         return 0.0
     compares_poolings = settings.pooling == "auto" and head == "sequence-classification"
     most = train_rows if settings.is_frozen else PROBE_ROWS
-    rows = min(train_rows, most) * (settings.seed_count + compares_poolings)
+    passes = (1 if settings.is_frozen else settings.seed_count) + compares_poolings
+    rows = min(train_rows, most) * passes
     return _operations(model, (), pieces * rows, squares * rows, 0.0) / 3
 
 
@@ -133,6 +140,20 @@ def _teacher_share(settings: Training, rows: float, train_rows: int) -> float:
     return min(1.0, train_rows / rows) if is_cached and rows else 1.0
 
 
+def _trained_operations(
+    settings: Training,
+    student: ShapeInfo,
+    teachers: Sequence[ShapeInfo],
+    pieces: float,
+    squares: float,
+    teacher_share: float,
+) -> float:
+    """Return the operations of one training; of a head on stored features those of the head."""
+    if isinstance(settings, Finetune) and settings.head == "bilstm":
+        return 3 * 2 * BILSTM * student.hidden**2 * pieces
+    return _operations(student, teachers, pieces, squares, teacher_share)
+
+
 def _operations(
     student: ShapeInfo, teachers: Sequence[ShapeInfo], pieces: float, squares: float, teacher_share: float
 ) -> float:
@@ -153,8 +174,10 @@ def memory(
 
 
 def disk(settings: Training, student: ShapeInfo, teachers: Sequence[ShapeInfo], rows: int, pieces: float) -> int:
-    """Return the bytes on disk while it trains: checkpoints, the best weights, encoded rows, the teacher cache."""
+    """Return the bytes on disk while it trains: checkpoints, the best weights, encoded rows, what is cached."""
     cache = 0
+    if isinstance(settings, Finetune) and settings.head == "bilstm":
+        cache = round(WEIGHT * FEATURE_LAYERS * student.hidden * rows * pieces)
     if isinstance(settings, Distill) and settings.cache and teachers and _epochs(settings) > 1:
         losses = sum(isinstance(LOSSES[name], LayerLoss) for name in settings.loss_names())
         layers = 2 * losses * student.layers * teachers[0].hidden * pieces

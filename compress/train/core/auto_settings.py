@@ -12,6 +12,7 @@ from typing import Literal, TypeVar
 
 from compress.model_history import ChosenSetting
 from compress.recipe.distill_schema import Distill, QuantizationAware, Recover
+from compress.recipe.finetune_schema import Finetune
 from compress.recipe.training_schema import AUTO, EpochBounds, Training, number
 
 RULES_VERSION = 5
@@ -68,6 +69,7 @@ RULES: Mapping[str, Rules] = {
     "recover": DISTILL,
     "quantization-aware": QUANTIZATION_AWARE,
     "finetune regression": replace(FINETUNE, rates=((384, 2e-4), (512, 1e-4), (768, 5e-5), (ANY, 2e-5))),
+    "finetune bilstm": replace(FINETUNE, rates=((ANY, 1e-3),), least_updates=400, most_epochs=DISTILL.most_epochs),
     "finetune token_classification": replace(FINETUNE, rates=((384, 4e-4), (512, 2e-4), (768, 1e-4), (ANY, 5e-5))),
     # Embeddings of a sentence encoder start without a new head, and the answers of a batch are each other's negatives.
     "finetune similarity": replace(FINETUNE, rates=((384, 3e-5), (ANY, 2e-5))),
@@ -78,7 +80,7 @@ RULES: Mapping[str, Rules] = {
     "recover retrieval": replace(DISTILL, batches=((ANY, 64),)),
     "quantization-aware retrieval": replace(QUANTIZATION_AWARE, batches=((ANY, 64),)),
 }
-"""By purpose, or by purpose and problem (`Kind.problem`), which comes first."""
+"""By purpose, or by purpose and problem (`Kind.problem`) or new head, which come first."""
 
 MOST_EXAMPLES = 256
 """Examples of a batch: rows of many choices, candidates or windows have smaller batches."""
@@ -142,6 +144,8 @@ def rules_for(settings: Training, problem: str) -> Rules:
         Training: "finetune",
     }
     purpose = next(purpose for section, purpose in sections.items() if isinstance(settings, section))
+    if isinstance(settings, Finetune) and settings.head == "bilstm":
+        problem = settings.head
     return RULES.get(f"{purpose} {problem}", RULES[purpose])
 
 

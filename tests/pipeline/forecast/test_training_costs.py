@@ -5,6 +5,7 @@ import pytest
 
 from compress.measure.resources.flops import flops
 from compress.model_info import ShapeInfo
+from compress.models.bilstm import BiLSTM
 from compress.pipeline.forecast.training_costs import (
     disk,
     finished_weights,
@@ -86,6 +87,19 @@ def test_throughput_of_a_training_forecasts_the_same_training():
 
 def test_a_frozen_encoder_is_not_trained():
     assert training_operations(Finetune(method="frozen"), SHAPE, (), 1000, LENGTHS) == 0
+
+
+def test_of_a_head_on_stored_features_the_head_is_trained():
+    settings = Finetune(features="last4", head="bilstm", epochs=2, seeds=3)
+    hidden = SHAPE.hidden
+    weights = sum(weight.numel() for weight in BiLSTM(4 * hidden, hidden).parameters() if weight.ndim > 1)
+    pieces = float(LENGTHS.mean()) * 2000
+    operations = training_operations(settings, SHAPE, (), 1000, LENGTHS)
+    assert operations == pytest.approx(3 * 3 * 2 * weights * pieces)
+    assert probe_operations(settings, SHAPE, "token-classification", 100_000, 20.0, 400.0) == pytest.approx(
+        100_000 * ROW
+    )
+    assert disk(settings, SHAPE, (), 1000, 20) - disk(Finetune(), SHAPE, (), 1000, 20) == 4 * 4 * hidden * 20_000
 
 
 def test_weights_of_all_trainings_are_kept_until_the_best_is_known():

@@ -38,12 +38,24 @@ def problems_of(finetune: str, kind: str = "classification") -> list[str]:
         ("{method: head}", "finetune.method: expected full or frozen, got 'head'"),
         ("{method: frozen, epochs: 3}", "finetune.epochs: has no effect with method: frozen, which fits the last"),
         ("{method: frozen, grid: paper}", "finetune.grid: has no effect with method: frozen"),
+        ("{head: bilstm}", "finetune.head: bilstm: reads the states of four layers: add features: last4"),
+        ("{features: last4, head: bilstm}", "finetune.head: bilstm: reads the tokens of a text to tag them (token_cl"),
+        ("{features: last4, head: lstm}", "finetune.head: expected linear or bilstm, got 'lstm'"),
+        ("{features: last4, seeds: 2}", "finetune.seeds: has no effect with features: last4"),
         ("{method: frozen, freeze: 2}", "finetune.freeze: has no effect with method: frozen"),
     ],
 )
 def test_a_mistake_has_one_message(section, message):
     (problem,) = problems_of(section)
     assert message in problem
+
+
+@pytest.mark.parametrize(
+    "setting", ["freeze: 2", "unfreeze: gradual", "layer_decay: 0.9", "init: random", "compile: true", "method: frozen"]
+)
+def test_a_bilstm_alone_is_trained(setting):
+    (problem,) = problems_of(f"{{features: last4, head: bilstm, {setting}}}", kind="token_classification")
+    assert f"finetune.{setting.split(':')[0]}: has no effect with head: bilstm" in problem
 
 
 def test_an_embedding_has_no_head_to_train():
