@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import (
     QuestionAnsweringModelOutput,
@@ -33,9 +33,11 @@ else:
     Classifier = object
 
 
-class LastLayersHead(Classifier):
+class LastLayersHead(Classifier):  # type: ignore[no-untyped-call]
     """Mixed in before a class with a head; without `head_features` in the config it changes nothing."""
 
+    dropout: nn.Dropout
+    classifier: nn.Linear
     bilstm: BiLSTM
     """Only with `head_layers` in the config."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import SequenceClassifierOutput
 
@@ -25,8 +25,11 @@ else:
     Classifier = object
 
 
-class MeanPooledHead(Classifier):
+class MeanPooledHead(Classifier):  # type: ignore[no-untyped-call]
     """Mixed in before a sequence classification class; without `head_pooling` in the config it changes nothing."""
+
+    dropout: nn.Dropout
+    classifier: nn.Linear
 
     def __init__(self, config: PreTrainedConfig, *args: Any, **kwargs: Any) -> None:
         super().__init__(config, *args, **kwargs)
