@@ -62,12 +62,14 @@ def time_jobs(
     if budget is None and not settings.by_rounds:
         budget = settings.budget or schedule.DEFAULT_BUDGET
     results: dict[str, Latency] = {}
-    end, remaining = time.perf_counter() + (budget or 0.0), len(jobs)
+    left, remaining = budget, len(jobs)
     turns = len(jobs) * ((settings.rounds or schedule.DEFAULT_ROUNDS) + 1) if budget is None else None
     with (console or Console("quiet")).progress(turns, "measure", "turns") as progress:
         for members in sessions.values():
-            share = None if budget is None else (end - time.perf_counter()) * len(members) / remaining
+            share = None if left is None else left * len(members) / remaining
+            begin = time.perf_counter()
             results |= _time_session(members, texts, settings, share, seed, progress)
+            left = None if left is None else left - (time.perf_counter() - begin)
             remaining -= len(members)
     return {key: results[key] for key in keys}
 

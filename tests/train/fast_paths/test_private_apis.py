@@ -14,9 +14,8 @@ EXCEPTIONS = {
     # transformers calls and documents it as the hook that model classes override; there is no public name.
     "_init_weights": {
         "models/embedding_model.py",
-        "models/last_layers_head.py",
+        "models/linear_head.py",
         "models/load_save.py",
-        "models/mean_pooled_head.py",
         "models/nonuniform_models.py",
         "models/student/factorised_embeddings.py",
     },
