@@ -77,7 +77,7 @@ def test_the_file_repeats_pytorch(name, variant, exported):
     assert parity["alone_or_in_batch"] == 0
 
 
-@pytest.mark.parametrize("variant", ["executorch-fp32", "litert-fp32"])
+@pytest.mark.parametrize("variant", EDGE_VARIANTS)
 @pytest.mark.parametrize("kind", ["classification", *OTHER_KINDS])
 def test_the_printed_script_decides_as_compress_does(kind, variant, exported):
     needs_runtime(variant)
