@@ -158,8 +158,10 @@ def _label(command: Command) -> None:
         "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help="such as limit=5"
     )
     sub.add_argument("--to", type=Path, metavar="DIR", help="the folder to write; by default labels/NAME")
-    sub.add_argument("--dry-run", action="store_true", help="say how many requests it takes and what they cost")
-    sub.add_argument("--answered", action="store_true", help="send nothing; write the rows that are answered already")
+    mode = sub.add_mutually_exclusive_group()
+    mode.add_argument("--dry-run", action="store_true", help="say how many requests it takes and what they cost")
+    mode.add_argument("--answered", action="store_true", help="send nothing; write the rows that are answered already")
+    mode.add_argument("--retry-refused", action="store_true", help="ask again about texts that the service refused")
 
 
 def _ls(command: Command) -> None:

@@ -40,7 +40,7 @@ def label(options: argparse.Namespace, console: Console) -> None:
         console.data(asdict(expected), expected.text)
         return
     target = options.to or Path("labels") / recipe.name
-    info = label_rows(recipe, target, console, answered=options.answered)
+    info = label_rows(recipe, target, console, answered=options.answered, retry_refused=options.retry_refused)
     console.data({"folder": str(target), "service": info}, f"{target} holds {info.text}")
 
 

@@ -1,35 +1,22 @@
-"""Every answer that was paid for, in one database on disk: no text is asked about twice.
+"""Every answer that was paid for, in one database on disk: no text is asked about twice, and no payment is forgotten.
 
-A record is written when its answer arrives and never changed. SQLite keeps what was written when the process is killed,
-lets other processes read meanwhile, and needs no more memory for a million answers than for ten.
+A request is noted before it is sent, and its note is replaced by the answer when that arrives: what remains after a
+kill or a lost connection may have been charged. An answer is never changed.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
-from compress.errors import CompressError
+from compress.label.answer_database import AnswerDatabase
 from compress.storage.cache_folder import cache_folder
 
-TABLES = """\
-CREATE TABLE IF NOT EXISTS answers (
-    key TEXT, sample INTEGER, attempt INTEGER, answer TEXT, valid INTEGER, characters INTEGER,
-    input_tokens INTEGER, output_tokens INTEGER, stated INTEGER, PRIMARY KEY (key, sample, attempt)
-) WITHOUT ROWID;
-CREATE TEMP TABLE texts (key TEXT PRIMARY KEY, characters INTEGER) WITHOUT ROWID;
-"""
-"""`texts` lives as long as the connection, in a temporary file: the texts that one command is about."""
-
-BUSY_SECONDS = 30.0
-"""How long to wait while another process writes."""
+FINISHED = "(valid OR invalid >= :attempts OR cut_off_at >= :answer_tokens)"
+"""Whether a sample is not asked for any more; a text that was refused has no further samples either."""
 
 
 @dataclass(frozen=True)
@@ -42,22 +29,54 @@ class Answer:
     output_tokens: int
     stated: bool
     """Whether the service stated the tokens; otherwise they are an upper bound."""
+    cut_off_at: int | None = None
+    """The longest answer that was allowed, where this one was cut off there."""
+
+
+class Wanted(NamedTuple):
+    """What a command wants of each text."""
+
+    samples: int
+    attempts: int
+    """How many invalid answers a sample may have; those that were cut off do not count."""
+    answer_tokens: int
+    """A sample that was cut off at so many tokens, or more, is not asked for again."""
+
+
+class Missing(NamedTuple):
+    """A sample that is asked for."""
+
+    sample: int
+    attempt: int
+    """The number of its next answer."""
+    invalid: int
+    """How many invalid answers it has."""
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What the texts of a command have used so far."""
+    """What the texts of a command have used so far, whichever command paid for it."""
 
     answers: int
-    """Samples with a valid answer."""
+    """Samples with a valid answer, of those that are wanted."""
     finished: int
-    """Samples that are not asked for any more: answered, or invalid too often."""
+    """Wanted samples that are not asked for any more: answered, invalid too often, cut off, or refused."""
+    refused: int
+    """Texts that the service refused."""
+    valid: int
+    """Valid answers, also of samples that are not wanted any more, as in all that follows."""
     input_tokens: int
+    """Of all answers, valid or not."""
     output_tokens: int
     stated: bool
     """Whether the service stated all of these."""
     characters: int
-    """Of the prompts that were sent, for the number of tokens to a character."""
+    """Of the prompts of these answers, for the number of tokens to a character."""
+    lost: int
+    """Requests without an answer, which may have been charged."""
+    lost_input_tokens: int
+    """At most."""
+    lost_output_tokens: int
 
 
 def request_key(parts: Any) -> str:
@@ -73,18 +92,13 @@ def answers_file() -> Path:
 class AnswerCache:
     """The answers in ``path``; may be used by several threads."""
 
-    def __init__(self, path: Path) -> None:
-        self.path, self._lock = path, Lock()
-        with self._failures():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._rows = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-            self._rows.execute("PRAGMA journal_mode = WAL")
-            self._rows.execute("PRAGMA temp_store = FILE")
-            self._rows.executescript(TABLES)
+    def __init__(self, path: Path, wanted: Wanted) -> None:
+        self._wanted, self._database = wanted, AnswerDatabase(path)
+        self._execute = self._database.execute
 
     def close(self) -> None:
         """Close the file."""
-        self._rows.close()
+        self._database.close()
 
     def add_text(self, key: str, characters: int) -> None:
         """Note that this command is about a text, whose prompt has so many characters."""
@@ -95,44 +109,97 @@ class AnswerCache:
         ((count, characters),) = self._execute("SELECT count(*), total(characters) FROM texts")
         return count, int(characters)
 
-    def add(self, key: str, sample: int, attempt: int, characters: int, answer: Answer) -> None:
-        """Store an answer; it is on disk when this returns."""
-        counts = answer.input_tokens, answer.output_tokens, int(answer.stated)
-        values = key, sample, attempt, answer.text, int(answer.valid), characters, *counts
-        self._execute("INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", *values)
+    def begin_request(self, key: str, most_input_tokens: int, most_output_tokens: int) -> int:
+        """Note a request that is about to be sent, and what it can cost at most; return its number."""
+        query = "INSERT INTO requests (key, input_tokens, output_tokens) VALUES (?, ?, ?) RETURNING id"
+        ((number,),) = self._execute(query, key, most_input_tokens, most_output_tokens)
+        return int(number)
 
-    def valid_answers(self, key: str, samples: int) -> list[str]:
+    def cancel_request(self, request: int) -> None:
+        """Forget a request that certainly was not charged."""
+        self._execute("DELETE FROM requests WHERE id = ?", request)
+
+    def add(self, request: int, sample: int, attempt: int, characters: int, answer: Answer) -> None:
+        """Replace a request by its answer, which is on disk when this returns.
+
+        Where another command has stored an answer meanwhile, that one is kept, and the request remains as paid.
+        """
+        counts = answer.input_tokens, answer.output_tokens
+        values = sample, attempt, answer.text, int(answer.valid), characters, *counts, int(answer.stated)
+        query = "INSERT OR IGNORE INTO answers SELECT key, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM requests WHERE id = ?"
+        with self._database.transaction() as rows:
+            if rows.execute(query, (*values, answer.cut_off_at, request)).rowcount:
+                rows.execute("DELETE FROM requests WHERE id = ?", (request,))
+            else:
+                rows.execute("UPDATE requests SET input_tokens = ?, output_tokens = ? WHERE id = ?", (*counts, request))
+
+    def add_refusal(self, key: str, reason: str) -> None:
+        """Note that the service refuses a text."""
+        self._execute("INSERT OR REPLACE INTO refusals VALUES (?, ?)", key, reason)
+
+    def forget_refusal(self, key: str) -> None:
+        """Let a text be asked about again."""
+        self._execute("DELETE FROM refusals WHERE key = ?", key)
+
+    def forget_refusals(self) -> None:
+        """Let every text of this command be asked about again."""
+        self._execute("DELETE FROM refusals WHERE key IN (SELECT key FROM texts)")
+
+    def is_refused(self, key: str) -> bool:
+        """Return whether the service refused a text."""
+        return bool(self._execute("SELECT 1 FROM refusals WHERE key = ?", key))
+
+    def valid_answers(self, key: str) -> list[str]:
         """Return the valid answers to a text, by sample."""
         query = "SELECT answer FROM answers WHERE key = ? AND sample < ? AND valid ORDER BY sample, attempt"
-        return [text for (text,) in self._execute(query, key, samples)]
+        return [text for (text,) in self._execute(query, key, self._wanted.samples)]
 
-    def missing_samples(self, key: str, samples: int, attempts: int) -> list[tuple[int, int]]:
-        """Return the samples to ask for, each with the number of invalid answers that there are."""
-        query = "SELECT sample, max(valid), max(attempt) + 1 FROM answers WHERE key = ? GROUP BY sample"
-        known = {sample: (valid, count) for sample, valid, count in self._execute(query, key)}
-        states = [(sample, *known.get(sample, (0, 0))) for sample in range(samples)]
-        return [(sample, count) for sample, valid, count in states if not valid and count < attempts]
+    def was_cut_off(self, key: str) -> bool:
+        """Return whether an answer to a text was cut off at the length that is wanted, or a larger one."""
+        query = "SELECT 1 FROM answers WHERE key = ? AND cut_off_at >= ? LIMIT 1"
+        return bool(self._execute(query, key, self._wanted.answer_tokens))
 
-    def usage(self, samples: int, attempts: int) -> Usage:
-        """Return what the texts of this command have used, whichever command paid for it."""
-        query = """SELECT total(valid), total(valid OR attempt = ? - 1), total(input_tokens), total(output_tokens),
-            min(stated), total(answers.characters) FROM answers JOIN texts USING (key) WHERE sample < ?"""
-        ((valid, finished, given, made, stated, characters),) = self._execute(query, attempts, samples)
-        return Usage(int(valid), int(finished), int(given), int(made), stated != 0, int(characters))
+    def missing_samples(self, key: str) -> list[Missing]:
+        """Return the samples of a text to ask for."""
+        if self.is_refused(key):
+            return []
+        query = f"SELECT sample, {FINISHED}, invalid, next_attempt FROM samples WHERE key = :key"
+        rows = self._execute(query, key=key, **self._wanted._asdict())
+        known = {sample: (finished, Missing(sample, attempt, invalid)) for sample, finished, invalid, attempt in rows}
+        states = [known.get(sample, (False, Missing(sample, 0, 0))) for sample in range(self._wanted.samples)]
+        return [missing for finished, missing in states if not finished]
+
+    def usage(self) -> Usage:
+        """Return what the texts of this command have used."""
+        query = f"""SELECT total(valid), total({FINISHED} AND key NOT IN (SELECT key FROM refusals))
+            FROM samples JOIN texts USING (key) WHERE sample < :samples"""
+        ((answers, finished),) = self._execute(query, **self._wanted._asdict())
+        ((refused,),) = self._execute("SELECT count(*) FROM refusals JOIN texts USING (key)")
+        query = """SELECT total(valid), total(input_tokens), total(output_tokens), min(stated),
+            total(answers.characters) FROM answers JOIN texts USING (key)"""
+        ((valid, given, made, stated, characters),) = self._execute(query)
+        query = "SELECT count(*), total(input_tokens), total(output_tokens) FROM requests JOIN texts USING (key)"
+        ((lost, lost_given, lost_made),) = self._execute(query)
+        return Usage(
+            answers=int(answers),
+            finished=int(finished) + refused * self._wanted.samples,
+            refused=refused,
+            valid=int(valid),
+            input_tokens=int(given),
+            output_tokens=int(made),
+            stated=stated != 0,
+            characters=int(characters),
+            lost=lost,
+            lost_input_tokens=int(lost_given),
+            lost_output_tokens=int(lost_made),
+        )
 
     def example_invalid(self) -> str | None:
         """Return one of the invalid answers to the texts of this command."""
-        query = "SELECT answer FROM answers JOIN texts USING (key) WHERE NOT valid LIMIT 1"
+        query = "SELECT answer FROM answers JOIN texts USING (key) WHERE NOT valid AND cut_off_at IS NULL LIMIT 1"
         return next((text for (text,) in self._execute(query)), None)
 
-    def _execute(self, query: str, *values: Any) -> list[Any]:
-        with self._failures(), self._lock:
-            return self._rows.execute(query, values).fetchall()
-
-    @contextmanager
-    def _failures(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, OSError) as error:
-            hint = "COMPRESS_CACHE names another folder; answers that were paid for are in this file"
-            raise CompressError(f"the cache of answers {self.path} cannot be used: {error}", hint=hint) from error
+    def example_refusal(self) -> str | None:
+        """Return why the service refused one of the texts of this command."""
+        query = "SELECT reason FROM refusals JOIN texts USING (key) LIMIT 1"
+        return next((reason for (reason,) in self._execute(query)), None)

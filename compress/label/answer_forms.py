@@ -33,6 +33,8 @@ class AnswerForm(ABC):
     """The first sentence of the default prompt."""
     example: ClassVar[str]
     """The answer as it is described to the service."""
+    expected: ClassVar[str] = "one of the labels"
+    """What an answer must be, in messages."""
 
     @abstractmethod
     def value_schema(self, recipe: LabelRecipe) -> dict[str, Any]:
@@ -94,6 +96,7 @@ class SeveralClasses(AnswerForm):
     key = "labels"
     request = "Classify the text: answer with every label that applies, which may be none."
     example = '{"labels": ["those of the labels that apply"]}'
+    expected = "a list of the labels"
 
     def value_schema(self, recipe: LabelRecipe) -> dict[str, Any]:
         """Return a list of the labels' enumeration."""
@@ -116,6 +119,7 @@ class Score(AnswerForm):
     key = "score"
     request = "Score the text: answer with a number."
     example = '{"score": a number}'
+    expected = "a score in the range"
 
     def value_schema(self, recipe: LabelRecipe) -> dict[str, Any]:
         """Return a number with its limits."""

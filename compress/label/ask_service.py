@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from compress.console import Progress, duration
 from compress.errors import CompressError, pluralize
-from compress.label.answer_cache import Answer, AnswerCache
+from compress.label.answer_cache import Answer, AnswerCache, Missing
 from compress.label.answer_forms import ANSWER_FORMS
-from compress.label.chat_client import Busy, ChatClient, Refused, ServiceFailure
+from compress.label.chat_client import Busy, ChatClient, Refused, Reply, ServiceFailure
 from compress.label.pace import Pace, Stopped, back_off
 from compress.label.prompt import Messages
 from compress.label.spending import Spending, cost
@@ -20,7 +20,9 @@ from compress.recipe.label_schema import LabelRecipe
 LONGEST_PAUSE = 600.0
 """Seconds; a service that asks for a longer pause is asked again by the next command."""
 HOPELESS = 20
-"""If so many samples are invalid before any is valid, the prompt or the model does not fit the task."""
+"""If so many samples have no valid answer before any has, the prompt or the model does not fit the task."""
+HOPELESS_REFUSALS = 5
+"""If so many texts are refused before anything is answered, it is not their content."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +30,7 @@ class Sample:
     """One answer that is missing."""
 
     key: str
-    number: int
-    attempts: int
-    """Invalid answers so far."""
+    missing: Missing
     messages: Messages
 
     @property
@@ -48,8 +48,13 @@ class Asker:
     cache: AnswerCache
     spending: Spending
     pace: Pace
-    valid: int = 0
+    valid: int
+    """Valid answers to the recipe's texts, those of earlier commands included."""
     invalid: int = 0
+    """Samples that are given up since their answers are no labels."""
+    cut_off: int = 0
+    refused: list[str] = field(default_factory=list)
+    """The keys of texts that were refused before anything was answered."""
 
     def ask_all(self, samples: Iterable[Sample], progress: Progress) -> None:
         """Ask for samples: the first alone, since it shows whether the service can be used, then several at once.
@@ -61,7 +66,7 @@ class Asker:
         with ThreadPoolExecutor(self.recipe.concurrency) as pool:
             try:
                 for sample in samples:
-                    identity = (sample.key, sample.number)
+                    identity = (sample.key, sample.missing.sample)
                     if identity in running.values():  # a text that the data holds twice
                         continue
                     running[pool.submit(self.ask, sample)] = identity
@@ -83,35 +88,66 @@ class Asker:
             future.result()
             spent = f"{self.spending.spent:.4f} spent" if self.recipe.prices else ""
             progress.advance(note=spent)
-        if self.invalid >= HOPELESS and not self.valid:
-            shown = (self.cache.example_invalid() or "")[:80]
-            raise ServiceFailure(
-                f"none of the first {self.invalid} answers is one of the labels, such as {shown!r}.",
-                hint="answer_tokens may be too few for this model, or the prompt asks for something else;"
-                f" --set attempts={2 * self.recipe.attempts} asks for the same texts again",
+        if self.invalid + self.cut_off >= HOPELESS and not self.valid:
+            raise self._hopeless()
+
+    def _hopeless(self) -> ServiceFailure:
+        """Return why no sample has a valid answer."""
+        recipe, count = self.recipe, self.invalid + self.cut_off
+        if self.cut_off > self.invalid:
+            return ServiceFailure(
+                f"{self.cut_off} of the first {count} answers were cut off at {recipe.answer_tokens} tokens.",
+                hint=f"models that think before they answer need more: --set answer_tokens={4 * recipe.answer_tokens}",
             )
+        example = (self.cache.example_invalid() or "")[:80]
+        return ServiceFailure(
+            f"none of the first {count} answers is {ANSWER_FORMS[recipe.task.kind].expected}, such as {example!r}.",
+            hint=f"the prompt may ask for something else; --set attempts={2 * recipe.attempts} asks for the same texts"
+            " again",
+        )
 
     def ask(self, sample: Sample) -> None:
-        """Ask until an answer is valid, and store every answer."""
+        """Ask until an answer is valid or cut off, and store every answer."""
+        attempt, invalid = sample.missing.attempt, sample.missing.invalid
         try:
-            for attempt in range(sample.attempts, self.recipe.attempts):
-                answer = self._paid_answer(sample)
-                self.cache.add(sample.key, sample.number, attempt, sample.characters, answer)
+            while invalid < self.recipe.attempts and not self.cache.is_refused(sample.key):
+                answer = self._repeated(sample, attempt)
                 if answer.valid:
                     self.valid += 1
                     return
-        except (Refused, Stopped):
+                if answer.cut_off_at:  # asking again with the same limit would be cut off again
+                    self.cut_off += 1
+                    return
+                attempt, invalid = attempt + 1, invalid + 1
+        except Stopped:
+            return
+        except Refused as refusal:
+            self._note_refusal(sample, refusal)
             return
         except CompressError:
             self.pace.stop.set()
             raise
-        self.invalid += 1
+        self.invalid += invalid >= self.recipe.attempts
 
-    def _paid_answer(self, sample: Sample) -> Answer:
+    def _note_refusal(self, sample: Sample, refusal: Refused) -> None:
+        """Remember that a text is refused, unless all are: then the service cannot be used like this."""
+        self.cache.add_refusal(sample.key, str(refusal))
+        if self.client.has_answered or self.valid:
+            return
+        self.refused.append(sample.key)
+        if len(self.refused) == HOPELESS_REFUSALS:
+            for key in self.refused:
+                self.cache.forget_refusal(key)
+            self.pace.stop.set()
+            message = f"{self.recipe.endpoint.url} refuses the first {HOPELESS_REFUSALS} texts, such as: {refusal}."
+            hint = "the model may not know a setting, such as temperature; where it is the texts, put others first"
+            raise ServiceFailure(message, hint)
+
+    def _repeated(self, sample: Sample, attempt: int) -> Answer:
         """Return the service's answer, valid or not; where it is busy wait as long as it asks, or longer each time."""
         for retry in range(self.recipe.endpoint.retries + 1):
             try:
-                return self._answer_within_limit(sample)
+                return self._within_limit(sample, attempt)
             except Busy as busy:
                 failure = busy
             pause = back_off(retry) if failure.wait is None else failure.wait
@@ -125,31 +161,42 @@ class Asker:
         wish = f"; it asks to wait for {duration(failure.wait)}" if failure.wait and pause > LONGEST_PAUSE else ""
         raise ServiceFailure(f"{self.recipe.endpoint.url} does not answer{again}: {failure.reason}{wish}.")
 
-    def _answer_within_limit(self, sample: Sample) -> Answer:
-        """Send one request if its highest price is within the limit, and count what it cost.
+    def _within_limit(self, sample: Sample, attempt: int) -> Answer:
+        """Send one request if its highest price is within the limit, and store its answer with what it cost.
 
         A request whose answer was lost on the way may have been charged: it counts at its highest price.
         """
         most_input, most_output = self.most_tokens(sample)
-        most = actual = cost(self.recipe.prices, most_input, most_output) or 0.0
+        most, actual = cost(self.recipe.prices, most_input, most_output) or 0.0, 0.0
         self.pace.wait_for_turn()
         self.spending.reserve(most)
         try:
             self.pace.sleep(0.0)  # another request may have failed while this one waited for the limit
-            reply = self.client.ask(sample.messages)
-            stated = reply.input_tokens is not None and reply.output_tokens is not None
-            given, made = (reply.input_tokens or 0, reply.output_tokens or 0) if stated else (most_input, most_output)
-            actual = cost(self.recipe.prices, given, made) or 0.0
-        except Busy as busy:
-            actual = most if busy.maybe_paid else 0.0
-            raise
-        except (Refused, ServiceFailure, Stopped):
-            actual = 0.0
-            raise
+            request = self.cache.begin_request(sample.key, most_input, most_output)
+            actual = most
+            try:
+                reply = self.client.ask(sample.messages)
+            except (Busy, Refused, ServiceFailure) as failure:
+                if not (isinstance(failure, Busy) and failure.maybe_paid):
+                    self.cache.cancel_request(request)
+                    actual = 0.0
+                raise
+            answer = self._answer(reply, most_input, most_output)
+            actual = cost(self.recipe.prices, answer.input_tokens, answer.output_tokens) or 0.0
+            self.cache.add(request, sample.missing.sample, attempt, sample.characters, answer)
+            return answer
         finally:
             self.spending.settle(most, actual)
-        valid = reply.complete and ANSWER_FORMS[self.recipe.task.kind].parse(reply.text, self.recipe) is not None
-        return Answer(reply.text, valid, given, made, stated)
+
+    def _answer(self, reply: Reply, most_input: int, most_output: int) -> Answer:
+        """Return what is stored of a reply: a valid answer is a label and nothing else; others may repeat the key."""
+        parsed = ANSWER_FORMS[self.recipe.task.kind].parse(reply.text, self.recipe)
+        valid = reply.end == "stop" and parsed is not None
+        text = reply.text if valid else self.client.hide_key(reply.text)
+        cut_off_at = self.recipe.answer_tokens if reply.end == "length" else None
+        if reply.input_tokens is None or reply.output_tokens is None:
+            return Answer(text, valid, most_input, most_output, False, cut_off_at)
+        return Answer(text, valid, reply.input_tokens, reply.output_tokens, True, cut_off_at)
 
     def most_tokens(self, sample: Sample) -> tuple[int, int]:
         """Return upper bounds of the tokens of one request and its answer.

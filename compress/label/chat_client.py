@@ -1,13 +1,12 @@
 """One request to a service with OpenAI's interface, and what its failures mean.
 
-The key is read from its environment variable here and goes into the request alone: messages of the service are shown
-without it, and exceptions of the client, which hold the request, are never chained to ours.
+The key goes into the request alone: messages of the service are shown without it, and exceptions of the client, which
+hold the request, are never chained to ours.
 """
 
 from __future__ import annotations
 
 import math
-import os
 import time
 from email.utils import parsedate_to_datetime
 from typing import Annotated, Any, NamedTuple
@@ -17,11 +16,12 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 from compress.environment import require
 from compress.errors import CompressError, UsageError
 from compress.label.prompt import Messages
+from compress.label.service_key import hide_key, read_key, shown
 from compress.recipe.label_schema import LabelRecipe
 
-SHOWN_CHARS = 200
-"""How much of a service's message is shown."""
 REFUSED_STATUS, BUSY_STATUS = (400, 413, 422), (408, 409, 429)
+GATEWAY_STATUS = (502, 504, 524)
+"""A gateway lost the answer of the service behind it, which may have charged it."""
 UNSUPPORTED = {"structured": ("response_format", "json_schema", "structured"), "length": ("max_completion_tokens",)}
 """Words in the refusal of a request by which services that lack a feature are recognised."""
 NO_MONEY = "insufficient_quota"
@@ -49,8 +49,9 @@ class Reply(NamedTuple):
     """An answer as the service gave it."""
 
     text: str
-    complete: bool
-    """False where it was cut off, or withheld by a filter."""
+    """May repeat the key."""
+    end: str
+    """`stop` of a complete answer, `length` of one that was cut off; others were withheld, such as by a filter."""
     input_tokens: int | None
     output_tokens: int | None
 
@@ -95,7 +96,7 @@ class ChatClient:
             self._client = self._openai.OpenAI(api_key=self._key or "none", **options)
         except ValueError as error:  # a proxy of the environment that cannot be one
             hint = "HTTP_PROXY, HTTPS_PROXY and ALL_PROXY name proxies"
-            raise UsageError(f"the client cannot be started: {self._without_key(str(error))}.", hint) from None
+            raise UsageError(f"the client cannot be started: {shown(str(error), self._key)}.", hint) from None
         self.has_answered = False
 
     def close(self) -> None:
@@ -129,13 +130,13 @@ class ChatClient:
         try:
             completion = _Completion.model_validate_json(content)
         except ValidationError:
-            shown = self._without_key(content.decode(errors="replace"))
-            raise Busy(f"its answer is no chat completion: {shown!r}", maybe_paid=True) from None
+            given = shown(content.decode(errors="replace"), self._key)
+            raise Busy(f"its answer is no chat completion: {given!r}", maybe_paid=True) from None
         self.has_answered = True
         choice, usage = completion.choices[0], completion.usage
         return Reply(
-            text=self._without_key(choice.message.content or "", limit=None),
-            complete=choice.finish_reason in ("stop", None),
+            text=choice.message.content or "",
+            end=choice.finish_reason or "stop",
             input_tokens=usage.prompt_tokens if usage else None,
             output_tokens=usage.completion_tokens if usage else None,
         )
@@ -147,21 +148,16 @@ class ChatClient:
         if not isinstance(error, self._openai.APIStatusError):
             cause = error.__cause__ or error
             absent = type(cause).__name__ == "ConnectError"
-            return Busy(self._without_key(str(cause)), maybe_paid=not absent, absent=absent)
-        status, reason = error.status_code, self._without_key(str(error.message))
+            return Busy(shown(str(cause), self._key), maybe_paid=not absent, absent=absent)
+        status, reason = error.status_code, shown(str(error.message), self._key)
         if status in REFUSED_STATUS:
-            return None if self._drop_unsupported(reason) else self._refusal(status, reason)
+            return None if self._drop_unsupported(reason) else Refused(f"status {status}: {reason}")
         if status in BUSY_STATUS or status >= 500:
             if error.code == NO_MONEY:
                 return ServiceFailure(f"the account at {self._recipe.endpoint.url} has no money left ({NO_MONEY}).")
-            return Busy(f"status {status}: {reason}", wait=retry_after(error.response.headers))
+            wait, maybe_paid = retry_after(error.response.headers), status in GATEWAY_STATUS
+            return Busy(f"status {status}: {reason}", wait, maybe_paid)
         return self._rejection(status, reason)
-
-    def _refusal(self, status: int, reason: str) -> Exception:
-        """Return what a refused request means: one of many is about its text, the first about the service."""
-        if self.has_answered:
-            return Refused(reason)
-        return ServiceFailure(f"{self._recipe.endpoint.url} refuses the first request ({status}): {reason}")
 
     def _rejection(self, status: int, reason: str) -> ServiceFailure:
         """Return what a rejected key means, whose message may hold it and is not shown, or a wrong address."""
@@ -170,7 +166,7 @@ class ChatClient:
             source = f"the key in {endpoint.key}" if endpoint.key else "a request without a key (endpoint.key)"
             return ServiceFailure(f"{endpoint.url} rejects {source} (status {status}).")
         hint = "endpoint.url ends in /v1 for most services; endpoint.model is a name that the service knows"
-        return ServiceFailure(f"{endpoint.url} refuses the model '{endpoint.model}' ({status}): {reason}", hint)
+        return ServiceFailure(f"{endpoint.url} refuses the model '{endpoint.model}' ({status}): {reason}.", hint)
 
     def _drop_unsupported(self, reason: str) -> bool:
         """Do without a feature that the service says it lacks; return whether there was one."""
@@ -183,23 +179,9 @@ class ChatClient:
             return True
         return False
 
-    def _without_key(self, text: str, limit: int | None = SHOWN_CHARS) -> str:
-        """Return a text of the service in one line, without the key, should it repeat it."""
-        shown = text.replace(self._key, "***") if self._key else text
-        return shown if limit is None else " ".join(shown.split())[:limit]
-
-
-def read_key(recipe: LabelRecipe) -> str | None:
-    """Return the key from its environment variable; None for a service without one."""
-    variable = recipe.endpoint.key
-    if variable is None:
-        return None
-    key = os.environ.get(variable, "").strip()
-    if not key:
-        raise UsageError(f"endpoint.key: the environment variable {variable} is not set.", f"export {variable}=…")
-    if not key.isascii() or not key.isprintable():
-        raise UsageError(f"endpoint.key: the environment variable {variable} holds characters that no key has.")
-    return key
+    def hide_key(self, text: str) -> str:
+        """Return a text of the service without the key, should it repeat it."""
+        return hide_key(text, self._key)
 
 
 def retry_after(headers: Any) -> float | None:

@@ -23,12 +23,16 @@ class Forecast:
     """Different ones: a text that occurs twice is asked about once."""
     answered: int
     """Answers of earlier runs."""
+    refused: int
+    """Texts that the service refused, which are not asked about again."""
     requests: int
     input_tokens: float
     output_tokens: float
     estimated_from: str
     spent: float | None
-    """What the answers of earlier runs cost; None without prices."""
+    """What earlier runs paid for these texts, lost answers at their highest price; None without prices."""
+    lost: int
+    """Requests of earlier runs whose answer was lost, which may have been charged."""
     cost: float | None
     """What the missing ones will cost, estimated."""
     limit: float | None
@@ -38,6 +42,8 @@ class Forecast:
         """What is expected, in one paragraph."""
         counts = f"{pluralize(self.rows, 'row')}, {pluralize(self.texts, 'different text')}"
         parts = [f"{counts}: {pluralize(self.requests, 'request')}, {pluralize(self.answered, 'answer')} cached"]
+        if self.refused:
+            parts.append(f"{pluralize(self.refused, 'text')} refused earlier and left out (--retry-refused asks again)")
         if self.requests:
             tokens = f"{self.input_tokens:,.0f} tokens of prompts and {self.output_tokens:,.0f} of answers"
             parts.append(f"about {tokens} ({self.estimated_from})")
@@ -45,13 +51,14 @@ class Forecast:
             parts.append("no prices are stated (prices: {input: …, output: …}), so the cost is unknown")
         else:
             limit = f", limit {self.limit:g}" if self.limit else ""
-            parts.append(f"about {self.cost:.4f} to spend, {self.spent:.4f} spent before{limit}")
+            lost = f" ({pluralize(self.lost, 'lost answer')} at the highest price)" if self.lost else ""
+            parts.append(f"about {self.cost:.4f} to spend, {self.spent:.4f} spent before{lost}{limit}")
         return "; ".join(parts)
 
 
 def forecast(recipe: LabelRecipe, rows: int, cache: AnswerCache) -> Forecast:
     """Return the forecast for the texts that were added to ``cache``."""
-    (texts, characters), used = cache.count_texts(), cache.usage(recipe.samples, recipe.attempts)
+    (texts, characters), used = cache.count_texts(), cache.usage()
     requests = texts * recipe.samples - used.finished
     per_token, per_answer, source = _rates(recipe, used)
     given, made = requests * characters / max(texts, 1) / per_token, requests * per_answer
@@ -59,11 +66,13 @@ def forecast(recipe: LabelRecipe, rows: int, cache: AnswerCache) -> Forecast:
         rows=rows,
         texts=texts,
         answered=used.answers,
+        refused=used.refused,
         requests=requests,
         input_tokens=round(given),
         output_tokens=round(made),
         estimated_from=source,
-        spent=cost(recipe.prices, used.input_tokens, used.output_tokens),
+        spent=spent_on(recipe, used),
+        lost=used.lost,
         cost=cost(recipe.prices, given, made),
         limit=recipe.limit,
     )
@@ -71,16 +80,22 @@ def forecast(recipe: LabelRecipe, rows: int, cache: AnswerCache) -> Forecast:
 
 def _rates(recipe: LabelRecipe, used: Usage) -> tuple[float, float, str]:
     """Return characters a token, tokens an answer, and where both are from."""
-    if used.answers and used.stated and used.input_tokens:
-        source = f"as measured on {pluralize(used.answers, 'answer')}"
-        return used.characters / used.input_tokens, used.output_tokens / used.answers, source
+    if used.valid and used.stated and used.input_tokens:
+        source = f"as measured on {pluralize(used.valid, 'answer')}"
+        return used.characters / used.input_tokens, used.output_tokens / used.valid, source
     longest = json.dumps({"labels": max(recipe.task.labels or ("-1.23",), key=len)})
     source = f"estimated as {CHARACTERS_PER_TOKEN:g} characters a token"
     return CHARACTERS_PER_TOKEN, len(longest) / CHARACTERS_PER_TOKEN, source
 
 
+def spent_on(recipe: LabelRecipe, used: Usage) -> float | None:
+    """Return what was paid for texts, lost answers at their highest price; None without prices."""
+    given, made = used.input_tokens + used.lost_input_tokens, used.output_tokens + used.lost_output_tokens
+    return cost(recipe.prices, given, made)
+
+
 def describe_spending(recipe: LabelRecipe, used: Usage) -> str:
-    """Return `3.1200 spent` with the tokens it was spent on."""
-    spent = cost(recipe.prices, used.input_tokens, used.output_tokens)
+    """Return `3.1200 spent`; without prices the tokens instead."""
+    spent = spent_on(recipe, used)
     millions = (used.input_tokens + used.output_tokens) / MILLION
     return f"{millions:.3f} million tokens" if spent is None else f"{spent:.4f} spent"

@@ -10,15 +10,16 @@ from pathlib import Path
 from compress.console import Console
 from compress.environment import require
 from compress.errors import DataError, pluralize
-from compress.label.answer_cache import AnswerCache, answers_file
+from compress.label.answer_cache import AnswerCache, Wanted, answers_file
 from compress.label.answer_forms import ANSWER_FORMS
 from compress.label.ask_service import Asker, Sample
-from compress.label.chat_client import ChatClient, ServiceFailure, read_key
+from compress.label.chat_client import ChatClient, ServiceFailure
 from compress.label.forecast import Forecast, describe_spending, forecast
 from compress.label.label_files import check_target, write_files
-from compress.label.label_task import LabelTask
+from compress.label.label_task import BlankRow, LabelTask
 from compress.label.pace import Pace
 from compress.label.service_info import ServiceInfo
+from compress.label.service_key import read_key
 from compress.label.spending import LimitReached, Spending
 from compress.recipe.label_schema import LabelRecipe
 
@@ -26,7 +27,13 @@ KEEP = "--answered writes what is answered so far"
 
 
 def label(
-    recipe: LabelRecipe, target: Path, console: Console, *, answered: bool = False, pace: Pace | None = None
+    recipe: LabelRecipe,
+    target: Path,
+    console: Console,
+    *,
+    answered: bool = False,
+    retry_refused: bool = False,
+    pace: Pace | None = None,
 ) -> ServiceInfo:
     """Label the rows of ``recipe`` and write the data files and service.json into the folder ``target``.
 
@@ -35,6 +42,7 @@ def label(
         target: the folder to write; one that this command wrote before is replaced.
         console: shows the forecast and the progress.
         answered: send nothing, and write the rows that are answered already.
+        retry_refused: ask again about texts that the service refused.
         pace: when requests may be sent; by default what the recipe says.
 
     Raises:
@@ -45,35 +53,49 @@ def label(
         require("openai", "label")
         read_key(recipe)
     task = LabelTask(recipe, console)
-    with closing(AnswerCache(answers_file())) as cache:
-        expected = survey(task, cache)
+    with closing(open_cache(recipe)) as cache:
+        rows, blank = survey(task, cache)
+        if retry_refused:
+            cache.forget_refusals()
+        expected = forecast(recipe, rows, cache)
         console.note(expected.text)
         if expected.requests and not answered:
             ask(task, cache, expected, console, pace or Pace(recipe.requests_per_minute))
-        return write_files(task, cache, target)
+        info, left_out = write_files(task, cache, target, blank)
+        for reason in left_out:
+            console.warn(reason)
+        return info
 
 
 def dry_run(recipe: LabelRecipe, console: Console) -> Forecast:
     """Return what labelling would ask and cost; nothing is sent."""
-    with closing(AnswerCache(answers_file())) as cache:
-        return survey(LabelTask(recipe, console), cache)
+    with closing(open_cache(recipe)) as cache:
+        rows, _ = survey(LabelTask(recipe, console), cache)
+        return forecast(recipe, rows, cache)
+
+
+def open_cache(recipe: LabelRecipe) -> AnswerCache:
+    """Return the answers of all services, with what ``recipe`` wants of each text."""
+    return AnswerCache(answers_file(), Wanted(recipe.samples, recipe.attempts, recipe.answer_tokens))
 
 
 @dataclass
 class SkippedRows:
-    """Rows that do not fit the task, where the recipe leaves them out: how many, and the first."""
+    """Rows that are left out, since they are blank or do not fit the task: how many, and the first."""
 
     count: int = 0
+    blank: int = 0
     first: str = ""
 
     def __call__(self, fault: DataError) -> None:
         """Count one."""
         self.count += 1
+        self.blank += isinstance(fault, BlankRow)
         self.first = self.first or fault.message
 
 
-def survey(task: LabelTask, cache: AnswerCache) -> Forecast:
-    """Read every row, so that a broken one is found before money is spent, and count what is missing."""
+def survey(task: LabelTask, cache: AnswerCache) -> tuple[int, int]:
+    """Read every row, so that a broken one is found before money is spent; return how many there are, and are blank."""
     rows, skipped = 0, SkippedRows()
     for text in task.texts(skipped):
         rows += 1
@@ -82,14 +104,14 @@ def survey(task: LabelTask, cache: AnswerCache) -> Forecast:
         task.console.warn(f"{pluralize(skipped.count, 'row')} left out, such as: {skipped.first}")
     if not rows:
         raise DataError("the data has no row that can be labelled.")
-    return forecast(task.recipe, rows, cache)
+    return rows, skipped.blank
 
 
 def ask(task: LabelTask, cache: AnswerCache, expected: Forecast, console: Console, pace: Pace) -> None:
     """Ask for every missing sample; if that fails half-way, say how far it is."""
     recipe = task.recipe
     client = ChatClient(recipe, ANSWER_FORMS[recipe.task.kind].schema(recipe))
-    asker = Asker(recipe, client, cache, Spending(recipe.limit, expected.spent or 0.0), pace)
+    asker = Asker(recipe, client, cache, Spending(recipe.limit, expected.spent or 0.0), pace, expected.answered)
     with closing(client), console.progress(expected.requests, "labelling", "answers") as progress:
         try:
             asker.ask_all(missing_samples(task, cache), progress)
@@ -103,14 +125,13 @@ def ask(task: LabelTask, cache: AnswerCache, expected: Forecast, console: Consol
 
 def missing_samples(task: LabelTask, cache: AnswerCache) -> Iterator[Sample]:
     """Yield the samples that have no valid answer and may be asked for."""
-    recipe = task.recipe
     for text in task.texts():
-        for number, attempts in cache.missing_samples(text.key, recipe.samples, recipe.attempts):
-            yield Sample(text.key, number, attempts, text.messages)
+        for missing in cache.missing_samples(text.key):
+            yield Sample(text.key, missing, text.messages)
 
 
 def _state(recipe: LabelRecipe, cache: AnswerCache, expected: Forecast) -> str:
     """Return how many answers there are, of how many."""
-    used = cache.usage(recipe.samples, recipe.attempts)
+    used = cache.usage()
     wanted = expected.texts * recipe.samples
     return f"{used.answers:,} of {pluralize(wanted, 'answer')} are stored, {describe_spending(recipe, used)}."

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
 from typing import Any, TextIO
 
-from compress.errors import DataError, UsageError
+from compress.errors import DataError, UsageError, pluralize
 from compress.label.answer_cache import AnswerCache
 from compress.label.answer_forms import ANSWER_FORMS, LABEL, SOFT_LABELS
+from compress.label.forecast import spent_on
 from compress.label.label_task import AskedText, LabelTask
 from compress.label.service_info import SERVICE_FILE, ServiceInfo, write_service
 from compress.label.spending import MILLION, cost
@@ -31,26 +32,38 @@ def check_target(target: Path) -> None:
         raise UsageError(f"{target} exists and was not written by compress label.", hint="--to names another folder")
 
 
-def write_files(task: LabelTask, cache: AnswerCache, target: Path) -> ServiceInfo:
-    """Write the rows that have an answer, and what the service is, into the folder ``target``."""
+def write_files(task: LabelTask, cache: AnswerCache, target: Path, blank: int) -> tuple[ServiceInfo, list[str]]:
+    """Write the rows that have an answer, and what the service is, into the folder ``target``.
+
+    Args:
+        task: the rows.
+        cache: their answers.
+        target: the folder, which is replaced.
+        blank: the number of rows without text.
+
+    Returns:
+        What the service is, and why rows were left out, with what would ask for them again.
+    """
     with new_folder(target) as work:
         with (
             (work / TRAIN_FILE).open("w", encoding="utf-8") as train,
             (work / TEST_FILE).open("w", encoding="utf-8") as test,
         ):
-            writer = RowWriter(task.recipe, train, test)
+            writer = RowWriter(task.recipe, cache, train, test)
             for text in task.texts():
-                writer.write(text, cache.valid_answers(text.key, task.recipe.samples))
+                writer.write(text)
+        left_out = list(writer.left_out())
         if not writer.texts:
-            raise DataError(f"the service has answered none of {writer.unanswered:,} texts.")
+            reason = f"the service has answered none of {writer.unanswered:,} texts."
+            raise DataError(" ".join([reason, *left_out]))
         if writer.texts == writer.held_out:
             reason = f"all {writer.held_out:,} rows that are answered are held back: none is left to train on."
             raise DataError(reason, hint="give more rows, or a smaller held_out; their answers are stored")
-        info = writer.info(cache, work / TEST_FILE)
+        info = writer.info(work / TEST_FILE, blank)
         write_service(work, info)
         recipe = dump_yaml(task_recipe(task.recipe, target, has_test=info.test_rows > 0))
         (work / RECIPE_FILE).write_text(f"# compress run {target / RECIPE_FILE}\n{recipe}", encoding="utf-8")
-    return info
+    return info, left_out
 
 
 @dataclass
@@ -58,20 +71,23 @@ class RowWriter:
     """Writes one row after the other, and counts."""
 
     recipe: LabelRecipe
+    cache: AnswerCache
     train: TextIO
     test: TextIO
     texts: int = 0
     unanswered: int = 0
+    refused: int = 0
+    cut_off: int = 0
     held_out: int = 0
     agreements: list[float] = field(default_factory=lambda: [0.0, 0.0])
     """The sum and the number of the shares of equal pairs of answers."""
 
-    def write(self, text: AskedText, answers: Sequence[str]) -> None:
+    def write(self, text: AskedText) -> None:
         """Write a row with the label that its valid answers amount to."""
         form = ANSWER_FORMS[self.recipe.task.kind]
-        values = [form.parse(answer, self.recipe) for answer in answers]
+        values = [form.parse(answer, self.recipe) for answer in self.cache.valid_answers(text.key)]
         if not values:
-            self.unanswered += 1
+            self._count_unanswered(text.key)
             return
         labels = form.combine(values, self.recipe)
         if self.recipe.samples == 1:  # a single answer has no shares
@@ -85,11 +101,28 @@ class RowWriter:
             self.agreements[0] += sum(pairs) / len(pairs)
             self.agreements[1] += 1
 
-    def info(self, cache: AnswerCache, test_file: Path) -> ServiceInfo:
+    def _count_unanswered(self, key: str) -> None:
+        self.unanswered += 1
+        if self.cache.is_refused(key):
+            self.refused += 1
+        elif self.cache.was_cut_off(key):
+            self.cut_off += 1
+
+    def left_out(self) -> Iterator[str]:
+        """Yield why rows have no label, with what would ask for them again."""
+        if self.refused:
+            reason = f"such as: {self.cache.example_refusal()}; --retry-refused asks again"
+            yield f"{pluralize(self.refused, 'row')} left out that the service refused, {reason}."
+        if self.cut_off:
+            limit = self.recipe.answer_tokens
+            again = f"--set answer_tokens={2 * limit} asks again"
+            yield f"{pluralize(self.cut_off, 'row')} left out whose answer was cut off at {limit} tokens; {again}."
+
+    def info(self, test_file: Path, blank: int) -> ServiceInfo:
         """Return what the service is, from what was written and what its answers used."""
-        recipe, used = self.recipe, cache.usage(self.recipe.samples, self.recipe.attempts)
-        measured = used.stated and used.answers > 0
-        given, made = (count / max(used.answers, 1) for count in (used.input_tokens, used.output_tokens))
+        recipe, used = self.recipe, self.cache.usage()
+        measured = used.stated and used.valid > 0
+        given, made = (count / max(used.valid, 1) for count in (used.input_tokens, used.output_tokens))
         return ServiceInfo(
             model=recipe.endpoint.model,
             kind=recipe.task.kind,
@@ -98,13 +131,16 @@ class RowWriter:
             temperature=recipe.sampling_temperature,
             texts=self.texts,
             unanswered=self.unanswered,
+            refused=self.refused,
+            cut_off=self.cut_off,
+            blank=blank,
             test_rows=self.held_out,
             test_digest=file_digest(test_file) if self.held_out else None,
             self_agreement=self.agreements[0] / self.agreements[1] if self.agreements[1] else None,
             input_tokens=given if measured else None,
             output_tokens=made if measured else None,
             prices=recipe.prices,
-            cost=cost(recipe.prices, used.input_tokens, used.output_tokens),
+            cost=spent_on(recipe, used),
             cost_of_million=cost(recipe.prices, given * MILLION, made * MILLION) if measured else None,
         )
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from compress.console import Console
 from compress.data.loading.row_sources import SkipRow, open_sources, valid_rows
-from compress.errors import Problem
+from compress.errors import DataError, Problem
 from compress.label.answer_cache import request_key
 from compress.label.answer_forms import ANSWER_FORMS, LABEL, SOFT_LABELS
 from compress.label.prompt import Messages, messages_for, prompt_problems
@@ -23,6 +23,10 @@ from compress.tasks.validate_task import task_problems
 
 NAMES = {"task kinds": KINDS, "named tasks": NAMED_TASKS, "defaults of kinds": KIND_DEFAULTS}
 NEEDS_LABELS = ("classification", "multi_label")
+
+
+class BlankRow(DataError):
+    """A row without any text, which is not sent to the service."""
 
 
 class AskedText(NamedTuple):
@@ -79,7 +83,7 @@ class LabelTask:
     def texts(self, skip: SkipRow = lambda fault: None) -> Iterator[AskedText]:
         """Yield the rows; with `task.data.limit` as many of them, at even distances over the whole data.
 
-        ``skip`` gets the errors of rows that `task.data.bad_rows` leaves out.
+        ``skip`` gets the errors of blank rows, and of those that `task.data.bad_rows` leaves out.
         """
         limit = self.recipe.task.data.limit
         for number, texts in enumerate(self._rows(skip)):
@@ -89,9 +93,13 @@ class LabelTask:
     def _rows(self, skip: SkipRow = lambda fault: None) -> Iterator[tuple[str, ...]]:
         task = self.recipe.task
         source, kind = open_sources(task, self.console)["train"], kind_of(task)
-        for _, _, row in valid_rows(source, task, task.labels or (), "unlabelled", skip):
+        for _, raw, row in valid_rows(source, task, task.labels or (), "unlabelled", skip):
             given = kind.to_input(row)
-            yield (given,) if isinstance(given, str) else given
+            texts = (given,) if isinstance(given, str) else given
+            if any(text.strip() for text in texts):
+                yield texts
+            else:  # the service would answer something, and charge it
+                skip(BlankRow(f"{raw.where}: there is no text."))
 
     def _asked(self, texts: tuple[str, ...]) -> AskedText:
         recipe = self.recipe

@@ -30,6 +30,12 @@ class ServiceInfo(BaseModel):
     """Rows that were answered."""
     unanswered: int
     """Rows without a valid answer, which are in no file."""
+    refused: int = 0
+    """Of `unanswered`, those that the service refused."""
+    cut_off: int = 0
+    """Of `unanswered`, those with an answer that was cut off at the longest allowed length."""
+    blank: int = 0
+    """Rows without any text, which were not sent."""
     test_rows: int
     """Of `texts`, those held back."""
     test_digest: str | None = None
@@ -42,7 +48,7 @@ class ServiceInfo(BaseModel):
     prices: Prices | None = None
     """For a million tokens, as the recipe stated them."""
     cost: float | None = None
-    """What these answers cost."""
+    """What was paid for these rows: answers that are no longer used included, lost ones at their highest price."""
     cost_of_million: float | None = None
     """What one answer to each of a million such texts costs."""
 
@@ -51,7 +57,11 @@ class ServiceInfo(BaseModel):
         """What was labelled, and what it cost."""
         parts = [f"{pluralize(self.texts, 'row')} labelled by {self.model}", f"{self.test_rows:,} of them held back"]
         if self.unanswered:
-            parts.append(f"{self.unanswered:,} without a valid answer left out")
+            counts = {"refused by the service": self.refused, "cut off": self.cut_off}
+            reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts.items() if count)
+            parts.append(f"{self.unanswered:,} without a valid answer left out{f' ({reasons})' if reasons else ''}")
+        if self.blank:
+            parts.append(f"{pluralize(self.blank, 'blank row')} not sent")
         if self.self_agreement is not None:
             parts.append(f"two answers to one text agree in {100 * self.self_agreement:.1f} %")
         if self.cost is not None:

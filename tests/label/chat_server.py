@@ -1,12 +1,16 @@
 """A service with OpenAI's interface on this machine, which fails as it is told."""
 
 import json
+import socket
+import struct
 import threading
 import time
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 KEY = "sk-test-4f7b2c9d1e8a"
+RESET = "connection reset"
+"""A response: none, and the connection is reset."""
 
 
 def answer(text, finish="stop", usage=(40, 5)):
@@ -84,7 +88,13 @@ def serving():
 
         def do_POST(self):
             request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            status, headers, content = state.respond(request, self.headers.get("Authorization"))
+            response = state.respond(request, self.headers.get("Authorization"))
+            if response is RESET:
+                self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                self.connection.close()
+                self.close_connection = True
+                return
+            status, headers, content = response
             body = content if isinstance(content, bytes) else json.dumps(content).encode()
             self.send_response(status)
             for name, value in headers.items():

@@ -155,6 +155,57 @@ def test_a_killed_run_goes_on_where_it_was(labelling, server):
     assert len(labelling.written) == 12
 
 
+def test_a_killed_run_counts_the_request_that_was_under_way(labelling, server):
+    money = ["concurrency=1", "prices={input: 0, output: 1000}", "answer_tokens=100"]
+    server.reply = lambda request: slow(5)(request) if len(server.requests) == 4 else by_word(request)
+    labelling.load()
+    sets = [word for change in money for word in ("--set", change)]
+    command = [sys.executable, "-c", CHILD, "label", str(labelling.file), "--to", str(labelling.target), *sets]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        while len(server.requests) < 4:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+    expected = dry_run(labelling.load(*money), Console("quiet"))
+    assert (expected.answered, expected.lost, expected.spent) == (3, 1, pytest.approx(3 * 0.005 + 0.1))
+    assert "1 lost answer at the highest price" in expected.text
+
+
+def test_fewer_samples_do_not_lower_what_was_spent(labelling, server):
+    server.reply = lambda request: answer('{"label": "good"}')
+    assert labelling.run(PRICES, "samples=3", "temperature=1").cost == pytest.approx(36 * 0.05)
+    info = labelling.run(PRICES, "samples=1", "temperature=1")
+    assert len(server.requests) == 36
+    assert info.cost == pytest.approx(36 * 0.05)
+    assert info.cost_of_million == pytest.approx(1e6 * 0.05)
+
+
+def test_blank_rows_are_not_sent(labelling, server, capsys):
+    labelling.rows([*TEXTS[:2], "", " \n", *TEXTS[2:]])
+    info = labelling.run()
+    assert (info.texts, info.blank, len(server.requests)) == (12, 2, 12)
+    assert "2 blank rows not sent" in info.text
+    assert main(["label", str(labelling.file), "--dry-run"]) == 0
+    err = " ".join(capsys.readouterr().err.split())
+    assert "2 rows left out, such as: " in err
+    assert "rows.jsonl, row 3 (line 3): there is no text." in err
+
+
+def test_data_of_blank_rows_alone(labelling):
+    labelling.rows(["", " "])
+    with pytest.raises(DataError, match="no row that can be labelled"):
+        labelling.run()
+
+
+@pytest.mark.parametrize("flags", [["--dry-run", "--answered"], ["--answered", "--retry-refused"]])
+def test_flags_that_contradict_are_refused(labelling, server, capsys, flags):
+    labelling.load()
+    with pytest.raises(SystemExit) as ended:
+        main(["label", str(labelling.file), *flags])
+    assert ended.value.code == 2
+    assert f"{flags[1]}: not allowed with argument {flags[0]}" in capsys.readouterr().err
+    assert not server.requests
+
+
 def test_an_interrupted_run_keeps_the_answers_that_are_under_way(labelling, server):
     server.reply = slow(0.3)
     labelling.load()

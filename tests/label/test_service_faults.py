@@ -6,9 +6,13 @@ from email.utils import formatdate
 
 import pytest
 
-from compress.errors import CompressError, UsageError
+from compress.cli import main
+from compress.console import Console
+from compress.errors import CompressError, DataError, UsageError
 from compress.label.chat_client import ServiceFailure, retry_after
-from tests.label.chat_server import answer, by_word, failure, in_turn, slow
+from compress.label.label import dry_run
+from compress.label.spending import LimitReached
+from tests.label.chat_server import KEY, RESET, answer, by_word, failure, in_turn, slow
 from tests.label.conftest import TEXTS
 
 
@@ -38,8 +42,9 @@ def test_a_busy_service_that_does_not_say_is_asked_again_later_each_time(labelli
         ((200, {}, b'{"choices": ['), "no chat completion"),
         ((200, {}, {"choices": []}), "no chat completion"),
         ((200, {"Content_Length": "5000"}, b'{"choi'), "peer closed|incomplete"),
+        (RESET, "reset|disconnected"),
     ],
-    ids=["failing", "malformed", "without choices", "cut off"],
+    ids=["failing", "malformed", "without choices", "cut off", "reset"],
 )
 def test_a_service_that_keeps_failing_ends_in_one_message(labelling, server, reply, reason):
     server.reply = in_turn(by_word, by_word, *[reply] * 40)
@@ -68,6 +73,27 @@ def test_a_lost_answer_may_have_been_charged(labelling, server):
     with pytest.raises(Exception, match="limit of 1 is reached"):
         labelling.run("concurrency=1", "prices={input: 1000, output: 0}", "limit=1")
     assert len(server.requests) < 4
+
+
+@pytest.mark.parametrize("lost", [(200, {}, b"{"), RESET, failure(504)], ids=["malformed", "reset", "gateway"])
+def test_a_lost_answer_counts_in_later_commands(labelling, server, lost):
+    prices = ["concurrency=1", "prices={input: 0, output: 1000}", "answer_tokens=500"]
+    server.reply = in_turn(by_word, lost, failure(401))
+    with pytest.raises(ServiceFailure, match=r"rejects .* 0\.5050 spent"):
+        labelling.run(*prices)
+    assert dry_run(labelling.load(*prices), Console("quiet")).spent == pytest.approx(0.505)
+    with pytest.raises(LimitReached, match=r"the limit of 1 is reached: 0\.5050 is spent"):
+        labelling.run(*prices, "limit=1")
+    assert len(server.requests) == 3
+    assert labelling.run(*prices, "limit=3").cost == pytest.approx(0.5 + 12 * 0.005)
+    assert len(server.requests) == 3 + 11
+
+
+@pytest.mark.parametrize("reply", [failure(500), failure(429), failure(400)])
+def test_a_request_that_was_turned_away_costs_nothing(labelling, server, reply):
+    server.reply = in_turn(by_word, reply)
+    info = labelling.run("concurrency=1", "prices={input: 0, output: 1000}")
+    assert info.cost == pytest.approx(0.005 * info.texts)
 
 
 def test_a_long_pause_is_left_to_the_user(labelling, server):
@@ -111,11 +137,10 @@ def test_a_refused_connection_fails_at_once(labelling):
         answer('{"label": "great"}'),
         answer('{"label": "good", "why": "it says so"}'),
         answer("I would say good"),
-        answer('{"label": "go', finish="length"),
         answer('{"label": "good"}', finish="content_filter"),
         answer("", finish="stop"),
     ],
-    ids=["wrong label", "more keys", "a sentence", "truncated", "filtered", "empty"],
+    ids=["wrong label", "more keys", "a sentence", "filtered", "empty"],
 )
 def test_an_invalid_answer_is_asked_again_and_never_guessed(labelling, server, reply):
     labelling.rows(["a good film"])
@@ -134,6 +159,45 @@ def test_a_text_without_a_valid_answer_is_left_out(labelling, server):
     assert len(server.requests) == 14  # it was paid for three times and stays unanswered
 
 
+def test_an_answer_that_was_cut_off_is_asked_for_again_with_more_tokens_alone(labelling, server):
+    def thinking(request):
+        long = TEXTS[3] in str(request["messages"]) and request["max_completion_tokens"] < 512
+        return answer("", finish="length", usage=(40, 256)) if long else by_word(request)
+
+    server.reply = thinking
+    info = labelling.run()
+    assert (info.texts, info.unanswered, info.cut_off, len(server.requests)) == (11, 1, 1, 12)
+    assert "1 without a valid answer left out (1 cut off)" in info.text
+    labelling.run("attempts=9")
+    assert len(server.requests) == 12
+    assert labelling.run("answer_tokens=512").texts == 12
+    assert len(server.requests) == 13
+
+
+def test_answers_that_are_all_cut_off_stop_the_run(labelling, server):
+    labelling.rows([f"film {number}" for number in range(100)])
+    server.reply = lambda request: answer("Let me think", finish="length")
+    with pytest.raises(ServiceFailure, match=r"20 of the first 20 answers were cut off at 256 tokens") as failed:
+        labelling.run("concurrency=1")
+    assert "--set answer_tokens=1024" in failed.value.hint
+    assert len(server.requests) == 20
+
+
+def test_left_out_rows_are_named_with_what_asks_again(labelling, server, capsys):
+    def reply(request):
+        shown = str(request["messages"])
+        if TEXTS[3] in shown:
+            return answer("", finish="length")
+        return failure(400, "flagged by the filter") if TEXTS[4] in shown else by_word(request)
+
+    server.reply = reply
+    labelling.load()
+    assert main(["label", str(labelling.file), "--to", str(labelling.target)]) == 0
+    err = " ".join(capsys.readouterr().err.split())
+    assert "1 row left out whose answer was cut off at 256 tokens; --set answer_tokens=512 asks again" in err
+    assert "flagged by the filter; --retry-refused asks again" in err
+
+
 def test_answers_that_never_fit_stop_the_run(labelling, server):
     labelling.rows([f"film {number}" for number in range(100)])
     server.reply = lambda request: answer("as a language model")
@@ -150,7 +214,56 @@ def test_a_refused_text_does_not_end_a_run(labelling, server):
         failure(400, "context length") if TEXTS[3] in str(request["messages"]) else by_word(request)
     )
     info = labelling.run("concurrency=1")
-    assert (info.texts, info.unanswered) == (11, 1)
+    assert (info.texts, info.unanswered, info.refused) == (11, 1, 1)
+    assert len(server.requests) == 12
+    labelling.run()
+    assert len(server.requests) == 12
+    server.reply = by_word
+    assert labelling.run(retry_refused=True).texts == 12
+    assert len(server.requests) == 13
+
+
+def test_a_refused_text_is_not_asked_about_for_its_other_samples(labelling, server):
+    labelling.rows(["a good film", "a bad film"])
+    server.reply = lambda request: (
+        failure(400, "flagged") if "bad" in request["messages"][-1]["content"] else by_word(request)
+    )
+    assert labelling.run("samples=3", "concurrency=1", "held_out=0.0").refused == 1
+    assert len(server.requests) == 3 + 1
+
+
+def test_a_first_text_that_is_refused_does_not_end_a_run(labelling, server):
+    server.reply = in_turn(failure(400, "context length"), failure(400, "context length"))
+    assert labelling.run("concurrency=1").refused == 2
+
+
+def test_a_service_that_refuses_every_text_ends_in_one_message(labelling, server):
+    server.reply = lambda request: failure(400, "temperature must be 1")
+    with pytest.raises(
+        ServiceFailure, match=r"refuses the first 5 texts, such as: status 400: .*temperature must be 1"
+    ):
+        labelling.run()
+    assert len(server.requests) == 5
+    server.reply = by_word
+    assert labelling.run().texts == 12  # not one is remembered as refused
+
+
+def test_texts_that_are_refused_again_do_not_end_a_run(labelling, server):
+    server.reply = lambda request: (
+        failure(400, "flagged") if "bad" in str(request["messages"][-1]) else by_word(request)
+    )
+    labelling.rows([f"a {'bad' if number < 6 else 'good'} film {number}" for number in [9, *range(12)]])
+    for retry in (False, True, False):
+        assert labelling.run("concurrency=1", retry_refused=retry).refused == 6
+
+
+def test_a_few_texts_that_are_all_refused(labelling, server):
+    labelling.rows(["a good film"])
+    server.reply = in_turn(failure(400, "too long"))
+    for _ in range(2):
+        with pytest.raises(DataError, match=r"answered none of 1 texts.*too long; --retry-refused asks again"):
+            labelling.run()
+    assert len(server.requests) == 1
 
 
 def test_a_service_without_structured_output(labelling, server):
@@ -215,9 +328,24 @@ def test_an_impossible_address_is_found_before_anything_is_sent(labelling, url):
 
 
 def test_an_impossible_proxy_is_one_message(labelling, monkeypatch):
-    monkeypatch.setenv("HTTP_PROXY", "foo://proxy")
-    with pytest.raises(UsageError, match=r"the client cannot be started: .*proxy"):
+    monkeypatch.setenv("HTTP_PROXY", "foo://user:hunter2@proxy")
+    with pytest.raises(UsageError, match=r"the client cannot be started: .*proxy") as failed:
         labelling.run()
+    assert "hunter2" not in failed.value.message
+
+
+def test_a_key_that_is_also_a_label_does_not_spoil_answers(labelling, server, monkeypatch):
+    """Services on one's own machine take any key, such as `none`."""
+    monkeypatch.setenv("SERVICE_KEY", "good")
+    assert labelling.run().unanswered == 0
+
+
+def test_a_key_with_quotes_is_refused(labelling, server, monkeypatch):
+    monkeypatch.setenv("SERVICE_KEY", f"'{KEY}'")
+    with pytest.raises(UsageError, match="SERVICE_KEY holds characters that no key has") as failed:
+        labelling.run()
+    assert KEY not in failed.value.message
+    assert not server.requests
 
 
 def test_retry_after_is_a_number_or_a_date():
