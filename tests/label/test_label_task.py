@@ -8,7 +8,9 @@ import pytest
 
 from compress.console import Console
 from compress.errors import RecipeError
+from compress.label.answer_forms import ANSWER_FORMS
 from compress.label.label_task import LabelTask, load_label_recipe
+from compress.tasks import KINDS
 from tests.label.chat_server import KEY, answer
 from tests.without_torch import light
 
@@ -53,10 +55,7 @@ endpoint: {url: "http://localhost/v1", model: large}
     ("override", "message"),
     [
         ("limit=5", "limit needs prices"),
-        ("endpoint.url=http://user:word@localhost/v1", "no password"),
         ("task.labels=null", "task.labels: is missing"),
-        ("task.kind=retrieval", "a service cannot label retrieval; it can label classification, multi_label, regr"),
-        ("task.kind=token_classification", "a service cannot label token_classification"),
         ("scores=[1, 5]", "scores: has no effect for classification"),
         ("scores=[5, 1]", "expected the lowest and the highest"),
         ("prompt=Which of {lables}?", "nothing replaces '{lables}'; did you mean labels"),
@@ -71,6 +70,18 @@ def test_single_problems(tmp_path, override, message):
     text = problems(tmp_path, VALID, override)
     assert message in text
     assert KEY not in text
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ANSWER_FORMS])
+def test_kinds_that_a_service_cannot_label_are_refused(tmp_path, kind):
+    message = problems(tmp_path, VALID, f"task.kind={kind}")
+    assert f"a service cannot label {kind}; it can label classification, multi_label, regression" in message
+
+
+def test_a_password_in_the_address_is_refused_and_not_shown(tmp_path):
+    message = problems(tmp_path, VALID, "endpoint.url=https://user:hunter2@localhost/v1")
+    assert "endpoint.url: an address has no password" in message
+    assert "hunter2" not in message
 
 
 def test_the_documented_recipe_is_valid(tmp_path):
