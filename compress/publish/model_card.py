@@ -197,7 +197,7 @@ def _scores(entry: Entry) -> str:
     if test is None:
         return ""
     teacher = quality_on_test(report, report.teacher, title)
-    directions = {metric.name: metric.larger_is_better for metric in kind_of(report.task).metrics}
+    directions = _directions(report)
     rows = [
         {
             "metric": fmt.metric(name),
@@ -271,6 +271,10 @@ def _origin(entry: Entry) -> str:
     if card is not None and card.licence is not None:
         lines.append(f"- Licence of the teacher's weights: {card.licence.name} ({markdown_cell(card.licence.source)})")
     lines.append(f"- Data: {markdown_cell(report.data.source)}; rows: {row_counts(report)}")
+    if report.service is not None:
+        lines.append(
+            f"- Labels: answers of the service's model {markdown_cell(report.service.model)}{_agreement(entry)}"
+        )
     lines.append(f"- Truncated texts: {markdown_cell(truncation(report))}")
     if (kept := entry.main.info.vocabulary) is not None:
         changed = ", ".join(f"{fmt.percent(share)} of {role}" for role, share in kept.changed.items())
@@ -281,3 +285,20 @@ def _origin(entry: Entry) -> str:
     lines += [f"- Built from: step {parent.step}, {parent.fingerprint[:16]}" for parent in entry.main.info.parents]
     lines += [f"- Note: {markdown_cell(remark)}" for remark in report.remarks]
     return "\n".join(lines)
+
+
+def _agreement(entry: Entry) -> str:
+    """Return how often the main variant answers like the service; empty where test holds other labels."""
+    report, test = entry.report, entry.main.result.test
+    if report.service is None or not report.service.tested or test is None:
+        return ""
+    metric, score = report.task.metric, test.scores[report.task.metric]
+    larger_is_better = _directions(report)[metric]
+    value, interval = fmt.score(score.value, larger_is_better), fmt.interval(score, larger_is_better)
+    held_back = f"{test.rows:,} answers that were held back"
+    return f"; agreement with it on {held_back}: {fmt.metric(metric)} {value} (95 % interval {interval})"
+
+
+def _directions(report: Report) -> dict[str, bool]:
+    """Return whether larger is better, by metric."""
+    return {metric.name: metric.larger_is_better for metric in kind_of(report.task).metrics}

@@ -9,6 +9,7 @@ from compress.model_info import GOLDEN_FILE, read_info, write_info
 from compress.publish.entry import make_entry
 from compress.publish.local_zoo import publish_entry
 from compress.publish.model_card import base_model, front_matter, hub_data, model_card
+from compress.report.run_facts import ServiceFacts
 from compress.runtime.model_formats import RUN_MODES
 from compress.tasks import KINDS
 from tests.report.conftest import apply_gates
@@ -140,6 +141,23 @@ def test_remarks_are_included(winner, make_report):
     report = make_report()
     report = apply_gates(report.model_copy(update={"data": report.data.model_copy(update={"duplicates": 3})}))
     assert "- Note: Texts of test that are also in train: 3." in model_card(make_entry({"cpu": winner}, report, "a"))
+
+
+@pytest.mark.parametrize(
+    ("tested", "line"),
+    [
+        (
+            True,
+            "large; agreement with it on 872 answers that were held back: accuracy 90.6 (95 % interval 88.8 to 92.4)",
+        ),
+        (False, "large"),
+    ],
+)
+def test_the_service_that_gave_the_labels_is_named(winner, make_report, tested, line):
+    report = make_report().model_copy(update={"service": ServiceFacts(model="large", tested=tested)})
+    entry = make_entry({"cpu": winner}, apply_gates(report), "a")
+    assert f"- Labels: answers of the service's model {line}\n" in model_card(entry)
+    assert "Labels: " not in model_card(make_entry({"cpu": winner}, apply_gates(make_report()), "a"))
 
 
 def test_requirements_are_listed_if_measured(winner, make_full_report):
