@@ -195,8 +195,9 @@ class AnswerCache:
         )
 
     def example_invalid(self) -> str | None:
-        """Return one of the invalid answers to the texts of this command."""
-        query = "SELECT answer FROM answers JOIN texts USING (key) WHERE NOT valid AND cut_off_at IS NULL LIMIT 1"
+        """Return one of the invalid answers to the texts of this command, if possible to one that is not refused."""
+        query = """SELECT answer FROM answers JOIN texts USING (key) WHERE NOT valid AND cut_off_at IS NULL
+            ORDER BY key IN (SELECT key FROM refusals) LIMIT 1"""
         return next((text for (text,) in self._execute(query)), None)
 
     def example_refusal(self) -> str | None:

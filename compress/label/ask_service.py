@@ -11,7 +11,8 @@ from compress.console import Progress, duration
 from compress.errors import CompressError, pluralize
 from compress.label.answer_cache import Answer, AnswerCache, Missing
 from compress.label.answer_forms import ANSWER_FORMS
-from compress.label.chat_client import Busy, ChatClient, Refused, Reply, ServiceFailure
+from compress.label.chat_client import Busy, ChatClient, Refused, ServiceFailure
+from compress.label.chat_completion import COMPLETE, CUT_OFF, Reply
 from compress.label.pace import Pace, Stopped, back_off
 from compress.label.prompt import Messages
 from compress.label.spending import Spending, cost
@@ -51,7 +52,7 @@ class Asker:
     valid: int
     """Valid answers to the recipe's texts, those of earlier commands included."""
     invalid: int = 0
-    """Samples that are given up since their answers are no labels."""
+    """Samples that are given up since their answers are no labels, or the model declines."""
     cut_off: int = 0
     refused: list[str] = field(default_factory=list)
     """The keys of texts that were refused before anything was answered."""
@@ -107,7 +108,7 @@ class Asker:
         )
 
     def ask(self, sample: Sample) -> None:
-        """Ask until an answer is valid or cut off, and store every answer."""
+        """Ask until an answer is valid, cut off or a refusal, and store every answer."""
         attempt, invalid = sample.missing.attempt, sample.missing.invalid
         try:
             while invalid < self.recipe.attempts and not self.cache.is_refused(sample.key):
@@ -127,7 +128,7 @@ class Asker:
         except CompressError:
             self.pace.stop.set()
             raise
-        self.invalid += invalid >= self.recipe.attempts
+        self.invalid += attempt > sample.missing.attempt  # otherwise the text was refused meanwhile
 
     def _note_refusal(self, sample: Sample, refusal: Refused) -> None:
         """Remember that a text is refused, unless all are: then the service cannot be used like this."""
@@ -140,7 +141,7 @@ class Asker:
                 self.cache.forget_refusal(key)
             self.pace.stop.set()
             message = f"{self.recipe.endpoint.url} refuses the first {HOPELESS_REFUSALS} texts, such as: {refusal}."
-            hint = "the model may not know a setting, such as temperature; where it is the texts, put others first"
+            hint = "some models know no temperature but 1 (--set temperature=1); if it is the texts, put others first"
             raise ServiceFailure(message, hint)
 
     def _repeated(self, sample: Sample, attempt: int) -> Answer:
@@ -184,6 +185,8 @@ class Asker:
             answer = self._answer(reply, most_input, most_output)
             actual = cost(self.recipe.prices, answer.input_tokens, answer.output_tokens) or 0.0
             self.cache.add(request, sample.missing.sample, attempt, sample.characters, answer)
+            if reply.refused:
+                self.cache.add_refusal(sample.key, self.client.shown(reply.text) or reply.end)
             return answer
         finally:
             self.spending.settle(most, actual)
@@ -191,9 +194,9 @@ class Asker:
     def _answer(self, reply: Reply, most_input: int, most_output: int) -> Answer:
         """Return what is stored of a reply: a valid answer is a label and nothing else; others may repeat the key."""
         parsed = ANSWER_FORMS[self.recipe.task.kind].parse(reply.text, self.recipe)
-        valid = reply.end == "stop" and parsed is not None
+        valid = reply.end == COMPLETE and parsed is not None
         text = reply.text if valid else self.client.hide_key(reply.text)
-        cut_off_at = self.recipe.answer_tokens if reply.end == "length" else None
+        cut_off_at = self.recipe.answer_tokens if reply.end == CUT_OFF else None
         if reply.input_tokens is None or reply.output_tokens is None:
             return Answer(text, valid, most_input, most_output, False, cut_off_at)
         return Answer(text, valid, reply.input_tokens, reply.output_tokens, True, cut_off_at)

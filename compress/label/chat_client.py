@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
-from typing import Annotated, Any, NamedTuple
+from typing import Any
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import ValidationError
 
 from compress.environment import require
 from compress.errors import CompressError, UsageError
+from compress.label.chat_completion import Reply, read_reply
 from compress.label.prompt import Messages
 from compress.label.service_key import hide_key, read_key, shown
 from compress.recipe.label_schema import LabelRecipe
@@ -25,8 +27,6 @@ GATEWAY_STATUS = (502, 504, 524)
 UNSUPPORTED = {"structured": ("response_format", "json_schema", "structured"), "length": ("max_completion_tokens",)}
 """Words in the refusal of a request by which services that lack a feature are recognised."""
 NO_MONEY = "insufficient_quota"
-MOST_TOKENS = 1 << 40
-"""Of one request; what states more is broken."""
 
 
 class ServiceFailure(CompressError):
@@ -43,44 +43,6 @@ class Busy(Exception):
     def __init__(self, reason: str, wait: float | None = None, maybe_paid: bool = False, absent: bool = False) -> None:
         super().__init__(reason)
         self.reason, self.wait, self.maybe_paid, self.absent = reason, wait, maybe_paid, absent
-
-
-class Reply(NamedTuple):
-    """An answer as the service gave it."""
-
-    text: str
-    """May repeat the key."""
-    end: str
-    """`stop` of a complete answer, `length` of one that was cut off; others were withheld, such as by a filter."""
-    input_tokens: int | None
-    output_tokens: int | None
-
-
-def _count(value: Any) -> int | None:
-    """Return a stated number of tokens; None for what cannot be one, since the answer is worth no less."""
-    return value if type(value) is int and 0 <= value < MOST_TOKENS else None
-
-
-Tokens = Annotated[int | None, BeforeValidator(_count)]
-
-
-class _Message(BaseModel):
-    content: str | None = None
-
-
-class _Choice(BaseModel):
-    message: _Message
-    finish_reason: str | None = None
-
-
-class _Usage(BaseModel):
-    prompt_tokens: Tokens = None
-    completion_tokens: Tokens = None
-
-
-class _Completion(BaseModel):
-    choices: list[_Choice] = Field(min_length=1)
-    usage: _Usage | None = None
 
 
 class ChatClient:
@@ -128,18 +90,12 @@ class ChatClient:
         create = self._client.chat.completions.with_raw_response.create
         content = create(model=recipe.endpoint.model, messages=messages, **options).content
         try:
-            completion = _Completion.model_validate_json(content)
+            reply = read_reply(content)
         except ValidationError:
             given = shown(content.decode(errors="replace"), self._key)
             raise Busy(f"its answer is no chat completion: {given!r}", maybe_paid=True) from None
         self.has_answered = True
-        choice, usage = completion.choices[0], completion.usage
-        return Reply(
-            text=choice.message.content or "",
-            end=choice.finish_reason or "stop",
-            input_tokens=usage.prompt_tokens if usage else None,
-            output_tokens=usage.completion_tokens if usage else None,
-        )
+        return reply
 
     def _failure(self, error: Any) -> Exception | None:
         """Return what a failed request means; None where it can be repeated at once in another form."""
@@ -149,9 +105,10 @@ class ChatClient:
             cause = error.__cause__ or error
             absent = type(cause).__name__ == "ConnectError"
             return Busy(shown(str(cause), self._key), maybe_paid=not absent, absent=absent)
-        status, reason = error.status_code, shown(str(error.message), self._key)
+        status, message = error.status_code, _message(error)
+        reason = shown(message, self._key)
         if status in REFUSED_STATUS:
-            return None if self._drop_unsupported(reason) else Refused(f"status {status}: {reason}")
+            return None if self._drop_unsupported(message) else Refused(f"status {status}: {reason}")
         if status in BUSY_STATUS or status >= 500:
             if error.code == NO_MONEY:
                 return ServiceFailure(f"the account at {self._recipe.endpoint.url} has no money left ({NO_MONEY}).")
@@ -168,9 +125,9 @@ class ChatClient:
         hint = "endpoint.url ends in /v1 for most services; endpoint.model is a name that the service knows"
         return ServiceFailure(f"{endpoint.url} refuses the model '{endpoint.model}' ({status}): {reason}.", hint)
 
-    def _drop_unsupported(self, reason: str) -> bool:
+    def _drop_unsupported(self, message: str) -> bool:
         """Do without a feature that the service says it lacks; return whether there was one."""
-        lacks = {name for name, words in UNSUPPORTED.items() if any(word in reason for word in words)}
+        lacks = {name for name, words in UNSUPPORTED.items() if any(word in message for word in words)}
         if "length" in lacks and self._length == "max_completion_tokens":
             self._length = "max_tokens"
             return True
@@ -182,6 +139,16 @@ class ChatClient:
     def hide_key(self, text: str) -> str:
         """Return a text of the service without the key, should it repeat it."""
         return hide_key(text, self._key)
+
+    def shown(self, text: str) -> str:
+        """Return the beginning of a text of the service, without the key."""
+        return shown(text, self._key)
+
+
+def _message(error: Any) -> str:
+    """Return the message of a service's error, or the whole of one without a message."""
+    message = error.body.get("message") if isinstance(error.body, Mapping) else None
+    return message if isinstance(message, str) and message else str(error.response.text)
 
 
 def retry_after(headers: Any) -> float | None:

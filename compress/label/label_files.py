@@ -18,7 +18,7 @@ from compress.label.service_info import SERVICE_FILE, ServiceInfo, write_service
 from compress.label.spending import MILLION, cost
 from compress.recipe.label_schema import LabelRecipe
 from compress.recipe.yaml_lines import dump_yaml
-from compress.storage.atomic_write import new_folder
+from compress.storage.atomic_write import check_creatable, new_folder
 from compress.storage.file_digests import file_digest
 
 TRAIN_FILE, TEST_FILE, RECIPE_FILE = "train.jsonl", "test.jsonl", "recipe.yaml"
@@ -27,9 +27,10 @@ TASK_KEYS = {"kind", "text", "labels", "metric", "max_length", "long", "overlap"
 
 
 def check_target(target: Path) -> None:
-    """Refuse a folder that holds anything but what this command wrote."""
+    """Refuse a folder that holds anything but what this command wrote, and one that cannot be created."""
     if target.exists() and not (target / SERVICE_FILE).is_file() and (target.is_file() or any(target.iterdir())):
         raise UsageError(f"{target} exists and was not written by compress label.", hint="--to names another folder")
+    check_creatable(target)
 
 
 def write_files(task: LabelTask, cache: AnswerCache, target: Path, blank: int) -> tuple[ServiceInfo, list[str]]:
@@ -78,6 +79,7 @@ class RowWriter:
     unanswered: int = 0
     refused: int = 0
     cut_off: int = 0
+    invalid: int = 0
     held_out: int = 0
     agreements: list[float] = field(default_factory=lambda: [0.0, 0.0])
     """The sum and the number of the shares of equal pairs of answers."""
@@ -107,6 +109,8 @@ class RowWriter:
             self.refused += 1
         elif self.cache.was_cut_off(key):
             self.cut_off += 1
+        elif not self.cache.missing_samples(key):
+            self.invalid += 1
 
     def left_out(self) -> Iterator[str]:
         """Yield why rows have no label, with what would ask for them again."""
@@ -117,6 +121,10 @@ class RowWriter:
             limit = self.recipe.answer_tokens
             again = f"--set answer_tokens={2 * limit} asks again"
             yield f"{pluralize(self.cut_off, 'row')} left out whose answer was cut off at {limit} tokens; {again}."
+        if self.invalid:
+            expected, example = ANSWER_FORMS[self.recipe.task.kind].expected, (self.cache.example_invalid() or "")[:80]
+            again = f"such as {example!r}; --set attempts={2 * self.recipe.attempts} asks again"
+            yield f"{pluralize(self.invalid, 'row')} left out whose answers are not {expected}, {again}."
 
     def info(self, test_file: Path, blank: int) -> ServiceInfo:
         """Return what the service is, from what was written and what its answers used."""
@@ -141,6 +149,7 @@ class RowWriter:
             output_tokens=made if measured else None,
             prices=recipe.prices,
             cost=spent_on(recipe, used),
+            cost_is_exact=used.stated and not used.lost,
             cost_of_million=cost(recipe.prices, given * MILLION, made * MILLION) if measured else None,
         )
 

@@ -31,7 +31,7 @@ class ServiceInfo(BaseModel):
     unanswered: int
     """Rows without a valid answer, which are in no file."""
     refused: int = 0
-    """Of `unanswered`, those that the service refused."""
+    """Of `unanswered`, those that the service or a filter refused, or the model declined."""
     cut_off: int = 0
     """Of `unanswered`, those with an answer that was cut off at the longest allowed length."""
     blank: int = 0
@@ -49,6 +49,8 @@ class ServiceInfo(BaseModel):
     """For a million tokens, as the recipe stated them."""
     cost: float | None = None
     """What was paid for these rows: answers that are no longer used included, lost ones at their highest price."""
+    cost_is_exact: bool = True
+    """False where the service stated no tokens, or answers were lost: then `cost` is the most that was paid."""
     cost_of_million: float | None = None
     """What one answer to each of a million such texts costs."""
 
@@ -65,7 +67,7 @@ class ServiceInfo(BaseModel):
         if self.self_agreement is not None:
             parts.append(f"two answers to one text agree in {100 * self.self_agreement:.1f} %")
         if self.cost is not None:
-            parts.append(f"cost {self.cost:.4f}")
+            parts.append(f"cost {self.cost:.4f}{'' if self.cost_is_exact else ' at most'}")
         if self.cost_of_million is not None:
             parts.append(f"a million texts would cost {self.cost_of_million:,.2f}")
         return "; ".join(parts)

@@ -32,5 +32,5 @@ def hide_key(text: str, key: str | None) -> str:
 
 
 def shown(text: str, key: str | None) -> str:
-    """Return the beginning of a service's message in one line, without the key."""
-    return " ".join(hide_key(text, key).split())[:SHOWN_CHARS]
+    """Return the beginning of a service's message in one line, without the key and the full stop."""
+    return " ".join(hide_key(text, key).split())[:SHOWN_CHARS].rstrip(".")

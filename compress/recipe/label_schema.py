@@ -109,7 +109,7 @@ class LabelRecipe(RecipeFile):
     """By default 0 for one sample, and 1 for several, which would be equal at 0."""
     answer_tokens: Annotated[Natural, Field(le=100_000)] = 256
     """Longest answer in tokens; models that think before they answer need more."""
-    attempts: Annotated[Natural, Field(le=10)] = 3
+    attempts: Annotated[Natural, Field(le=100)] = 3
     """How often a sample is asked for until its answer is one of the labels; then it counts as unanswered."""
     concurrency: Annotated[Natural, Field(le=256)] = 8
     """Most requests at the same time."""

@@ -241,6 +241,13 @@ def test_a_foreign_folder_is_not_replaced(labelling, server):
     assert not server.requests
 
 
+def test_a_folder_that_cannot_be_created_is_found_before_anything_is_sent(labelling, server):
+    labelling.target = labelling.folder / "rows.jsonl" / "out"
+    with pytest.raises(UsageError, match=r"out cannot be created: Not a directory"):
+        labelling.run()
+    assert not server.requests
+
+
 def test_a_missing_key_is_reported_by_its_variable(labelling, monkeypatch):
     monkeypatch.delenv("SERVICE_KEY")
     with pytest.raises(UsageError, match="SERVICE_KEY is not set"):
