@@ -36,27 +36,31 @@ def run_recipe(labelling, tmp_path, *changes):
 
 
 @pytest.mark.slow
-def test_a_model_learns_from_a_service(labelling, tmp_path):
+def test_from_the_command_to_a_report_and_a_card(labelling, tmp_path, capsys):
     labelling.rows([f"a {WORDS[number % 6]} film {number}" for number in range(90)])
-    labelling.run(PRICES, "samples=2", "held_out=0.3")
+    labelling.load()
+    changes = [word for change in (PRICES, "samples=2", "held_out=0.3") for word in ("--set", change)]
+    command = ["label", str(labelling.file), "--to", str(labelling.target), *changes]
+    assert main([*command, "--dry-run"]) == 0
+    assert "180 requests" in capsys.readouterr().out
+    assert main(command) == 0
     zoo = tmp_path / "zoo"
     report = run_recipe(labelling, tmp_path, "targets=[{device: cpu, price: 0.36}]", f"publish={zoo}")
     assert report.service.tested
     assert report.service.self_agreement == 1.0
     assert report.service.cost_of_million == pytest.approx(40 + 10)
-    assert "scores are agreement with it" in report.remarks[0]
-    assert "A million texts cost 50.00 with large" in " ".join(report.remarks)
     held_out = len(labelling.read("test.jsonl"))
     assert report.rows[0].targets["cpu"].test.rows == held_out
     prices = {row["model"]: row["1M texts"] for row in ledger_table(report, "cpu").rows}
     assert prices["large"] == "50.00"
     assert float(prices["student"]) < 50
+    page = (tmp_path / "runs" / "reviews" / "report.md").read_text()
+    assert "scores are agreement with it" in page
+    assert "A million texts cost 50.00 with large" in page
     (card,) = zoo.rglob("README.md")
-    line = (
-        f"- Labels: answers of the service's model large; agreement with it on {held_out} answers that were held back"
-    )
-    assert line in card.read_text()
-    assert KEY not in card.read_text()
+    line = f"answers of the service's model large; agreement with it on {held_out} answers that were held back"
+    assert f"- Labels: {line}" in card.read_text()
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
 
 
 @pytest.mark.slow
@@ -66,9 +70,8 @@ def test_a_model_learns_from_a_service(labelling, tmp_path):
         ('{"label": "good"}', ["task.text=[review, topic]"]),
         ('{"labels": ["good"]}', ["task.kind=multi_label", "samples=2"]),
         ('{"score": 4}', ["task.kind=regression", "task.labels=null", "scores=[1, 5]"]),
-        ('{"score": 4}', ["task.kind=regression", "task.text=[review, topic]", "task.labels=null", "scores=[1, 5]"]),
     ],
-    ids=["pairs", "multi_label", "regression", "regression of pairs"],
+    ids=["pairs", "multi_label", "regression"],
 )
 def test_other_kinds_learn_too(labelling, server, tmp_path, reply, changes):
     rows = [json.dumps({"review": f"a {WORDS[number % 6]} film {number}", "topic": "film"}) for number in range(60)]
