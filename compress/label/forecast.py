@@ -53,6 +53,8 @@ class Forecast:
             limit = f", limit {self.limit:g}" if self.limit else ""
             lost = f" ({pluralize(self.lost, 'lost answer')} at the highest price)" if self.lost else ""
             parts.append(f"about {self.cost:.4f} to spend, {self.spent:.4f} spent before{lost}{limit}")
+            if self.limit and self.requests and (self.spent or 0.0) + self.cost > self.limit:
+                parts.append("the limit will stop it before the end")
         return "; ".join(parts)
 
 

@@ -19,8 +19,7 @@ Messages = list[dict[str, str]]
 def messages_for(texts: Sequence[str], recipe: LabelRecipe) -> Messages:
     """Return the system and the user message for the texts of a row, in the order of the task's columns."""
     form = ANSWER_FORMS[recipe.task.kind]
-    instructions = recipe.prompt.instructions or _default_instructions(recipe)
-    system = _filled(instructions, {LABELS: _label_list(recipe)})
+    system = _filled(_instructions(recipe), {LABELS: _label_list(recipe)})
     columns = dict(zip(recipe.task.text, texts, strict=True))
     user = _filled(recipe.prompt.input or _default_input(recipe), columns)
     return [
@@ -47,13 +46,24 @@ def prompt_problems(recipe: LabelRecipe) -> Iterator[Problem]:
             yield Problem(("meanings", label), f"is no label{nearest(label, recipe.task.labels or ())}")
 
 
-def _default_instructions(recipe: LabelRecipe) -> str:
-    request = ANSWER_FORMS[recipe.task.kind].request
-    if len(recipe.task.text) > 1:
-        request = request.replace("the text", f"the {' and the '.join(recipe.task.text)} together")
+def _instructions(recipe: LabelRecipe) -> str:
+    """Return the recipe's instructions or the default ones; the labels, or the range of scores, are always in them.
+
+    A service without structured output would not know them otherwise.
+    """
+    instructions = recipe.prompt.instructions or _default_request(recipe)
     if recipe.scores:
-        request += " It is from {:g} to {:g}.".format(*recipe.scores)
-    return f"{request}\n\nLabels:\n{{{LABELS}}}" if recipe.task.labels else request
+        instructions += " The score is from {:g} to {:g}.".format(*recipe.scores)
+    if recipe.task.labels and LABELS not in PLACEHOLDER.findall(instructions):
+        instructions += f"\n\nLabels:\n{{{LABELS}}}"
+    return instructions
+
+
+def _default_request(recipe: LabelRecipe) -> str:
+    """Return the first sentence of a kind's prompt, which names both texts of a pair."""
+    request = ANSWER_FORMS[recipe.task.kind].request
+    columns = recipe.task.text
+    return request.replace("the text", f"the {' and the '.join(columns)} together") if len(columns) > 1 else request
 
 
 def _default_input(recipe: LabelRecipe) -> str:

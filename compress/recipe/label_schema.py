@@ -73,7 +73,8 @@ class Prompt(ShortForm):
     short_key = "instructions"
     """`prompt: Which product is this question about?`"""
     instructions: Annotated[str, Field(min_length=1)] | None = None
-    """The system message; `{labels}` becomes the list of labels. What form the answer has is added to it."""
+    """The system message; `{labels}` becomes the list of labels, which is added where it is missing, as is the form of
+    the answer."""
     input: Annotated[str, Field(min_length=1)] | None = None
     """The user message; `{review}` becomes the text of the column `review`. By default the text, or each with its
     column's name."""

@@ -92,6 +92,8 @@ def test_dry_run_sends_nothing_and_then_knows_the_tokens(labelling, server):
     expected = dry_run(labelling.load(PRICES), Console("quiet"))
     assert (expected.requests, expected.spent, len(server.requests)) == (12, 0.0, 0)
     assert "characters a token" in expected.text
+    assert "the limit will stop it" in dry_run(labelling.load(PRICES, "limit=0.1"), Console("quiet")).text
+    assert "the limit will stop it" not in dry_run(labelling.load(PRICES, "limit=100"), Console("quiet")).text
     labelling.run("task.data.limit=4")
     expected = dry_run(labelling.load(PRICES), Console("quiet"))
     assert (expected.requests, expected.answered) == (8, 4)

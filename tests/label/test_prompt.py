@@ -29,10 +29,13 @@ def test_own_templates_may_hold_json():
     assert user["content"] == "<{text}>"
 
 
-def test_regression_names_its_range():
-    assert "from 1 to 5" in messages_for(["a"], recipe("regression", scores=(1, 5)))[0]["content"]
+@pytest.mark.parametrize("prompt", [{}, "How good is it?"])
+def test_regression_names_its_range(prompt):
+    (system, _) = messages_for(["a"], recipe("regression", scores=(1, 5), prompt=prompt))
+    assert "from 1 to 5" in system["content"]
 
 
 @pytest.mark.parametrize("prompt", ["How good is it?", {"instructions": "How good is it?"}])
-def test_short_form(prompt):
-    assert messages_for(["a"], recipe("classification", prompt=prompt))[0]["content"].startswith("How good is it?\n\n")
+def test_the_short_form_and_labels_that_instructions_do_not_name(prompt):
+    (system, _) = messages_for(["a"], recipe("classification", prompt=prompt))
+    assert system["content"].startswith("How good is it?\n\nLabels:\n- bad\n- good\n\nAnswer with JSON alone: ")
