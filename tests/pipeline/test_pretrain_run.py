@@ -67,7 +67,11 @@ def test_the_report_has_every_figure(runs):
         assert figure["low"] < figure["value"] < figure["high"]
     assert held["untouched"] is None
     assert sum(report["corpus"][part]["documents"] for part in ("train", "select", "held_out")) == 40
+    rate = report["matrix_rate"]
+    assert 0 < rate["operations"] < rate["fastest"]
+    assert rate["kernel"] == "torch fp32 linear"
     page = (runs / "tiny-bert" / "report.md").read_text()
+    assert "Share of the matrix rate: " in page
     assert "| unigram entropy |" in page
 
 

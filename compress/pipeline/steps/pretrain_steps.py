@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Any
 from compress import __version__
 from compress.environment import describe_cpu
 from compress.pipeline.step_context import StepContext
+from compress.pipeline.torchrun_launch import Launch
 from compress.recipe.pretrain_schema import PretrainRecipe
 
 if TYPE_CHECKING:
     from compress.pretrain.method import PretrainData, Setting
-    from compress.pretrain.report.report_schema import TrainingPart
+    from compress.pretrain.report.report_schema import MatrixRate, TrainingPart
 
 VOCABULARY, CORPUS, PACKING, PRETRAIN, REPORT = "vocabulary", "corpus", "packing", "pretrain", "report"
 RESULTS_FILE = "training.json"
 """The result of each part of the training."""
+PRODUCT_FILE = "product.json"
+"""The fastest matrix product right after it."""
 
 
 def packed_lengths(recipe: PretrainRecipe) -> list[int]:
@@ -82,10 +85,15 @@ def packing(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path])
 def pretrain(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) -> Mapping[str, Any] | None:
     """Train, and write the model folder."""
     from compress.pretrain.pretrain import pretrain as train
+    from compress.pretrain.scores.matrix_rate import time_product
+    from compress.storage.atomic_write import write_model
 
     results = train(_setting(context, recipe, cards), context.work, track=context.track)
-    parts = [result.model_dump(mode="json", exclude={"history", "forecasts"}) for result in results]
-    (context.work / RESULTS_FILE).write_text(json.dumps(parts, indent=1) + "\n", encoding="utf-8")
+    launch = Launch.from_environment()
+    if launch.is_main:
+        parts = [result.model_dump(mode="json", exclude={"history", "forecasts"}) for result in results]
+        (context.work / RESULTS_FILE).write_text(json.dumps(parts, indent=1) + "\n", encoding="utf-8")
+        write_model(context.work / PRODUCT_FILE, time_product(results[-1].precision, launch.world))
     return None
 
 
@@ -117,6 +125,7 @@ def report(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) 
         vocabulary=shape.vocabulary,
         corpus={part: corpus_info[part] for part in PARTS},
         training=tuple(parts),
+        matrix_rate=_matrix_rate(folder, recipe, cards),
         held_out=held_out,
         scores=scores,
         cpu=describe_cpu().model,
@@ -143,6 +152,30 @@ def _training_parts(folder: Path, recipe: PretrainRecipe) -> list[TrainingPart]:
         )
         for length, result in zip(packed_lengths(recipe), stored, strict=True)
     ]
+
+
+def _matrix_rate(folder: Path, recipe: PretrainRecipe, cards: Sequence[Path]) -> MatrixRate | None:
+    """Return how much of the rate of the fastest matrix product the training reached."""
+    from compress.pretrain.report.report_schema import MatrixRate
+    from compress.pretrain.scores.matrix_rate import ProductRate, operations, passes_of
+
+    if not (folder / PRODUCT_FILE).is_file():  # a training of an earlier version
+        return None
+    stored = json.loads((folder / RESULTS_FILE).read_bytes())
+    pieces, squares, seconds = (sum(part[name] for part in stored) for name in ("pieces", "squares", "seconds"))
+    total = operations(passes_of(recipe, folder, cards), pieces, squares)
+    seconds -= sum(part["evaluating"] for part in stored)
+    if total is None or seconds <= 0:
+        return None
+    product = ProductRate.model_validate_json((folder / PRODUCT_FILE).read_bytes())
+    return MatrixRate(
+        operations=total / seconds,
+        fastest=product.operations,
+        kernel=product.best.kernel,
+        size=product.best.size,
+        threads=product.threads,
+        processes=product.processes,
+    )
 
 
 def _setting(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) -> Setting:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from compress.errors import pluralize
 from compress.pretrain.report.report_schema import HeldOut, PretrainReport, TrainingPart
 
 REPORT_PAGE = "report.md"
@@ -95,5 +96,13 @@ def _training_line(part: TrainingPart) -> str:
 
 
 def _rate_line(report: PretrainReport) -> str:
-    share = "not measured" if report.matrix_rate is None else f"{report.matrix_rate:.0%}"
-    return f"- Share of the matrix rate: {share} ({report.cpu})"
+    rate = report.matrix_rate
+    if rate is None:
+        return "- Share of the matrix rate: not known"
+    processes = "" if rate.processes == 1 else f" in each of {rate.processes} processes"
+    where = f"{pluralize(rate.threads, 'thread')}{processes}, {report.cpu}"
+    return (
+        f"- Share of the matrix rate: {rate.share:.0%}, {rate.operations / 1e9:,.1f} GFLOP/s of the"
+        f" {rate.fastest / 1e9:,.1f} of the fastest product"
+        f" ({rate.kernel}, {rate.size}, timed right after the training; {where})"
+    )

@@ -77,6 +77,25 @@ class TrainingPart(Frozen):
         return self.pieces / self.seconds if self.seconds else 0.0
 
 
+class MatrixRate(Frozen):
+    """How fast the training was beside the fastest matrix product of its machine."""
+
+    operations: float
+    """Of all matrix products of the training, per second."""
+    fastest: float
+    """Of the fastest product, per second; it was timed right after the training."""
+    kernel: str
+    size: str
+    """Of that product: rows x inner x columns."""
+    threads: int
+    processes: int
+
+    @property
+    def share(self) -> float:
+        """Of the fastest product's rate; the rest could be gained, or is other work than matrix products."""
+        return self.operations / self.fastest
+
+
 class PretrainReport(Frozen):
     """The content of report.json."""
 
@@ -94,9 +113,8 @@ class PretrainReport(Frozen):
     corpus: dict[str, dict[str, int]]
     """By part, its documents, sentences and pieces."""
     training: tuple[TrainingPart, ...]
-    matrix_rate: float | None = None
-    """The training's operations per second as a share of this machine's fastest matrix product; None where that was
-    not measured (`compress bench --limits` measures it)."""
+    matrix_rate: MatrixRate | None = None
+    """None where the operations of a model are not known, and for trainings of earlier versions."""
     held_out: HeldOut | None
     """None where the model has no word head."""
     scores: tuple[MethodScore, ...] = ()
