@@ -43,16 +43,6 @@ class Wanted(NamedTuple):
     """A sample that was cut off at so many tokens, or more, is not asked for again."""
 
 
-class Missing(NamedTuple):
-    """A sample that is asked for."""
-
-    sample: int
-    attempt: int
-    """The number of its next answer."""
-    invalid: int
-    """How many invalid answers it has."""
-
-
 @dataclass(frozen=True)
 class Usage:
     """What the texts of a command have used so far, whichever command paid for it."""
@@ -119,19 +109,18 @@ class AnswerCache:
         """Forget a request that certainly was not charged."""
         self._execute("DELETE FROM requests WHERE id = ?", request)
 
-    def add(self, request: int, sample: int, attempt: int, characters: int, answer: Answer) -> None:
+    def add(self, request: int, sample: int, characters: int, answer: Answer) -> None:
         """Replace a request by its answer, which is on disk when this returns.
 
-        Where another command has stored an answer meanwhile, that one is kept, and the request remains as paid.
+        Another command may have stored an answer to the same sample meanwhile: both were paid for, and are kept.
         """
-        counts = answer.input_tokens, answer.output_tokens
-        values = sample, attempt, answer.text, int(answer.valid), characters, *counts, int(answer.stated)
-        query = "INSERT OR IGNORE INTO answers SELECT key, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM requests WHERE id = ?"
+        counts = answer.input_tokens, answer.output_tokens, int(answer.stated), answer.cut_off_at
+        values = answer.text, int(answer.valid), characters, *counts
+        number = "(SELECT count(*) FROM answers WHERE answers.key = requests.key AND sample = ?)"
+        query = f"INSERT INTO answers SELECT key, ?, {number}, ?, ?, ?, ?, ?, ?, ? FROM requests WHERE id = ?"
         with self._database.transaction() as rows:
-            if rows.execute(query, (*values, answer.cut_off_at, request)).rowcount:
-                rows.execute("DELETE FROM requests WHERE id = ?", (request,))
-            else:
-                rows.execute("UPDATE requests SET input_tokens = ?, output_tokens = ? WHERE id = ?", (*counts, request))
+            rows.execute(query, (sample, sample, *values, request))
+            rows.execute("DELETE FROM requests WHERE id = ?", (request,))
 
     def add_refusal(self, key: str, reason: str) -> None:
         """Note that the service refuses a text."""
@@ -150,24 +139,23 @@ class AnswerCache:
         return bool(self._execute("SELECT 1 FROM refusals WHERE key = ?", key))
 
     def valid_answers(self, key: str) -> list[str]:
-        """Return the valid answers to a text, by sample."""
-        query = "SELECT answer FROM answers WHERE key = ? AND sample < ? AND valid ORDER BY sample, attempt"
-        return [text for (text,) in self._execute(query, key, self._wanted.samples)]
+        """Return the first valid answer of each sample of a text."""
+        query = """SELECT answer, min(attempt) FROM answers WHERE key = ? AND sample < ? AND valid
+            GROUP BY sample ORDER BY sample"""
+        return [text for text, _ in self._execute(query, key, self._wanted.samples)]
 
     def was_cut_off(self, key: str) -> bool:
         """Return whether an answer to a text was cut off at the length that is wanted, or a larger one."""
         query = "SELECT 1 FROM answers WHERE key = ? AND cut_off_at >= ? LIMIT 1"
         return bool(self._execute(query, key, self._wanted.answer_tokens))
 
-    def missing_samples(self, key: str) -> list[Missing]:
+    def missing_samples(self, key: str) -> list[int]:
         """Return the samples of a text to ask for."""
         if self.is_refused(key):
             return []
-        query = f"SELECT sample, {FINISHED}, invalid, next_attempt FROM samples WHERE key = :key"
-        rows = self._execute(query, key=key, **self._wanted._asdict())
-        known = {sample: (finished, Missing(sample, attempt, invalid)) for sample, finished, invalid, attempt in rows}
-        states = [known.get(sample, (False, Missing(sample, 0, 0))) for sample in range(self._wanted.samples)]
-        return [missing for finished, missing in states if not finished]
+        query = f"SELECT sample FROM samples WHERE key = :key AND {FINISHED}"
+        finished = {sample for (sample,) in self._execute(query, key=key, **self._wanted._asdict())}
+        return [sample for sample in range(self._wanted.samples) if sample not in finished]
 
     def usage(self) -> Usage:
         """Return what the texts of this command have used."""

@@ -28,7 +28,7 @@ CREATE TABLE IF NOT EXISTS requests (id INTEGER PRIMARY KEY, key TEXT, input_tok
 CREATE TEMP TABLE texts (key TEXT PRIMARY KEY, characters INTEGER) WITHOUT ROWID;
 CREATE TEMP VIEW samples AS
     SELECT key, sample, max(valid) AS valid, sum(NOT valid AND cut_off_at IS NULL) AS invalid,
-    ifnull(max(cut_off_at), 0) AS cut_off_at, max(attempt) + 1 AS next_attempt
+    ifnull(max(cut_off_at), 0) AS cut_off_at
     FROM answers GROUP BY key, sample;
 """
 """`requests` holds those without an answer: under way, or lost. `texts`, those that one command is about, lives as long

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from compress.console import Progress, duration
 from compress.errors import CompressError, pluralize
-from compress.label.answer_cache import Answer, AnswerCache, Missing
+from compress.label.answer_cache import Answer, AnswerCache
 from compress.label.answer_forms import ANSWER_FORMS
 from compress.label.chat_client import Busy, ChatClient, Refused, ServiceFailure
 from compress.label.chat_completion import COMPLETE, CUT_OFF, Reply
@@ -31,7 +31,7 @@ class Sample:
     """One answer that is missing."""
 
     key: str
-    missing: Missing
+    number: int
     messages: Messages
 
     @property
@@ -67,7 +67,7 @@ class Asker:
         with ThreadPoolExecutor(self.recipe.concurrency) as pool:
             try:
                 for sample in samples:
-                    identity = (sample.key, sample.missing.sample)
+                    identity = (sample.key, sample.number)
                     if identity in running.values():  # a text that the data holds twice
                         continue
                     running[pool.submit(self.ask, sample)] = identity
@@ -109,17 +109,16 @@ class Asker:
 
     def ask(self, sample: Sample) -> None:
         """Ask until an answer is valid, cut off or a refusal, and store every answer."""
-        attempt, invalid = sample.missing.attempt, sample.missing.invalid
+        asked = False
         try:
-            while invalid < self.recipe.attempts and not self.cache.is_refused(sample.key):
-                answer = self._repeated(sample, attempt)
+            while sample.number in self.cache.missing_samples(sample.key):
+                answer, asked = self._repeated(sample), True
                 if answer.valid:
                     self.valid += 1
                     return
                 if answer.cut_off_at:  # asking again with the same limit would be cut off again
                     self.cut_off += 1
                     return
-                attempt, invalid = attempt + 1, invalid + 1
         except Stopped:
             return
         except Refused as refusal:
@@ -128,7 +127,7 @@ class Asker:
         except CompressError:
             self.pace.stop.set()
             raise
-        self.invalid += attempt > sample.missing.attempt  # otherwise the text was refused meanwhile
+        self.invalid += asked  # otherwise it was refused meanwhile, or another command has asked
 
     def _note_refusal(self, sample: Sample, refusal: Refused) -> None:
         """Remember that a text is refused, unless all are: then the service cannot be used like this."""
@@ -144,11 +143,11 @@ class Asker:
             hint = "some models know no temperature but 1 (--set temperature=1); if it is the texts, put others first"
             raise ServiceFailure(message, hint)
 
-    def _repeated(self, sample: Sample, attempt: int) -> Answer:
+    def _repeated(self, sample: Sample) -> Answer:
         """Return the service's answer, valid or not; where it is busy wait as long as it asks, or longer each time."""
         for retry in range(self.recipe.endpoint.retries + 1):
             try:
-                return self._within_limit(sample, attempt)
+                return self._within_limit(sample)
             except Busy as busy:
                 failure = busy
             pause = back_off(retry) if failure.wait is None else failure.wait
@@ -162,7 +161,7 @@ class Asker:
         wish = f"; it asks to wait for {duration(failure.wait)}" if failure.wait and pause > LONGEST_PAUSE else ""
         raise ServiceFailure(f"{self.recipe.endpoint.url} does not answer{again}: {failure.reason}{wish}.")
 
-    def _within_limit(self, sample: Sample, attempt: int) -> Answer:
+    def _within_limit(self, sample: Sample) -> Answer:
         """Send one request if its highest price is within the limit, and store its answer with what it cost.
 
         A request whose answer was lost on the way may have been charged: it counts at its highest price.
@@ -184,7 +183,7 @@ class Asker:
                 raise
             answer = self._answer(reply, most_input, most_output)
             actual = cost(self.recipe.prices, answer.input_tokens, answer.output_tokens) or 0.0
-            self.cache.add(request, sample.missing.sample, attempt, sample.characters, answer)
+            self.cache.add(request, sample.number, sample.characters, answer)
             if reply.refused:
                 self.cache.add_refusal(sample.key, self.client.shown(reply.text) or reply.end)
             return answer

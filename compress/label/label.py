@@ -126,8 +126,8 @@ def ask(task: LabelTask, cache: AnswerCache, expected: Forecast, console: Consol
 def missing_samples(task: LabelTask, cache: AnswerCache) -> Iterator[Sample]:
     """Yield the samples that have no valid answer and may be asked for."""
     for text in task.texts():
-        for missing in cache.missing_samples(text.key):
-            yield Sample(text.key, missing, text.messages)
+        for number in cache.missing_samples(text.key):
+            yield Sample(text.key, number, text.messages)
 
 
 def _state(recipe: LabelRecipe, cache: AnswerCache, expected: Forecast) -> str:

@@ -21,66 +21,67 @@ def cache():
     made.close()
 
 
-def add(cache, key, sample, attempt, answer):
-    cache.add(cache.begin_request(key, 100, 256), sample, attempt, 100, answer)
+def add(cache, key, sample, answer):
+    cache.add(cache.begin_request(key, 100, 256), sample, 100, answer)
 
 
 def missing(wanted, key):
     cache = AnswerCache(answers_file(), wanted)
-    samples = [tuple(each) for each in cache.missing_samples(key)]
+    samples = cache.missing_samples(key)
     cache.close()
     return samples
 
 
 def test_answers_are_read_by_another_connection_at_once(cache):
-    add(cache, "a", 0, 0, GOOD)
+    add(cache, "a", 0, GOOD)
     other = AnswerCache(answers_file(), WANTED)
     assert other.valid_answers("a") == ["good"]
     other.close()
 
 
-def test_an_answer_never_changes_and_the_second_one_was_paid_for_too(cache):
+def test_of_two_commands_that_ask_at_once_the_first_answer_counts_and_both_were_paid_for(cache):
     cache.add_text("a", 100)
-    add(cache, "a", 0, 0, GOOD)
-    add(cache, "a", 0, 0, NONE)
+    for answer in (NONE, GOOD, Answer("bad", True, 40, 5, True)):
+        add(cache, "a", 0, answer)
     assert cache.valid_answers("a") == ["good"]
     used = cache.usage()
-    assert (used.lost, used.lost_input_tokens, used.lost_output_tokens) == (1, 40, 9)
+    assert (used.answers, used.valid, used.lost) == (1, 2, 0)
+    assert (used.input_tokens, used.output_tokens) == (120, 19)
 
 
 def test_samples_that_are_missing(cache):
-    add(cache, "a", 0, 0, GOOD)
-    add(cache, "a", 1, 0, NONE)
-    add(cache, "a", 2, 0, NONE)
-    add(cache, "a", 2, 1, NONE)
-    assert cache.missing_samples("a") == [(1, 1, 1), (3, 0, 0)]
-    assert missing(Wanted(2, 2, 256), "b") == [(0, 0, 0), (1, 0, 0)]
+    add(cache, "a", 0, GOOD)
+    add(cache, "a", 1, NONE)
+    add(cache, "a", 2, NONE)
+    add(cache, "a", 2, NONE)
+    assert cache.missing_samples("a") == [1, 3]
+    assert missing(Wanted(2, 2, 256), "b") == [0, 1]
 
 
 def test_an_answer_that_was_cut_off_is_asked_for_again_with_more_tokens_alone(cache):
-    add(cache, "a", 0, 0, CUT_OFF)
+    add(cache, "a", 0, CUT_OFF)
     assert cache.was_cut_off("a")
     assert missing(Wanted(1, 9, 256), "a") == []
-    assert missing(Wanted(1, 2, 257), "a") == [(0, 1, 0)]
+    assert missing(Wanted(1, 2, 257), "a") == [0]
 
 
 def test_a_refused_text_is_finished_until_it_is_forgotten(cache):
     for key in ("a", "b"):
         cache.add_text(key, 100)
         cache.add_refusal(key, "too long")
-    add(cache, "a", 0, 0, GOOD)
+    add(cache, "a", 0, GOOD)
     assert cache.missing_samples("a") == []
     used = cache.usage()
     assert (used.answers, used.finished, used.refused) == (1, 8, 2)
     assert cache.example_refusal() == "too long"
     cache.forget_refusals()
-    assert [each.sample for each in cache.missing_samples("a")] == [1, 2, 3]
+    assert cache.missing_samples("a") == [1, 2, 3]
 
 
 def test_only_the_texts_of_the_command_count_and_each_once(cache):
     for key in ("a", "b"):
-        add(cache, key, 0, 0, NONE)
-        add(cache, key, 0, 1, GOOD)
+        add(cache, key, 0, NONE)
+        add(cache, key, 0, GOOD)
     cache.add_text("a", 100)
     cache.add_text("a", 100)
     cache.add_text("c", 50)
@@ -93,8 +94,8 @@ def test_only_the_texts_of_the_command_count_and_each_once(cache):
 
 def test_samples_that_are_not_wanted_any_more_were_paid_for(cache):
     cache.add_text("a", 100)
-    add(cache, "a", 0, 0, GOOD)
-    add(cache, "a", 7, 0, GOOD)
+    add(cache, "a", 0, GOOD)
+    add(cache, "a", 7, GOOD)
     used = cache.usage()
     assert (used.answers, used.valid, used.input_tokens) == (1, 2, 80)
 
@@ -116,7 +117,7 @@ def test_a_killed_writer_leaves_all_it_wrote(cache):
         "import os, signal\nfrom compress.label.answer_cache import *\n"
         "cache = AnswerCache(answers_file(), Wanted(500, 1, 9))\n"
         "for number in range(500):\n"
-        "    cache.add(cache.begin_request('a', 9, 9), number, 0, 9, Answer('good', True, 1, 1, True))\n"
+        "    cache.add(cache.begin_request('a', 9, 9), number, 9, Answer('good', True, 1, 1, True))\n"
         "cache.begin_request('a', 9, 9)\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
@@ -139,7 +140,7 @@ def test_a_file_of_the_first_version_is_kept(tmp_path):
     for _ in range(2):
         cache = AnswerCache(tmp_path / "old.sqlite", WANTED)
         assert cache.valid_answers("a") == ["good"]
-        add(cache, "b", 0, 0, CUT_OFF)
+        add(cache, "b", 0, CUT_OFF)
         cache.close()
 
 

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -86,6 +87,20 @@ def test_another_question_is_asked_again(labelling, server, change):
     labelling.run()
     labelling.run(change)
     assert len(server.requests) == 24
+
+
+def test_what_another_command_has_asked_meanwhile_is_not_asked_again(labelling, server):
+    other = threading.Event()
+
+    def reply(request):
+        if not other.is_set():  # the first request of the first command, which the second overtakes
+            other.set()
+            labelling.run("concurrency=1")
+        return by_word(request)
+
+    server.reply = reply
+    assert labelling.run("concurrency=1", "endpoint.timeout=60", PRICES).cost == pytest.approx(13 * 0.05)
+    assert len(server.requests) == 13
 
 
 def test_dry_run_sends_nothing_and_then_knows_the_tokens(labelling, server):
