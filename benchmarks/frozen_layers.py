@@ -90,17 +90,23 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("out", type=Path, help="a JSON-lines file")
     parser.add_argument("--sizes", type=positive, nargs="+", default=[500, 2000, 8000], help="rows of train")
     parser.add_argument("--seeds", type=positive, default=3, help="how many seeds")
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS), help="what is frozen")
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="of the trainings")
     given = parser.parse_args(arguments)
     done = [json.loads(line) for line in given.out.read_text().splitlines()] if given.out.exists() else []
     rows = Rows(given.out.with_suffix(".data"))
-    machine = {"cpu": snapshot_machine().cpu, "threads": os.environ.get("OMP_NUM_THREADS")}
+    machine = {
+        "cpu": snapshot_machine().cpu,
+        "threads": os.environ.get("OMP_NUM_THREADS"),
+        "precision": given.precision,
+    }
     for size in given.sizes:
         for seed in range(given.seeds):
-            for name, way in WAYS.items():
+            for name in given.ways:
                 cell = {"frozen": name, "rows": size, "seed": seed}
                 if any(cell.items() <= line.items() for line in done):
                     continue
-                result = rows.train(Finetune(precision="fp32", **way), size, seed)
+                result = rows.train(Finetune(precision=given.precision, **WAYS[name]), size, seed)
                 with given.out.open("a") as file:
                     file.write(json.dumps(cell | result | machine) + "\n")
                 Console("human").note(f"{cell}: {result}")
