@@ -5,7 +5,9 @@ A program reads one row of any length up to a fixed one, so a batch runs row by 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from pathlib import Path
 from threading import Lock
 from typing import Any
 from weakref import WeakSet
@@ -19,11 +21,14 @@ from compress.model_info import VariantInfo
 from compress.runtime.model_formats import ModelFile
 from compress.runtime.predictor import Placement, describe_predictor
 from compress.runtime.row_by_row import run_rows
-from compress.runtime.runtime_errors import load_failure, run_failure
+from compress.runtime.runtime_errors import NO_MODEL, load_failure, run_failure
 from compress.tasks.base import Arrays
 
 INPUTS, OUTPUTS = "inputs", "outputs"
 """Methods of a program that return the names of what `forward` takes and returns, with commas between."""
+
+IDENTIFIER = re.compile(rb"....ET\d\d", re.DOTALL)
+"""The first bytes of every program. ExecuTorch ends the process where others stand there that are no text."""
 
 SHORTEST = 3
 """Tokens of the shortest row, to which shorter ones are padded: torch.export takes a size of 1 for a constant, and
@@ -45,6 +50,7 @@ class ExecutorchPredictor:
     def __init__(self, model_file: ModelFile, placement: Placement, variant: VariantInfo) -> None:
         self._placement = placement
         self._variant = variant
+        _require_program(model_file.file)
         with TURN, silent_native_code():
             library = load_executorch()
             _use_threads(library, placement.threads)
@@ -104,6 +110,12 @@ def load_executorch() -> Any:
     """
     require("torch", "executorch")
     return require("executorch.extension.pybindings._C", "executorch")
+
+
+def _require_program(file: Path) -> None:
+    with file.open("rb") as stream:
+        if not IDENTIFIER.match(stream.read(8)):
+            raise ModelError(f"ExecuTorch cannot read {file}: {NO_MODEL}")
 
 
 def _use_threads(library: Any, threads: int) -> None:

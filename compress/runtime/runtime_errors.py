@@ -20,6 +20,9 @@ UNREADABLE = re.compile(
 )
 """Messages of runtimes about files that are not models, or only parts of one."""
 
+NO_MODEL = "it is empty, truncated, or not a model."
+"""What is said of such files."""
+
 PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : (Load model from .*? failed:)?")
 """The beginning of ONNX Runtime's messages: error codes, and the file, which our message names anyway."""
 
@@ -42,7 +45,7 @@ def load_failure(runtime: str, model: Path | str, error: BaseException) -> Model
     """Return the error for a model that could not be opened."""
     if is_memory(error):
         return OutOfMemory(f"{model} does not fit in memory.")
-    reason = "it is empty, truncated, or not a model." if UNREADABLE.search(str(error)) else first_line(error)
+    reason = NO_MODEL if UNREADABLE.search(str(error)) else first_line(error)
     return ModelError(f"{runtime} cannot read {model}: {reason}")
 
 

@@ -112,7 +112,16 @@ def test_a_row_that_is_too_long_is_reported(edge, exported):
         open_predictor(exported[1]).predict(padded_batch(length=40))
 
 
-@pytest.mark.parametrize("damage", [lambda content: content[:5000], lambda _: b"not a model" * 100])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: content[:5000],
+        lambda _: b"not a model" * 100,
+        lambda _: bytes(range(128, 256)) * 9,
+        lambda _: b"",
+    ],
+    ids=["truncated", "text", "no text", "empty"],
+)
 def test_a_corrupt_file_is_reported(damage, edge, exported, tmp_path, capfd):
     shutil.copytree(exported[1], tmp_path, dirs_exist_ok=True)
     (tmp_path / edge.file).write_bytes(damage((exported[1] / edge.file).read_bytes()))
