@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from compress.cards import FolderCheckpoint, PackageCheckpoint, available, find_student, find_teacher, locate
 from compress.errors import CompressError, ModelError, UsageError, nearest
-from compress.model_info import find_info
+from compress.model_info import VariantInfo, find_info
 from compress.storage.file_digests import combined_digest, digests, file_digest
 
 Location = TypeVar("Location")
@@ -130,11 +130,16 @@ def model_files(folder: Path) -> list[Path]:
     return files
 
 
+def exported_variant(folder: Path) -> VariantInfo | None:
+    """Return what an exported folder holds; None for a model."""
+    info = find_info(folder)
+    return info.variant if info and info.variant and info.variant.format != "torch" else None
+
+
 def refuse_exported(folder: Path) -> None:
     """Refuse an exported folder where a model to train or to convert is expected."""
-    info = find_info(folder)
-    if info is not None and info.variant is not None and info.variant.format != "torch":
+    if (held := exported_variant(folder)) is not None:
         raise ModelError(
-            f"{folder} holds an exported model ({info.variant.name}): it can be run, but not loaded or trained.",
+            f"{folder} holds an exported model ({held.name}): it can be run, but not loaded or trained.",
             hint="the finetune, distill and prune steps of its run are models, in .steps beside the run's folder",
         )

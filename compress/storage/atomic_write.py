@@ -58,6 +58,14 @@ def check_creatable(target: Path) -> None:
         raise UsageError(f"{target} cannot be created: {error.strerror}.") from error
 
 
+def why_unwritable(folder: Path) -> str | None:
+    """Return why a folder cannot be created or written into, as far as that can be told before it is tried."""
+    existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not existing.is_dir():
+        return f"{existing} is a file, expected a folder"
+    return None if os.access(existing, os.W_OK) else f"{existing} is not writable"
+
+
 @contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
     """Yield an empty hidden folder that replaces ``target`` when the block ends, unless it raises.

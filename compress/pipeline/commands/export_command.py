@@ -5,25 +5,22 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any
 
 from compress.console import Console
 from compress.errors import CompressError, UsageError, nearest, pluralize, unexpected
-from compress.export import BuildContext
 from compress.export.build_context import Batches
-from compress.export.build_once import BuildOnce
 from compress.export.calibration_texts import calibration_batches
 from compress.measure.resources.footprint import footprint
-from compress.model_info import FolderInfo, find_info, read_info
+from compress.model_info import FolderInfo, find_info
 from compress.models.fetch import fetch
+from compress.pipeline.commands.variant_builder import VariantBuilder, build_settings
 from compress.quantize import AUTOMATIC, CHOICES, QUANTIZERS
 from compress.report import format_numbers as fmt
 from compress.runtime.predict_command import read_lines
-from compress.storage.atomic_write import atomic_copy_folder
+from compress.storage.atomic_write import why_unwritable
 from compress.variants import (
     ALL_FORMATS,
     EXPORTS,
@@ -74,12 +71,13 @@ def export_folder(
     calibration: Path | None = None,
     assets: Path | None = None,
 ) -> FolderInfo:
-    """Export a model (a folder, card or hub id) as ``variant`` into ``to``, and tune it for this machine.
+    """Export a model as ``variant`` into ``to``, and tune it for this machine.
 
+    ``model``: a folder, card or hub id; or an export that ``variant`` is made from, such as one of ONNX for ORT.
     ``calibration``: a file of texts from which static methods take their ranges. ``assets``: a folder with the npm
     packages of the web format.
     """
-    _refuse_existing(to)
+    _require_writable(to)
     if missing := _missing(variant, assets):
         raise CompressError(f"{variant.name} cannot be built here: not installed: {missing}.")
     with _exporter(model, console, calibration, assets) as exporter:
@@ -104,7 +102,7 @@ def export_all(
     Raises:
         CompressError: at the end, where any failed.
     """
-    _refuse_existing(to)
+    _require_writable(to)
     formats = [each.format for each in variants]
     names = {each.name: each.format if formats.count(each.format) == 1 else each.name for each in variants}
     rows: list[dict[str, Any]] = []
@@ -131,49 +129,12 @@ def export_all(
         raise CompressError(f"{len(failed)} of {pluralize(len(rows), 'format')} failed: {', '.join(failed)}.")
 
 
-@dataclass
-class _Exporter:
-    """Builds variants of one model, each of those in between once."""
-
-    model: Path
-    scratch: Path
-    console: Console
-    sample: Batches
-    assets: Path | None
-    _built: BuildOnce = field(default_factory=BuildOnce)
-
-    def export(self, variant: Variant, to: Path) -> FolderInfo:
-        """Build ``variant`` and write it into ``to``, with the session options that are fastest on this machine."""
-        work = self._build(variant)
-        if variant.tuner is not None:
-            resolve_name(variant.tuner)(work, work)
-        atomic_copy_folder(work, to)
-        return read_info(work)
-
-    def _build(self, variant: Variant) -> Path:
-        """Return the folder of ``variant``."""
-        return self._built.get(variant.name, lambda: self._make(variant))
-
-    def _make(self, variant: Variant) -> Path:
-        parent = self._build(VARIANTS[variant.needs]) if variant.needs else self.model
-        work, settings = Path(tempfile.mkdtemp(dir=self.scratch)), _settings(variant, self.assets)
-        variant.make(
-            BuildContext(variant.info, parent, work, settings, console=self.console, calibration=lambda: self.sample)
-        )
-        return work
-
-
 @contextmanager
-def _exporter(model: str, console: Console, calibration: Path | None, assets: Path | None) -> Iterator[_Exporter]:
+def _exporter(model: str, console: Console, calibration: Path | None, assets: Path | None) -> Iterator[VariantBuilder]:
     source = fetch(model)
     sample = _calibration(calibration, source) if calibration else ()
     with tempfile.TemporaryDirectory(prefix="compress-export-") as scratch:
-        yield _Exporter(source, Path(scratch), console, sample, assets)
-
-
-def _settings(variant: Variant, assets: Path | None) -> dict[str, Any]:
-    """Return the settings of the builder of ``variant``."""
-    return {"assets": assets} if variant.format == "web" else {}
+        yield VariantBuilder(source, Path(scratch), console, sample, assets)
 
 
 def _missing(variant: Variant, assets: Path | None) -> str:
@@ -181,11 +142,14 @@ def _missing(variant: Variant, assets: Path | None) -> str:
     absent = missing_extras(variant.format) | {
         module: extra for module, extra in variant.build_modules.items() if find_spec(module) is None
     }
-    return describe_missing(absent, missing_programs(variant.format, _settings(variant, assets)))
+    return describe_missing(absent, missing_programs(variant.format, build_settings(variant, assets)))
 
 
-def _refuse_existing(to: Path) -> None:
-    if to.exists() and (not to.is_dir() or any(to.iterdir())):
+def _require_writable(to: Path) -> None:
+    """Refuse a folder that has content already or cannot be created, before the first long build."""
+    if reason := why_unwritable(to):
+        raise UsageError(f"{to} cannot be written: {reason}.")
+    if to.exists() and any(to.iterdir()):
         raise UsageError(f"{to} already exists and is not empty.", hint="name another folder, or remove it first")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from compress.pipeline.step_store import StepStore
 from compress.pipeline.steps.package_format import PACKAGE_FORMAT
 from compress.prune.prune_ratios import check_sample
 from compress.recipe.distill_schema import Distill
+from compress.storage.atomic_write import why_unwritable
 from compress.tasks import primary_metric, task_info
 from compress.variants import VARIANTS, missing_extras, missing_programs, variant_in
 
@@ -159,11 +159,8 @@ def _unwritable_folders(plan: Plan, store: StepStore) -> Iterator[str]:
     if plan.recipe.publish:
         folders["publish"] = Path(plan.recipe.publish.to).expanduser()
     for name, folder in folders.items():
-        existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-        if not existing.is_dir():
-            yield f"{name}: {existing} is a file, expected a folder"
-        elif not os.access(existing, os.W_OK):
-            yield f"{name}: {existing} is not writable"
+        if reason := why_unwritable(folder):
+            yield f"{name}: {reason}"
 
 
 def _missing_disk(plan: Plan, store: StepStore, cards: Sequence[Path]) -> Iterator[str]:

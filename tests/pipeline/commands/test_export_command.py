@@ -319,6 +319,33 @@ def test_missing_programs_and_extras_are_named_before_anything_is_built(source, 
     assert not (tmp_path / "out").exists()
 
 
+def test_an_export_serves_where_a_format_is_made_from_it(exported, tmp_path, capsys):
+    for model, to, words, made in (
+        (exported, tmp_path / "ort", ["--format", "ort"], "ort-fp32"),
+        (exported, tmp_path / "int8", ["--quantize", "int8"], "onnx-int8"),
+        (tmp_path / "int8", tmp_path / "ort-int8", ["--format", "ort", "--quantize", "int8"], "ort-int8"),
+    ):
+        assert export(model, to, *words) == 0
+        assert read_info(to).variant.name == made
+        assert (to / "golden.safetensors").read_bytes() == (exported / "golden.safetensors").read_bytes()
+    capsys.readouterr()
+    assert export(tmp_path / "int8", tmp_path / "out", "--format", "ort") == 2
+    assert_one_message(
+        capsys, f"onnx-fp32 is made from a model folder; {tmp_path / 'int8'} holds an export, onnx-int8."
+    )
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_built(source, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("compress.export.builders.onnx.export_onnx", lambda context: pytest.fail("it was built"))
+    file = tmp_path / "file"
+    file.touch()
+    for to in (file, file / "out"):
+        for name in ("onnx", "all"):
+            assert export(source, to, "--format", name) == 2
+            assert_one_message(capsys, f"{to} cannot be written: {file} is a file, expected a folder")
+
+
 def test_all_names_every_format():
     assert {each.format for each in export_command.chosen_variants(["all"], None)} == set(EXPORTS)
     int8 = export_command.chosen_variants(["all"], "int8")
