@@ -48,6 +48,8 @@ class Format:
     """Distributions that can open it, and the lowest version of each; any one of them is enough."""
     devices: tuple[str, ...] = ("cpu",)
     """Devices on which an export of this format runs."""
+    has_lstm: bool = True
+    """Whether a model with an LSTM can have it."""
     competes: bool = True
     """Whether its exports compete where a recipe's `export` names it; otherwise it is built after `select`, for winners
     only, unless the recipe says `{format: NAME, compete: true}`."""
@@ -108,6 +110,7 @@ FORMATS: Mapping[str, Format] = {
             suffix=".pte",
             builder="compress.export.builders.executorch:export_executorch",
             build_modules={"torch": "train", "executorch": "executorch"},
+            has_lstm=False,
             minimum={"executorch": "1.5"},
             competes=False,
         ),

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from compress.errors import ModelError
+
 
 @contextmanager
 def lstm_operators(model: nn.Module) -> Iterator[None]:
@@ -20,6 +22,13 @@ def lstm_operators(model: nn.Module) -> Iterator[None]:
     finally:
         for name, lstm in found:
             model.set_submodule(name, lstm)
+
+
+def refuse_lstm(model: nn.Module, library: str) -> None:
+    """Raise ModelError for a model with an LSTM, which torch.export by itself unrolls over a fixed number of tokens."""
+    if any(isinstance(module, nn.LSTM) for module in model.modules()):
+        hint = "use a student of it, whose head is linear"
+        raise ModelError(f"{library} has no LSTM for rows of any length, and this model's head is a BiLSTM.", hint=hint)
 
 
 class _LSTMOperator(nn.Module):

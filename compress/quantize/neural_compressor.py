@@ -23,6 +23,7 @@ from compress.errors import ModelError
 from compress.export.build_context import BuildContext
 from compress.export.builders.onnx import OPSET, export_mode, without_traces
 from compress.export.exporter_config import example_inputs, exporter_config
+from compress.export.lstm_operators import refuse_lstm
 from compress.export.positional_model import PositionalModel
 from compress.export.source_folder import take_over
 from compress.measure.predict_rows import Run
@@ -57,6 +58,7 @@ def quantize_neural_compressor(context: BuildContext) -> FolderInfo:
     rows = calibration_rows(context)
     score = train_scorer(context) if context.train_rows() else (lambda run: 0.0)
     model, max_drop = load(context.source), context.settings.get("max_drop", 0.0)
+    refuse_lstm(model, "neural-compressor")
     try:
         proto = quantize_neural_compressor_model(model, rows, score, max_drop=max_drop)
     except LIBRARY_ERRORS as error:

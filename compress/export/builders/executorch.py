@@ -16,6 +16,7 @@ from compress.environment import require
 from compress.export.build_context import BuildContext
 from compress.export.comparison.parity import TOLERANCE
 from compress.export.conversion import converting
+from compress.export.lstm_operators import refuse_lstm
 from compress.export.positional_model import PositionalModel
 from compress.export.source_folder import longest_input, take_over
 from compress.export.write_variant import write_variant
@@ -50,7 +51,12 @@ def export_executorch(context: BuildContext) -> FolderInfo:
 
 
 def trace(module: torch.nn.Module, named: PositionalModel, longest: int) -> ExportedProgram:
-    """Return the program of ``named``, or of a graph made of it, for one row of up to ``longest`` tokens."""
+    """Return the program of ``named``, or of a graph made of it, for one row of up to ``longest`` tokens.
+
+    Raises:
+        ModelError: the model has an LSTM.
+    """
+    refuse_lstm(named, "ExecuTorch")
     length = torch.export.Dim("length", min=SHORTEST, max=longest)
     shapes = tuple({1: length} for _ in named.inputs)
     by_name = {"arrays": shapes} if module is named else shapes  # a graph has no variable arguments any more

@@ -64,7 +64,7 @@ def export_onnx_from_model(model: PreTrainedModel) -> onnx.ModelProto:
     if size > LARGEST:
         raise ModelError(f"the model's weights take {size / 10**9:.1f} GB, and one ONNX file holds at most 2 GB.")
     axes, example = exporter_config(model).inputs, example_inputs(model)
-    with export_mode(model), torch.no_grad():
+    with export_mode(model), lstm_operators(model), torch.no_grad():
         names = [name for name, value in model(**example).items() if isinstance(value, torch.Tensor)]
         try:
             program = torch.onnx.export(
@@ -91,7 +91,7 @@ def export_mode(model: PreTrainedModel) -> Iterator[None]:
     model.train(False)
     logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings(), inference_modules(model), lstm_operators(model):
+        with warnings.catch_warnings(), inference_modules(model):
             warnings.simplefilter("ignore")
             yield
     finally:
