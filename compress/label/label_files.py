@@ -18,7 +18,7 @@ from compress.label.service_info import SERVICE_FILE, ServiceInfo, write_service
 from compress.label.spending import MILLION, cost
 from compress.recipe.label_schema import LabelRecipe
 from compress.recipe.yaml_lines import dump_yaml
-from compress.storage.atomic_write import check_creatable, new_folder
+from compress.storage.atomic_write import new_folder, why_unwritable
 from compress.storage.file_digests import file_digest
 
 TRAIN_FILE, TEST_FILE, RECIPE_FILE = "train.jsonl", "test.jsonl", "recipe.yaml"
@@ -30,7 +30,8 @@ def check_target(target: Path) -> None:
     """Refuse a folder that holds anything but what this command wrote, and one that cannot be created."""
     if target.exists() and not (target / SERVICE_FILE).is_file() and (target.is_file() or any(target.iterdir())):
         raise UsageError(f"{target} exists and was not written by compress label.", hint="--to names another folder")
-    check_creatable(target)
+    if reason := why_unwritable(target):
+        raise UsageError(f"{target} cannot be written: {reason}.")
 
 
 def write_files(task: LabelTask, cache: AnswerCache, target: Path, blank: int) -> tuple[ServiceInfo, list[str]]:

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryFile
 
 from pydantic import BaseModel
 
@@ -44,18 +43,6 @@ def write_model(path: Path, content: BaseModel) -> None:
     """Write ``content`` as indented JSON, each list of numbers on one line."""
     text = NUMBERS.sub(lambda match: f"[{' '.join(match[1].split())}]", content.model_dump_json(indent=2))
     atomic_write(path, text + "\n")
-
-
-def check_creatable(target: Path) -> None:
-    """Refuse a folder that cannot be created, before the work whose result it is to hold."""
-    parent = target.absolute().parent
-    try:
-        if not parent.exists():
-            parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=parent):
-            pass
-    except OSError as error:
-        raise UsageError(f"{target} cannot be created: {error.strerror}.") from error
 
 
 def why_unwritable(folder: Path) -> str | None:

@@ -260,7 +260,7 @@ def test_a_foreign_folder_is_not_replaced(labelling, server):
 
 def test_a_folder_that_cannot_be_created_is_found_before_anything_is_sent(labelling, server):
     labelling.target = labelling.folder / "rows.jsonl" / "out"
-    with pytest.raises(UsageError, match=r"out cannot be created: Not a directory"):
+    with pytest.raises(UsageError, match=r"out cannot be written: .*rows\.jsonl is a file, expected a folder"):
         labelling.run()
     assert not server.requests
 
