@@ -68,10 +68,13 @@ def exporter_config(model: PreTrainedModel, form: str = "onnx") -> FamilyExporte
     return config
 
 
-def example_inputs(model: PreTrainedModel, form: str = "onnx") -> dict[str, Tensor]:
-    """Return a batch to trace, of random tokens, and with padding, so that masks are traced."""
+def example_inputs(model: PreTrainedModel, form: str = "onnx", **sizes: int) -> dict[str, Tensor]:
+    """Return a batch to trace, of random tokens, and with padding, so that masks are traced.
+
+    ``sizes``: instead of those in `SAMPLE_SIZES`.
+    """
     with _fixed_random_state():
-        sample = exporter_config(model, form).generate_dummy_inputs(framework="pt", **SAMPLE_SIZES)
+        sample = exporter_config(model, form).generate_dummy_inputs(framework="pt", **SAMPLE_SIZES | sizes)
     if "token_type_ids" in sample:  # optimum draws two types, and a model may have one
         sample["token_type_ids"].clamp_(max=model.config.type_vocab_size - 1)
     return {name: values.to(model.device) for name, values in sample.items()}

@@ -1,4 +1,4 @@
-"""A model as exporters and quantizers of graphs expect it: arrays by position in, a tuple of tensors out."""
+"""A model as ExecuTorch's exporter and quantizer expect it: arrays by position in, a tuple of tensors out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from compress.export.exporter_config import example_inputs
-from compress.models.encoder_parts import family_of
 from compress.runtime.torch_eager import tensors
 
 
@@ -17,9 +16,10 @@ class PositionalModel(nn.Module):
     def __init__(self, model: PreTrainedModel) -> None:
         super().__init__()
         self.model = model
-        self.inputs = family_of(model).inputs
+        sample = example_inputs(model, "executorch")
+        self.inputs = tuple(sample)
         with torch.no_grad():
-            self.outputs = tuple(tensors(model(**example_inputs(model))))
+            self.outputs = tuple(tensors(model(**sample)))
 
     def forward(self, *arrays: Tensor) -> tuple[Tensor, ...]:
         """Return the outputs of a padded batch."""

@@ -1,4 +1,4 @@
-"""What every export of a model folder takes over from it: its compress.json, its tokenizer, its longest input."""
+"""What every export of a model folder takes over from it, and is compared with: the model in PyTorch."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ from transformers import PreTrainedModel
 from compress.data.tokenizer import TOKENIZER_FILE
 from compress.export.build_context import BuildContext
 from compress.export.comparison.golden_inputs import single_texts
+from compress.export.comparison.parity import TOLERANCE
+from compress.export.write_variant import write_variant
 from compress.families import max_positions
 from compress.model_info import FolderInfo, find_info
 from compress.models.encoder_parts import shape_of
 from compress.models.load_save import load_tokenizer
+from compress.runtime.model_formats import FP32
+from compress.runtime.predictor import ONE_THREAD
+from compress.runtime.torch_eager import TorchPredictor
 
 
 def take_over(context: BuildContext, model: PreTrainedModel) -> FolderInfo:
@@ -31,3 +36,15 @@ def longest_input(model: PreTrainedModel, base: FolderInfo) -> int:
     task, config = base.task or single_texts(), model.config
     positions = max_positions(config.to_dict(), getattr(config, "pad_token_id", None))
     return task.max_length if positions is None else min(task.max_length, positions)
+
+
+def write_compared(
+    context: BuildContext, model: PreTrainedModel, base: FolderInfo, inputs: tuple[str, ...]
+) -> FolderInfo:
+    """Complete the folder of a file that was made from ``model``, and compare its outputs with PyTorch's.
+
+    Raises:
+        ModelError: they differ by more than rounding.
+    """
+    reference = TorchPredictor(model, ONE_THREAD, FP32)
+    return write_variant(context, base, reference, inputs=inputs, tolerance=TOLERANCE)[0]

@@ -14,19 +14,15 @@ from torch.export import ExportedProgram
 
 from compress.environment import require
 from compress.export.build_context import BuildContext
-from compress.export.comparison.parity import TOLERANCE
 from compress.export.conversion import converting
+from compress.export.exporter_config import example_inputs
 from compress.export.lstm_operators import refuse_lstm
 from compress.export.positional_model import PositionalModel
-from compress.export.source_folder import longest_input, take_over
-from compress.export.write_variant import write_variant
+from compress.export.source_folder import longest_input, take_over, write_compared
 from compress.formats import FORMATS
 from compress.model_info import FolderInfo
 from compress.models.load_save import load
 from compress.runtime.executorch_runtime import INPUTS, OUTPUTS, SHORTEST
-from compress.runtime.model_formats import FP32
-from compress.runtime.predictor import ONE_THREAD
-from compress.runtime.torch_eager import TorchPredictor
 
 
 def export_executorch(context: BuildContext) -> FolderInfo:
@@ -46,8 +42,7 @@ def export_executorch(context: BuildContext) -> FolderInfo:
         program = trace(named, named, longest_input(model, base))
         content = lower(program, named, [partitioner.XnnpackPartitioner()])
     (context.work / FORMATS["executorch"].files[0]).write_bytes(content)
-    reference = TorchPredictor(model, ONE_THREAD, FP32)
-    return write_variant(context, base, reference, inputs=named.inputs, tolerance=TOLERANCE)[0]
+    return write_compared(context, model, base, named.inputs)
 
 
 def trace(module: torch.nn.Module, named: PositionalModel, longest: int) -> ExportedProgram:
@@ -64,8 +59,8 @@ def trace(module: torch.nn.Module, named: PositionalModel, longest: int) -> Expo
 
 
 def example_row(named: PositionalModel) -> tuple[torch.Tensor, ...]:
-    """Return a row to trace, of a length that occurs nowhere else."""
-    return tuple(torch.ones(1, 7, dtype=torch.long) for _ in named.inputs)
+    """Return a row to trace."""
+    return tuple(example_inputs(named.model, "executorch", batch_size=1).values())
 
 
 def lower(program: ExportedProgram, named: PositionalModel, partitioners: Sequence[Any]) -> bytes:

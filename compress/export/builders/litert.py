@@ -6,24 +6,20 @@ does.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from compress.environment import require
 from compress.environment.silence_libraries import silent_native_code
 from compress.export.build_context import BuildContext
-from compress.export.comparison.parity import TOLERANCE
 from compress.export.conversion import converting
-from compress.export.source_folder import longest_input, take_over
-from compress.export.write_variant import write_variant
+from compress.export.exporter_config import example_inputs
+from compress.export.source_folder import longest_input, take_over, write_compared
 from compress.formats import FORMATS
 from compress.model_info import FolderInfo
 from compress.models.encoder_parts import family_of
 from compress.models.load_save import load
-from compress.runtime.model_formats import FP32
-from compress.runtime.predictor import ONE_THREAD
-from compress.runtime.torch_eager import TorchPredictor, tensors
+from compress.runtime.torch_eager import tensors
 
 SHORTEST = 16
 """The shortest length; each further one is twice as long, so that a row is padded to less than twice its own."""
@@ -42,18 +38,16 @@ def export_litert(context: BuildContext) -> FolderInfo:
     base = take_over(context, model)
     with silent_native_code():
         library = require("litert_torch", "litert")
-    inputs = family_of(model).inputs
     with converting(model, "LiteRT"):
         library.config.show_progress = False
         converter = library.Converter()
         for length in lengths(longest_input(model, base)):
-            row = {name: torch.ones(1, length, dtype=torch.long) for name in inputs}
+            row = example_inputs(model, "litert", batch_size=1, sequence_length=length)
             converter.add_signature(f"length_{length}", _NamedTensors(model), sample_kwargs=row)
         converted = converter.convert()
         with silent_native_code():  # it writes its count of operations to stderr
             converted.export(str(context.work / FORMATS["litert"].files[0]))
-    reference = TorchPredictor(model, ONE_THREAD, FP32)
-    return write_variant(context, base, reference, inputs=inputs, tolerance=TOLERANCE)[0]
+    return write_compared(context, model, base, family_of(model).inputs)
 
 
 def lengths(longest: int) -> list[int]:

@@ -14,20 +14,15 @@ from transformers import PreTrainedModel
 
 from compress.errors import ModelError
 from compress.export.build_context import BuildContext
-from compress.export.comparison.parity import TOLERANCE
 from compress.export.exporter_config import example_inputs, exporter_config
 from compress.export.inference_graph import inference_modules, make_reshapes_constant
 from compress.export.lstm_operators import lstm_operators
-from compress.export.source_folder import take_over
-from compress.export.write_variant import write_variant
+from compress.export.source_folder import take_over, write_compared
 from compress.model_info import FolderInfo
 from compress.models.encoder_parts import family_of
 from compress.models.load_save import load
-from compress.runtime.model_formats import FP32
 from compress.runtime.onnx_runtime import ONNX_FILE
-from compress.runtime.predictor import ONE_THREAD
 from compress.runtime.runtime_errors import first_line, root_cause
-from compress.runtime.torch_eager import TorchPredictor
 
 OPSET = 20
 """The first with GELU as one operator: on MiniLM 4 % faster in fp32 and 11 % in INT8 than opset 18. Later ones do not
@@ -51,8 +46,7 @@ def export_onnx(context: BuildContext) -> FolderInfo:
     onnx.save(proto, context.work / ONNX_FILE)
     base = take_over(context, model)
     inputs = tuple(given.name for given in proto.graph.input)
-    reference = TorchPredictor(model, ONE_THREAD, FP32)
-    return write_variant(context, base, reference, inputs=inputs, tolerance=TOLERANCE)[0]
+    return write_compared(context, model, base, inputs)
 
 
 def export_onnx_from_model(model: PreTrainedModel) -> onnx.ModelProto:
