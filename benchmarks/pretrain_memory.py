@@ -1,13 +1,18 @@
-"""`python -m benchmarks.pretrain_memory 10 1000`: memory of a pretraining, and its growth with the size of the corpus.
+"""`python -m benchmarks.pretrain_memory 10 100`: memory of a pretraining, and its growth with the size of the corpus.
 
 For each number of millions of characters a fresh process reads a text file (the articles of wiki_en in COMPRESS_DATA,
 again and again), tokenizes and packs it and trains a tiny BERT for some updates, and reports its peak memory (VmHWM of
 Linux), with mapped files and without. The vocabulary is learned from the first articles: what it learns from is
 limited anyway.
+
+Memory grows with the number of shapes of batches, too: each has kernels of its own, and freed blocks are kept. So that
+the growth with the corpus can be seen alone, `--copies 1 100` trains on so many copies of the packed sequences of the
+first size, and on one and the same batch in every update.
 """
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
 import os
@@ -19,7 +24,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 from compress.console import Console
+from compress.pretrain.text.packing import COLUMNS, DTYPE
 from compress.recipe.pretrain_schema import PretrainRecipe
 
 LENGTH, STEPS = 128, 20
@@ -54,15 +62,30 @@ def status(name: str) -> float:
     return next(int(line.split()[1]) / 1000 for line in lines if line.startswith(f"{name}:"))
 
 
-def train(size: int, folder: Path) -> float:
+def append_copies(files: list[Path], copies: int, pieces: int) -> None:
+    """Append copies of a packed part to its files: pieces, starts of words, and the places of pairs, which move on."""
+    *fields, records = files
+    for path in fields:
+        content = path.read_bytes()
+        with path.open("ab") as file:
+            for _ in range(copies - 1):
+                file.write(content)
+    places, step = np.fromfile(records, DTYPE).reshape(-1, COLUMNS), np.array([pieces] * 4 + [0])
+    with records.open("ab") as file:
+        for copy in range(1, copies):
+            (places + copy * step).astype(DTYPE).tofile(file)
+
+
+def train(size: int, copies: int | None, folder: Path) -> float:
     """Pretrain on so many characters, all in this process; returns its peak memory until the training begins."""
     from compress.data.tokenizer import read_tokenizer
     from compress.pretrain.method import PretrainData, Setting
     from compress.pretrain.pretrain import pretrain
-    from compress.pretrain.text.corpus import PARTS, Corpus, write_corpus
+    from compress.pretrain.text.corpus import PARTS, PIECES, WORD_STARTS, Corpus, write_corpus
     from compress.pretrain.text.documents import documents
-    from compress.pretrain.text.packing import pack
+    from compress.pretrain.text.packing import pack, records_file
     from compress.pretrain.vocabulary.train_vocabulary import train_vocabulary
+    from compress.train.core.update_schedule import UpdateSchedule
 
     recipe = PretrainRecipe.model_validate(
         {
@@ -70,6 +93,7 @@ def train(size: int, folder: Path) -> float:
             "shape": {"layers": 2, "hidden": 64},
             "vocabulary": {"size": 2_000},
             "next_sentence": True,
+            "masked_lm": {"masks": "dynamic" if copies is None else "static"},
             "train": {"length": LENGTH, "steps": STEPS, "batch_size": 32, "evaluations": 1},
         }
     )
@@ -80,13 +104,19 @@ def train(size: int, folder: Path) -> float:
     write_corpus(documents(recipe.text), tokenizer, 3, recipe.text.held_out, 0, folder / "corpus")
     for part in PARTS:
         pack(Corpus(folder / "corpus", part), part, LENGTH, pairs=True, seed=0, folder=folder / "packing")
+    if copies is not None:
+        fields = [folder / "corpus" / f"train-{name}.bin" for name in (PIECES, WORD_STARTS)]
+        pieces = int(Corpus(folder / "corpus", "train").info["train"]["pieces"])
+        append_copies([*fields, records_file(folder / "packing", "train", LENGTH)], copies, pieces)
+        batches = UpdateSchedule.batches
+        UpdateSchedule.batches = lambda self, update: batches(self, 0)  # type: ignore[method-assign]
     data = PretrainData.load(folder / "corpus", folder / "packing", folder / "vocabulary")
     packed = status("VmHWM")
     pretrain(Setting(recipe, data, None, Console("quiet")), folder / "model")
     return packed
 
 
-def measure(megabytes: int) -> None:
+def measure(megabytes: int, copies: int | None) -> None:
     """Train in this process, and print its peaks and the time."""
     anonymous, ended, began = [0.0], threading.Event(), time.monotonic()
 
@@ -98,19 +128,26 @@ def measure(megabytes: int) -> None:
     thread.start()
     try:
         with tempfile.TemporaryDirectory() as folder:
-            packed = train(megabytes * MEGABYTE, Path(folder))
+            packed = train(megabytes * MEGABYTE, copies, Path(folder))
     finally:
         ended.set()
         thread.join()
     seconds = time.monotonic() - began
     peak = f"{packed:.0f} MB until packed, {status('VmHWM'):.0f} MB in all, {anonymous[0]:.0f} MB without files"
-    sys.stdout.write(f"{megabytes:,} MB: {peak}, {seconds:.0f} s\n")
+    size = f"{megabytes:,} MB" if copies is None else f"{copies:,} x {megabytes:,} MB"
+    sys.stdout.write(f"{size}: {peak}, {seconds:.0f} s\n")
 
 
 if __name__ == "__main__":
-    sizes = [int(size) for size in sys.argv[1:]]
-    if len(sizes) == 1:
-        measure(sizes[0])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("megabytes", type=int, nargs="+")
+    parser.add_argument("--copies", type=int, nargs="+", default=[None])
+    chosen = parser.parse_args()
+    if len(chosen.megabytes) == len(chosen.copies) == 1:
+        measure(chosen.megabytes[0], chosen.copies[0])
     else:
-        for each in sizes:
-            subprocess.run([sys.executable, "-m", "benchmarks.pretrain_memory", str(each)], check=True)
+        for each in chosen.megabytes:
+            for number in chosen.copies:
+                repeated = [] if number is None else ["--copies", str(number)]
+                command = [sys.executable, "-m", "benchmarks.pretrain_memory", str(each), *repeated]
+                subprocess.run(command, check=True)
