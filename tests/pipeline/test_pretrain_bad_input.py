@@ -1,0 +1,99 @@
+"""What a pretraining cannot work with ends in one message and an exit code, through the command itself."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from compress.train.core.optimizer import ModelAndOptimizer
+from tests.pipeline.test_pretrain_run import write_recipe
+from tests.pretrain.conftest import make_documents, write_text
+
+ROOT = Path(__file__).parents[2]
+
+
+def started(recipe: Path, runs: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own, as a user does."""
+    command = [sys.executable, "-m", "compress", "pretrain", str(recipe), "--runs", str(runs)]
+    variables = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **environment}
+    return subprocess.run(command, env=variables, capture_output=True, text=True, check=False, timeout=300)
+
+
+def errors(done: subprocess.CompletedProcess[str]) -> str:
+    """Return the error; there is one, without a traceback, and no product."""
+    assert done.returncode in (1, 2), done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+    assert done.stderr.count("error:") == 1, done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("corpus.txt", b"", "the corpus is empty"),
+        ("corpus.txt", b"\n \n\n", "the corpus is empty"),
+        ("corpus.txt", b"a\0b\n" * 50, "NUL byte"),
+        ("corpus.txt.gz", gzip.compress(b"A sentence of a text.\n\n" * 20_000)[:-40], "gzip"),
+        ("corpus.jsonl", json.dumps({"txet": "A sentence."}).encode() + b"\n", "has no column 'text'; did you mean"),
+    ],
+    ids=["empty", "blank", "binary", "truncated gzip", "no column"],
+)
+def test_a_corpus_that_cannot_be_read(name: str, content: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    done = started(write_recipe(tmp_path, tmp_path / name), tmp_path / "runs")
+    assert message in errors(done)
+    assert name in done.stderr or message == "the corpus is empty"
+    assert not (tmp_path / "runs" / "tiny-bert" / "model").exists()
+
+
+def test_a_hub_set_that_cannot_be_reached(tmp_path: Path) -> None:
+    pytest.importorskip("datasets")
+    text = {"hub": "nobody/no-such-set", "held_out": 0.4}
+    recipe = write_recipe(tmp_path, tmp_path / "none.txt", text=text)
+    assert "nobody/no-such-set" in errors(started(recipe, tmp_path / "runs", HF_HUB_OFFLINE="1"))
+
+
+def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path, write_text(tmp_path / "corpus.txt", make_documents()))
+    (tmp_path / "runs").write_text("not a folder")
+    assert "runs" in errors(started(recipe, tmp_path / "runs"))
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc, where nobody may make a folder")
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path, write_text(tmp_path / "corpus.txt", make_documents()))
+    assert "/proc/runs" in errors(started(recipe, Path("/proc/runs")))
+
+
+def test_a_loss_that_is_not_finite_keeps_what_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from compress.cli import main
+
+    recipe = write_recipe(tmp_path, write_text(tmp_path / "corpus.txt", make_documents()))
+    command = ["pretrain", str(recipe), "--runs", str(tmp_path / "runs")]
+    checkpoint = ["--set", "train.checkpoint={minutes: null, steps: 1}"]
+    step, calls = ModelAndOptimizer.step, iter(range(100))
+
+    def breaking(self: ModelAndOptimizer, *arguments: object) -> None:
+        step(self, *arguments)  # type: ignore[arg-type]
+        if next(calls) == 2:
+            with torch.no_grad():
+                next(iter(self.model.parameters())).fill_(float("nan"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ModelAndOptimizer, "step", breaking)
+        assert main([*command, *checkpoint]) == 1
+    error = capsys.readouterr().err
+    assert "Traceback" not in error
+    assert "nan" in error.lower()
+    assert not (tmp_path / "runs" / "tiny-bert" / "model").exists()
+    kept = {path.name.split("-")[0] for path in (tmp_path / "runs" / ".steps").iterdir()}
+    assert {"vocabulary", "corpus", "packing"} <= kept
