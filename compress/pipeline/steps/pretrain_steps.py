@@ -119,6 +119,7 @@ def report(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) 
         made_by=f"compress {__version__}",
         method=method_name(recipe),
         start=recipe.start and recipe.start.source,
+        new_pieces=recipe.vocabulary is not None and recipe.vocabulary.add is not None,
         teacher=recipe.distill and recipe.distill.teacher.source,
         shape=shape.text,
         parameters=shape.parameters,

@@ -33,7 +33,7 @@ LAST_PARTS: tuple[Part, ...] = ("hidden",)
 
 
 class TripleObjective(Objective):
-    """Soft labels and true ones at masked pieces, and the direction of the vectors of the last layer at all pieces.
+    """Soft labels and true ones at masked pieces, and the direction of the last layer's vectors at all but padding.
 
     Sanh et al., "DistilBERT, a distilled version of BERT: smaller, faster, cheaper and lighter", 2019
     (arXiv:1910.01108). Where student and teacher differ in width, their vectors are not compared.

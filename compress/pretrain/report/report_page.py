@@ -15,7 +15,8 @@ def result_rows(report: PretrainReport) -> list[dict[str, str | None]]:
         generates = report.method == "replaced_tokens"
         results = [(f"{report.name}'s generator" if generates else report.name, held.trained)]
         if held.untouched is not None:
-            results.insert(0, (f"{report.start}, untouched", held.untouched))
+            state = "untouched but for its new pieces" if report.new_pieces else "untouched"
+            results.insert(0, (f"{report.start}, {state}", held.untouched))
         for name, result in results:
             rows.append({"": name, "loss": result.loss.text, "perplexity": result.perplexity.text})
             if held.trained.pairs is not None:

@@ -38,7 +38,7 @@ class HeldOut(Frozen):
     """Masked ones."""
     trained: HeldOutResult
     untouched: HeldOutResult | None = None
-    """The model that training went on from; None for a new one, or one with another vocabulary."""
+    """The model that training went on from; None for a new one."""
     unigram: Estimate
     """The entropy of pieces by their frequency in the training part."""
     bigram: Estimate
@@ -105,6 +105,8 @@ class PretrainReport(Frozen):
     method: str
     start: str | None
     """What training went on from; None for a new model."""
+    new_pieces: bool = False
+    """Whether pieces were added to it: the untouched model has them, too, so that both predict the same pieces."""
     teacher: str | None = None
     """The one that a student was distilled from."""
     shape: str

@@ -12,6 +12,10 @@ def triple(teacher) -> TripleObjective:
     return TripleObjective(teacher, 2.0, MaskedLMObjective(MaskedLM(share=0.4), MASK, seed=0))
 
 
+def test_the_weights_are_those_of_distilbert() -> None:
+    assert WEIGHTS == {"soft_label": 5.0, "masked_lm": 2.0, "hidden_cosine": 1.0}
+
+
 def test_a_student_like_its_teacher_has_only_the_loss_of_true_pieces(folders) -> None:
     teacher = AutoModelForMaskedLM.from_pretrained(folders("bert", 0))
     with torch.no_grad():
