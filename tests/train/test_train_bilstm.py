@@ -1,9 +1,12 @@
 """A BiLSTM on a frozen encoder: tags are learnt, the encoder runs once over train, a killed training resumes."""
 
+import errno
+
 import pytest
 import torch
 
 from compress.data.splits.prepare_splits import prepare_splits
+from compress.errors import unexpected
 from compress.model_info import read_info
 from compress.models.load_save import load
 from compress.recipe.distill_schema import Distill
@@ -16,6 +19,7 @@ from compress.train import encoder_features
 from compress.train.core.optimizer import ModelAndOptimizer
 from compress.train.distill import distill
 from compress.train.finetune import finetune
+from compress.train.teacher_cache.cache_file import CachedTensor
 
 SETTINGS = {"features": "last4", "head": "bilstm", "epochs": 6, "batch_size": 8, "learning_rate": 1e-2}
 SETTINGS |= {"precision": "fp32"}
@@ -75,19 +79,35 @@ def test_every_seed_reads_the_features_of_one_encoding(encoder, tagged, tmp_path
     assert all(trial.test is not None for trial in made.result.trials)
 
 
-def test_a_killed_training_resumes_bit_for_bit(encoder, tagged, tmp_path, monkeypatch, same_weights):
+@pytest.mark.parametrize(("part", "method", "calls"), [(ModelAndOptimizer, "step", 10), (CachedTensor, "write", 1)])
+def test_a_killed_training_resumes_bit_for_bit(
+    part, method, calls, encoder, tagged, tmp_path, monkeypatch, same_weights
+):
+    """Killed between updates, and while the states are written."""
     settings = Finetune(**SETTINGS, checkpoint=Checkpoints(steps=3))
+    monkeypatch.setattr(encoder_features, "BATCH", 16)
     finetune(encoder[1], tagged, settings, 0, tmp_path / "whole")
-    step, left = ModelAndOptimizer.step, iter(range(10))
+    original, left = getattr(part, method), iter(range(calls))
 
     def interrupted(*given):
         if next(left, None) is None:
             raise KeyboardInterrupt
-        return step(*given)
+        return original(*given)
 
-    monkeypatch.setattr(ModelAndOptimizer, "step", interrupted)
+    monkeypatch.setattr(part, method, interrupted)
     with pytest.raises(KeyboardInterrupt):
         finetune(encoder[1], tagged, settings, 0, tmp_path / "killed")
-    monkeypatch.setattr(ModelAndOptimizer, "step", step)
+    monkeypatch.setattr(part, method, original)
     finetune(encoder[1], tagged, settings, 0, tmp_path / "killed")
     assert same_weights(load(tmp_path / "whole"), load(tmp_path / "killed"))
+
+
+def test_a_full_disk_ends_in_one_message(encoder, tagged, tmp_path, monkeypatch):
+    def full(*given):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.pwrite", full)
+    with pytest.raises(OSError, match="No space left") as raised:
+        finetune(encoder[1], tagged, Finetune(**SETTINGS), 0, tmp_path)
+    assert "free some disk space" in unexpected(raised.value).hint
+    assert not (tmp_path / "config.json").exists()
