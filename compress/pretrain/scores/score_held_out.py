@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from transformers import PreTrainedModel
 
+from compress.errors import ModelError, pluralize
 from compress.pretrain.report.report_schema import HeldOut, HeldOutResult
 from compress.pretrain.scores.clustered_mean import Estimate, clustered_mean
 from compress.pretrain.scores.held_out import HeldOutScores, sample, score
@@ -25,6 +26,7 @@ def score_held_out(
     special = examples.special
     chosen = sample(examples)
     scores = score(model, examples, chosen, settings, special.mask)
+    _check_finite(scores)
     before = np.where(scores.before == special.cls, special.sep, scores.before)  # a document begins after a separator
     counted = ngram_losses(train, scores.targets, before, special.sep)
 
@@ -32,6 +34,8 @@ def score_held_out(
         return clustered_mean(values, scores.documents)
 
     first = score(untouched, examples, chosen, settings, special.mask) if untouched is not None else None
+    if first is not None:
+        _check_finite(first)
     return HeldOut(
         documents=len(np.unique(scores.documents)),
         sequences=len(chosen),
@@ -43,6 +47,15 @@ def score_held_out(
         below_unigram=mean(counted.unigram - scores.losses),
         below_bigram=mean(counted.bigram - scores.losses),
     )
+
+
+def _check_finite(scores: HeldOutScores) -> None:
+    bad = int((~np.isfinite(scores.losses)).sum())
+    if bad:
+        raise ModelError(
+            f"the model's loss is not a finite number at {bad:,} of {pluralize(len(scores.losses), 'held-out piece')}.",
+            hint="a lower train.learning_rate, or train.precision: fp32; corpus and packing are kept",
+        )
 
 
 def _result(scores: HeldOutScores) -> HeldOutResult:
