@@ -9,7 +9,8 @@ from compress.data.splits.prepare_splits import prepare_splits
 from compress.errors import unexpected
 from compress.model_info import read_info
 from compress.models.load_save import load
-from compress.recipe.distill_schema import Distill
+from compress.quantize.qat.quantization_aware import quantization_aware
+from compress.recipe.distill_schema import Distill, QuantizationAware
 from compress.recipe.finetune_schema import Finetune
 from compress.recipe.schema import Task
 from compress.recipe.student_schema import Student
@@ -67,6 +68,15 @@ def test_students_learn_from_it(encoder, tagged, tmp_path):
     learned = distill(tmp_path / "teacher", Student(layers=2), tagged, settings, 0, tmp_path / "student")
     assert learned.result.score > 0.9
     assert open_predictor(tmp_path / "student") is not None
+
+
+def test_it_is_trained_for_int8_and_keeps_its_bilstm(encoder, tagged, tmp_path):
+    finetune(encoder[1], tagged, Finetune(**SETTINGS), 0, tmp_path / "teacher")
+    training = {name: SETTINGS[name] for name in ("batch_size", "learning_rate", "precision")}
+    settings = QuantizationAware(**training, epochs=1, losses={"soft_label": 1.0, "hidden_state": 1.0})
+    learned = quantization_aware(tmp_path / "teacher", tagged, settings, 0, tmp_path / "qat")
+    assert learned.result.score > 0.9
+    assert load(tmp_path / "qat").config.head_layers == "bilstm"
 
 
 def test_every_seed_reads_the_features_of_one_encoding(encoder, tagged, tmp_path, monkeypatch):
