@@ -59,6 +59,9 @@ class Format:
         return [path for end in self.weights if (path := graph.with_name(graph.stem + end)).is_file()]
 
 
+FROM_PYTORCH: Mapping[str, str] = dict.fromkeys(("torch", "onnx", "optimum", "requests"), "train")
+"""What every builder imports that reads a model folder; optimum needs requests without declaring it."""
+
 FORMATS: Mapping[str, Format] = {
     each.name: each
     for each in (
@@ -71,7 +74,7 @@ FORMATS: Mapping[str, Format] = {
             suffix=".onnx",
             builder="compress.export.builders.onnx:export_onnx",
             version=3,
-            build_modules=dict.fromkeys(("torch", "onnx", "onnxscript", "optimum", "requests"), "train"),
+            build_modules={**FROM_PYTORCH, "onnxscript": "train"},
             minimum={"onnxruntime": "1.23", "onnxruntime-gpu": "1.23"},
             devices=("cpu", "cuda"),
         ),
@@ -109,7 +112,7 @@ FORMATS: Mapping[str, Format] = {
             weights=(".pte",),
             suffix=".pte",
             builder="compress.export.builders.executorch:export_executorch",
-            build_modules={"torch": "train", "executorch": "executorch"},
+            build_modules={**FROM_PYTORCH, "executorch": "executorch"},
             has_lstm=False,
             minimum={"executorch": "1.5"},
             competes=False,
@@ -122,7 +125,7 @@ FORMATS: Mapping[str, Format] = {
             weights=(".tflite",),
             suffix=".tflite",
             builder="compress.export.builders.litert:export_litert",
-            build_modules={"torch": "train", "litert_torch": "litert"},
+            build_modules={**FROM_PYTORCH, "litert_torch": "litert"},
             minimum={"ai-edge-litert": "2.3"},
             competes=False,
         ),

@@ -15,7 +15,7 @@ from compress.console import Console
 from compress.errors import UsageError, nearest
 from compress.export.build_context import BuildContext
 from compress.export.variant_record import Variant
-from compress.formats import FORMATS
+from compress.formats import FORMATS, FROM_PYTORCH
 from compress.model_info import read_info
 
 
@@ -69,7 +69,7 @@ _XNNPACK = Variant(
     compared_with="executorch-fp32",
     builder="compress.quantize.xnnpack:quantize_xnnpack",
     quantizer="xnnpack",
-    build_modules={"torch": "train", "executorch": "executorch", "torchao": "executorch"},
+    build_modules={**FROM_PYTORCH, "executorch": "executorch", "torchao": "executorch"},
 )
 _AI_EDGE = Variant(
     name="litert-int8",
@@ -128,7 +128,7 @@ QUANTIZERS: Mapping[str, Variant] = {
             compared_with="onnx-fp32",
             reads=("max_drop",),
             build_modules={
-                "onnx": "train",
+                **FROM_PYTORCH,
                 "onnxscript": "train",
                 "neural_compressor": "neural-compressor",
                 "torchao": "neural-compressor",

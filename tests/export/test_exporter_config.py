@@ -93,10 +93,13 @@ def test_sample_inputs_are_the_same_each_time_and_leave_the_generators_alone(tin
     assert theirs == random.getstate()
 
 
-def test_an_export_without_optimum_names_the_extra(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "variant", ["onnx-fp32", "executorch-fp32", "executorch-int8", "litert-fp32", "onnx-int8-neural-compressor"]
+)
+def test_an_export_without_optimum_names_the_extra(variant, tmp_path, monkeypatch):
     monkeypatch.setattr(variant_record, "find_spec", lambda name: None if name == "optimum" else "found")
     with pytest.raises(MissingExtra, match="optimum is needed here") as caught:
-        build("onnx-fp32", tmp_path, tmp_path)
+        build(variant, tmp_path, tmp_path)
     assert caught.value.hint == "pip install 'compress-encoders[train]'"
 
 
