@@ -25,6 +25,7 @@ from transformers import PreTrainedModel
 from benchmarks.defaults.real_sets import SETS
 from benchmarks.report_store import chosen, positive
 from compress.console import Console
+from compress.errors import CompressError
 from compress.measure.interference.machine_snapshot import snapshot_machine
 from compress.models.fetch import fetch
 from compress.models.load_save import load_model, load_tokenizer
@@ -116,8 +117,13 @@ class Sample:
 
     def teacher(self) -> PreTrainedModel:
         """Return the best fine-tuned model so far."""
+        stored = self.work / "teacher.safetensors"
+        if not stored.is_file():
+            raise CompressError(
+                f"there is no {stored}.", hint="run `finetune` first, with the same sets, sizes and work"
+            )
         model = load_model(self.source, self.task, pooling="mean")
-        load_weights(model, load_file(self.work / "teacher.safetensors"))
+        load_weights(model, load_file(stored))
         return model
 
     def finetune(self, settings: Finetune) -> dict[str, Any]:
@@ -193,7 +199,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for cell in cells(given):
         if cell.key in known or time.monotonic() - started > 60 * given.minutes:
             continue
-        row = measure(cell, given.work)
+        try:
+            row = measure(cell, given.work)
+        except CompressError as error:
+            console.error(error)
+            return error.exit_code
         with given.out.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
         console.note(" | ".join(line(row).values()))

@@ -77,6 +77,30 @@ def test_goals_compare_the_teacher_with_the_best_of_the_grid(report):
     assert row["not worse than the grid"] == "no"
 
 
+def test_goals_of_a_set_without_a_grid_are_open_or_missed(report):
+    first = report.entries[0].model_copy(update={"scores": {**report.entries[0].scores, "winner": 0.899}})
+    (row,) = goals(report.model_copy(update={"entries": (first,)}))
+    assert (row["not worse than the grid"], row["above baselines"], row["time"], row["goals"]) == (
+        "",
+        "yes",
+        "",
+        "open",
+    )
+    below = first.model_copy(update={"scores": {**first.scores, "probe": 0.91}})
+    (row,) = goals(report.model_copy(update={"entries": (below,)}))
+    assert (row["above baselines"], row["goals"]) == ("no", "missed")
+
+
+def test_durations_of_different_processors_or_seeds_are_not_compared(report):
+    ours, grid, *_ = report.entries
+    slow = grid.model_copy(update={"processor": "EPYC", "training": 600})
+    (row,) = times(report.model_copy(update={"entries": (ours, slow)}))
+    assert row["teacher / best"] == ""
+    other = ours.model_copy(update={"processor": "EPYC", "training": 1200}), ours.model_copy(update={"seed": 1})
+    (row,) = times(report.model_copy(update={"entries": (*other, slow)}))
+    assert (row["teacher / best"], row["whole run / best"]) == ("2.0", "1.0")
+
+
 def test_times_are_in_minutes(report):
     (row,) = times(report)
     assert (row["whole run"], row["teacher's training"], row["best of the grid"]) == ("10.0 min", "1.0 min", "0.5 min")
@@ -233,6 +257,25 @@ def test_a_sweep_goes_on_with_what_is_missing(films, tmp_path, capsys):
     assert sweep.main(["finetune", *words, "--rates", "1e-3", "2e-3", "--epochs", "2"]) == 0
     assert [each["learning_rate"] for each in sweep.read_rows(out)] == [1e-3, 2e-3]
     assert "films" in capsys.readouterr().out
+
+
+def test_a_sweep_of_students_needs_teachers_and_data(films, tmp_path, monkeypatch, capsys):
+    words = [
+        "distill",
+        "--sets",
+        "films",
+        "--sizes",
+        "32",
+        "--work",
+        str(tmp_path / "work"),
+        "--out",
+        str(tmp_path / "o"),
+    ]
+    assert sweep.main(words) == 1
+    assert "run `finetune` first" in capsys.readouterr().err
+    monkeypatch.delenv("COMPRESS_DATA")
+    assert sweep.main([*words, "--work", str(tmp_path / "other")]) == 1
+    assert "COMPRESS_DATA is not set" in capsys.readouterr().err
 
 
 def test_students_learn_from_the_best_teacher_of_the_sweep(films, tmp_path, monkeypatch):
