@@ -40,7 +40,7 @@ VERSIONS: dict[str, int] = {
     "vocabulary": 2,
     "score": 2,
     "measure": 2,
-    "select": 3,
+    "select": 4,
     "report": 12,
     "pretrain-vocabulary": 2,
     "pretrain-corpus": 2,

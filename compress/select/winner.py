@@ -82,9 +82,13 @@ def _trade(row: Candidate, result: GateResult, winner: Candidate, reference: Can
     speeds = [f"{factor.value:.1f}×" for factor in factors if factor]
     text = f"just outside the gate is {row.key}, "
     text += f"{speeds[0]} faster than the teacher (the winner: {speeds[1]})" if len(speeds) == 2 else "faster"
+    larger = row.select.larger_is_better if row.select else True
     if result.excess and result.excess > 0:
-        larger = row.select.larger_is_better if row.select else True
         text += f" for {format_points(result.excess, larger)} more than allowed"
+    elif result.outcome == "undecided":
+        text += f", which {_loss(result.drop, larger)}"
+    else:  # strict: its interval is not within what is allowed
+        text += f": it {'; '.join(result.reasons)}"
     if result.outcome == "undecided":
         text += f" (undecided: {format_more_rows(result.more_rows)})"
     return Trade(key=row.key, text=text)

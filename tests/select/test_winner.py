@@ -174,10 +174,13 @@ def test_an_undecided_variant_does_not_win_over_one_that_passed(make_report):
     assert verdict.trade.key == "pruned/onnx-int8"
     assert verdict.trade.text.startswith("just outside the gate is pruned/onnx-int8, 1")
     assert "× faster than the teacher (the winner: 9.0×)" in verdict.trade.text
-    assert verdict.trade.text.endswith(" (undecided: about 7,000 more select rows would tell)")
+    assert verdict.trade.text.endswith(
+        ", which lost 0.9 points on select (undecided: about 7,000 more select rows would tell)"
+    )
     assert verdict.reason == f"{verdict.why}; {verdict.trade.text}"
     assert '"trade": {' in report_json(report)
     assert verdict.trade.text in render_markdown(report)
+    assert verdict.trade.text in render_html(report)
     rows = {(row["model"], row["variant"]): row["gate"] for row in ledger_table(report, "cpu").rows}
     assert rows["pruned", "onnx-int8"] == "undecided"
     assert report.remarks == ()  # the gate could not tell: that is no stage that missed it
@@ -216,6 +219,15 @@ def test_a_missed_row_within_two_allowances_is_the_best_trade(make_report, quali
     assert trade.text.endswith(") for 0.4 points more than allowed")
     far = edited(make_report(), "pruned/onnx-int8", select=quality_of(0.88, 0.913, "select", 0.881))
     assert apply_gates(far).verdicts[0].trade is None
+
+
+def test_a_trade_that_only_a_strict_gate_refuses_says_why(make_report):
+    report = make_report(rules=RULES.model_copy(update={"strict": True}))
+    keys = [row.key for row in report.rows if row.key not in ("teacher/torch-fp32", "pruned/onnx-int8")]
+    report = undecided(report, *keys, drop=0.0, error=0.0)
+    report = apply_gates(undecided(report, "pruned/onnx-int8", drop=0.005, error=0.01))
+    text = report.verdicts[0].trade.text
+    assert text.endswith("): it may have lost 2.46 points (95 % interval) against the teacher, 1 point allowed")
 
 
 def test_unscored_candidate_does_not_pass(select):

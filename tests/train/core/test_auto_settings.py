@@ -88,6 +88,11 @@ def test_rules_of_a_problem_come_before_those_of_the_purpose():
     assert rules_for(QuantizationAware(), "regression") is RULES["quantization-aware"]
 
 
+@pytest.mark.parametrize("problem", sorted({kind.problem for kind in KINDS.values()}))
+def test_recovery_follows_the_rules_of_distillation(problem):
+    assert rules_for(Recover(), problem) == rules_for(Distill(), problem)
+
+
 def test_only_settings_that_are_auto_depend_on_the_rules():
     fixed = {"epochs": 1, "batch_size": 8, "learning_rate": 1e-4}
     assert not uses_rules(Finetune(**fixed))
