@@ -1,4 +1,6 @@
 import hashlib
+import re
+from pathlib import Path
 
 import pytest
 import yaml
@@ -56,6 +58,15 @@ def folder(tmp_path):
         return tmp_path
 
     return write
+
+
+def test_the_losses_of_student_cards_are_documented():
+    page = (Path(__file__).parent.parent / "docs" / "distilling.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ((?:`[\w-]+`(?:, )?)+) \| ((?:`\w+`(?:, )?)+) \|$", page, re.MULTILINE)
+    documented = {card: re.findall(r"\w+", losses) for cards, losses in rows for card in re.findall(r"[\w-]+", cards)}
+    assert {card.name: card.distill["losses"] for card in cards.list_students()} == {
+        name: dict.fromkeys(losses, 1.0) for name, losses in documented.items()
+    }
 
 
 def test_the_cards_that_come_with_the_package():
