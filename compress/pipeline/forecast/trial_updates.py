@@ -28,12 +28,16 @@ from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import StepStore
 from compress.pipeline.torchrun_launch import Launch
 from compress.recipe.field_types import Role
+from compress.recipe.prune_schema import LATENCY_KEYS, PruneTo
+from compress.recipe.schema import Recipe
 from compress.recipe.training_schema import Training, number
 from compress.tasks import kind_of
 
 UPDATES = 16
 """Updates of each training."""
 SELECT_ROWS = 64
+LEAST_REMAINING = 0.1
+"""Share of the parameters that a cut leaves at least where the goal is a speed-up."""
 
 
 def calibrate(plan: Plan, options: Options, console: Console) -> dict[str, TrainingSpeed]:
@@ -46,7 +50,11 @@ def calibrate(plan: Plan, options: Options, console: Console) -> dict[str, Train
     estimates = Estimates(plan, store, options.cards)
     known = {model.training: estimates.settings(model) for model in plan.models if model.training}
     sizes = {training: number(settings.batch_size) for training, settings in known.items() if settings}
-    short = make_plan(plan.recipe.map_trainings(lambda training: _shorten(training, sizes[training])), options.cards)
+
+    def shortened(training: Training) -> Training:  # as it is where the plan does not have it: no student, no cut
+        return _shorten(training, sizes[training]) if training in sizes else training
+
+    short = make_plan(_without_latency(plan.recipe.map_trainings(shortened)), options.cards)
     batches = [size * training.accumulate for training, size in sizes.items()]
     speeds: dict[str, TrainingSpeed] = {}
     began = time.perf_counter()
@@ -75,6 +83,15 @@ def _try(step: Step, folders: dict[str, Path]) -> TrainingSpeed | None:
     began = time.perf_counter()
     rates = step.run(StepContext(inputs=inputs, work=folders[step.name], console=Console("quiet")))
     return TrainingSpeed.of(rates, time.perf_counter() - began)
+
+
+def _without_latency(recipe: Recipe) -> Recipe:
+    """Return a recipe whose cut removes about as much as one to its goal of speed-up, with nothing to be timed."""
+    if recipe.prune is None or recipe.prune.speedup is None:
+        return recipe
+    goal = PruneTo(parameters=max(LEAST_REMAINING, 1.0 / recipe.prune.speedup))
+    changes = {"to": goal, **dict.fromkeys(LATENCY_KEYS)}
+    return recipe.model_copy(update={"prune": recipe.prune.model_copy(update=changes)})
 
 
 def _shorten(settings: Training, batch_size: int) -> Training:

@@ -32,6 +32,20 @@ def test_every_training_is_tried_and_only_the_data_are_cached(calibrated):
     assert not list((store.steps / ".partial").glob("*"))
 
 
+@pytest.mark.parametrize(
+    ("changes", "tried"),
+    [
+        (["student=null", "distill=null", "prune=null"], {"finetune"}),
+        (["student=null", "distill=null", "prune={to: {speedup: 2}}"], {"finetune", "recover"}),  # as `compress init`
+        (["prune={vocabulary: seen}"], {"finetune", "distill"}),
+    ],
+)
+def test_sections_that_train_nothing_are_left_out(tmp_path, recipe_file, changes, tried):
+    options = Options(runs=tmp_path / "runs")
+    plan = prepare(recipe_file, changes, options)
+    assert set(calibrate(plan, options, Console("quiet"))) == tried
+
+
 def test_trials_take_precedence_over_earlier_runs(calibrated):
     plan, options, trials = calibrated
     rows = {row["step"]: row for row in preview(plan, options, trials)}
