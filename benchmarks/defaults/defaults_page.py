@@ -19,6 +19,10 @@ METHOD = (
     "The default recipe is what `compress init` writes. The others train on the same rows: the Trainer of transformers"
     " with its defaults, the best on select of a grid of fine-tunings{grid}, and SetFit (single texts only)."
 )
+MEANS = (
+    "Scores on test in each set's metric, means over the seeds that ran (how many is in brackets where they are not all"
+    " of the set's)"
+)
 GOAL_TEXT = (
     "The default recipe's teacher is within 0.5 points of the grid's best or not significantly worse (paired, every"
     " seed), and not below its baselines; the pruned model keeps 99 % and the winner 98.5 % of the teacher; the"
@@ -31,7 +35,7 @@ def page(report: DefaultsReport) -> str:
     """Return the page in Markdown."""
     limit = f"at most {report.limit:,} rows of each role"
     grid = f" (learning rates and epochs: {report.grid})" if report.grid else ""
-    head = f"{METHOD.format(grid=grid)} Scores on test in each set's metric, means over the seeds that ran; {limit}."
+    head = f"{METHOD.format(grid=grid)} {MEANS}; {limit}."
     blocks = ["# Are the defaults good?", origin(report), head, table(scores(report), COLUMNS, COLUMNS[2:])]
     blocks += ["## Goals", GOAL_TEXT, table(goals(report), GOALS, GOALS[1:2])]
     blocks += ["## Time", table(times(report), TIMES, TIMES[1:]), *reasons(report), *elsewhere(report), machine(report)]
@@ -42,8 +46,9 @@ def scores(report: DefaultsReport) -> Iterator[dict[str, str]]:
     """Yield one row a set."""
     for name in _sets(report):
         entries = _of(report, name)
-        cells = {score: _mean([each.scores[score] for each in entries if score in each.scores]) for score in SCORES}
-        yield {"set": name, "seeds": str(len({each.seed for each in entries})), **cells}
+        seeds = len({each.seed for each in entries})
+        values = {score: [each.scores[score] for each in entries if score in each.scores] for score in SCORES}
+        yield {"set": name, "seeds": str(seeds), **{score: _mean(values[score], seeds) for score in SCORES}}
 
 
 def goals(report: DefaultsReport) -> Iterator[dict[str, str]]:
@@ -125,8 +130,10 @@ def _share(ours: Sequence[Mapping[str, float]], model: str) -> float:
     return fmean(each.get(model, 0.0) / each["teacher"] for each in ours)
 
 
-def _mean(values: Sequence[float]) -> str:
-    return f"{fmean(values):.4f}" if values else ""
+def _mean(values: Sequence[float], seeds: int) -> str:
+    """Return the mean, with the number of values where not all seeds have one."""
+    fewer = f" ({len(values)})" if len(values) < seeds else ""
+    return f"{fmean(values):.4f}{fewer}" if values else ""
 
 
 def _minutes(seconds: Sequence[float | None]) -> str:

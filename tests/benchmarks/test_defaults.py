@@ -67,6 +67,12 @@ def test_a_table_has_one_row_a_set(report):
     assert (row["teacher"], row["grid"]) == ("0.9000", "0.9100")
 
 
+def test_a_mean_over_fewer_seeds_than_the_set_has_says_so(report):
+    second = report.entries[0].model_copy(update={"seed": 1, "scores": {"teacher": 0.8}})
+    (row,) = scores(report.model_copy(update={"entries": (*report.entries, second)}))
+    assert (row["seeds"], row["teacher"], row["grid"], row["probe"]) == ("2", "0.8500", "0.9100 (1)", "0.8500 (1)")
+
+
 def test_goals_compare_the_teacher_with_the_best_of_the_grid(report):
     (row,) = goals(report)
     assert (row["teacher - grid"], row["not worse than the grid"], row["goals"]) == ("-1.0", "yes", "missed")
