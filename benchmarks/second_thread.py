@@ -18,13 +18,14 @@ import torch
 
 from benchmarks.report_store import positive
 from benchmarks.timed_updates import MINILM, RandomRows, trained
-from benchmarks.training_step import CPU, LONG, LOSSES, RATE, WARM, Case, build
+from benchmarks.training_step import LONG, LOSSES, RATE, SHORT, WARM, Case, build, cpu_cases
 from compress.console import Console
 from compress.recipe.distill_schema import Distill
 from compress.recipe.training_schema import Training
 
 SIZES = MINILM["hidden_size"], MINILM["intermediate_size"]
 PRODUCTS = 20
+CPU = cpu_cases(14, SHORT, LONG)
 
 
 def measure(

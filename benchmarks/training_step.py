@@ -50,11 +50,16 @@ class Case:
     rows: int = BATCH
 
 
-CPU = tuple(
-    Case(f"{name}, {length} tokens", length, layers, teacher_layers)
-    for name, layers, teacher_layers in (("fine-tuning MiniLM", 6, 0), ("MiniLM to 3 layers", 3, 6))
-    for length in (SHORT, LONG)
-)
+def cpu_cases(*lengths: int) -> tuple[Case, ...]:
+    """Return updates of MiniLM on texts of these lengths."""
+    return tuple(
+        Case(f"{name}, {length} tokens", length, layers, teacher_layers)
+        for name, layers, teacher_layers in (("fine-tuning MiniLM", 6, 0), ("MiniLM to 3 layers", 3, 6))
+        for length in lengths
+    )
+
+
+CPU = cpu_cases(SHORT, LONG)
 CUDA = tuple(
     Case(f"BERT-base to 6 layers, 128 tokens, {rows} rows", LONG, 6, 12, (), rows)
     for rows in (BATCH, 4 * BATCH, 16 * BATCH)
