@@ -81,7 +81,7 @@ def train(size: int, copies: int | None, folder: Path) -> float:
     from compress.data.tokenizer import read_tokenizer
     from compress.pretrain.method import PretrainData, Setting
     from compress.pretrain.pretrain import pretrain
-    from compress.pretrain.text.corpus import PARTS, PIECES, WORD_STARTS, Corpus, write_corpus
+    from compress.pretrain.text.corpus_pieces import PARTS, PIECES, WORD_STARTS, Corpus, write_corpus
     from compress.pretrain.text.documents import documents
     from compress.pretrain.text.packing import pack, records_file
     from compress.pretrain.vocabulary.train_vocabulary import train_vocabulary

@@ -15,7 +15,7 @@ from compress.errors import UsageError, nearest, pluralize
 
 if TYPE_CHECKING:
     from compress.pipeline.run import Options
-    from compress.pretrain.report.report_schema import PretrainReport
+    from compress.pretrain.report.pretrain_report import PretrainReport
     from compress.report.report_schema import Report
 
 
@@ -137,7 +137,7 @@ def clean(options: argparse.Namespace, console: Console) -> None:
 def report(options: argparse.Namespace, console: Console) -> None:
     """Show a finished run's ledger again, and write its report pages again."""
     from compress.pipeline.commands.listing import run_folder
-    from compress.pretrain.report.report_schema import read_pretrain_report
+    from compress.pretrain.report.pretrain_report import read_pretrain_report
     from compress.report.pages.render import write_pages
     from compress.report.report_schema import read_report
 

@@ -22,7 +22,7 @@ from compress.recipe.yaml_lines import dump_yaml
 from compress.storage.atomic_write import atomic_write, new_folder
 
 if TYPE_CHECKING:
-    from compress.pretrain.report.report_schema import PretrainReport
+    from compress.pretrain.report.pretrain_report import PretrainReport
 
 MODEL_FOLDER = "model"
 
@@ -75,7 +75,7 @@ def _execute(plan: PretrainPlan, options: PretrainOptions, console: Console, lau
 
 def _finish(plan: PretrainPlan, store: StepStore, folder: Path) -> PretrainReport:
     """Copy the model, its cards and its report into the run's folder."""
-    from compress.pretrain.report.report_schema import REPORT_JSON, PretrainReport
+    from compress.pretrain.report.pretrain_report import REPORT_JSON, PretrainReport
 
     made, reported = (store.folder(name, plan.step(name).fingerprint) for name in (PRETRAIN, REPORT))
     with new_folder(folder / MODEL_FOLDER) as work:

@@ -12,7 +12,7 @@ from compress.console import Console
 from compress.models.encoder_parts import family_of
 from compress.models.load_save import load_tokenizer
 from compress.pretrain.encoders import special_pieces
-from compress.pretrain.text.corpus import Part
+from compress.pretrain.text.corpus_pieces import Part
 from compress.pretrain.text.packed_examples import PackedExamples, SpecialPieces
 from compress.recipe.pretrain_schema import PretrainRecipe
 from compress.train.loop import Evaluate

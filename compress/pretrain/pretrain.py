@@ -19,7 +19,7 @@ from compress.models.load_save import save_model
 from compress.pretrain.distillation.general_distillation import general_distillation
 from compress.pretrain.encoders import check_positions, load_encoder, new_bert
 from compress.pretrain.method import Method, Setting
-from compress.pretrain.methods.masked_lm import MaskedLMObjective
+from compress.pretrain.methods.bert_pretraining import MaskedLMObjective
 from compress.pretrain.methods.replaced_tokens import replaced_tokens
 from compress.pretrain.scores.held_out import make_evaluator
 from compress.recipe.pretrain_schema import PretrainRecipe, PretrainSteps

@@ -18,7 +18,7 @@ from compress.measure.roofline.roofline import LimitShares, MachineLimits
 from compress.measure.timing.latency import Latency
 from compress.model_history import ChosenSetting, LayerMap, TrialInfo, VocabularyInfo
 from compress.model_info import TaskInfo, VariantInfo
-from compress.pretrain.report.report_schema import read_pretrain_report
+from compress.pretrain.report.pretrain_report import read_pretrain_report
 from compress.report.packaged_format import PackagedFormat
 from compress.report.pruned_units import PrunedStructure
 from compress.report.run_facts import DataFacts, Machine, Provenance, ServiceFacts, StepCost, TargetFacts

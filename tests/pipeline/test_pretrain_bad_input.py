@@ -16,7 +16,7 @@ pytest.importorskip("torch")
 from torch import Tensor
 
 from compress.cli import main
-from compress.pretrain.methods import masked_lm
+from compress.pretrain.methods import bert_pretraining
 from compress.pretrain.scores import held_out  # noqa: F401  # before its loss is replaced
 from tests.pipeline.test_pretrain_run import write_recipe
 from tests.pretrain.conftest import make_documents, write_text
@@ -83,13 +83,13 @@ def test_a_loss_that_is_not_finite_loses_nothing(
     recipe = write_recipe(tmp_path, write_text(tmp_path / "corpus.txt", make_documents()))
     command = ["pretrain", str(recipe), "--runs", str(tmp_path / "runs")]
     command += ["--set", "train.checkpoint={minutes: null, steps: 1}"]
-    model, finite, calls = tmp_path / "runs" / "tiny-bert" / "model", masked_lm.word_losses, iter(range(1000))
+    model, finite, calls = tmp_path / "runs" / "tiny-bert" / "model", bert_pretraining.word_losses, iter(range(1000))
 
     def breaking(logits: Tensor, targets: Tensor) -> Tensor:
         return finite(logits, targets) * (1.0 if next(calls) < 2 else float("nan"))
 
     with monkeypatch.context() as patched:
-        patched.setattr(masked_lm, "word_losses", breaking)
+        patched.setattr(bert_pretraining, "word_losses", breaking)
         assert main(command) == 1
     error = capsys.readouterr().err
     assert "Traceback" not in error

@@ -55,7 +55,7 @@ def vocabulary_folder(tmp_path_factory, made_documents):
 def corpus_folder(tmp_path_factory, made_documents, vocabulary_folder):
     """Their pieces, with a quarter of the documents held out."""
     from compress.data.tokenizer import read_tokenizer
-    from compress.pretrain.text.corpus import write_corpus
+    from compress.pretrain.text.corpus_pieces import write_corpus
 
     folder = tmp_path_factory.mktemp("corpus")
     write_corpus(made_documents, read_tokenizer(vocabulary_folder), 3, 0.25, 0, folder)
@@ -65,7 +65,7 @@ def corpus_folder(tmp_path_factory, made_documents, vocabulary_folder):
 @pytest.fixture(scope="session")
 def packed_folder(tmp_path_factory, corpus_folder):
     """Their sequences of 32 pieces, and their pairs of 48."""
-    from compress.pretrain.text.corpus import PARTS, Corpus
+    from compress.pretrain.text.corpus_pieces import PARTS, Corpus
     from compress.pretrain.text.packing import pack
 
     folder = tmp_path_factory.mktemp("packed")

@@ -15,7 +15,7 @@ from compress.recipe.pretrain_schema import PretrainRecipe
 
 if TYPE_CHECKING:
     from compress.pretrain.method import PretrainData, Setting
-    from compress.pretrain.report.report_schema import MatrixRate, TrainingPart
+    from compress.pretrain.report.pretrain_report import MatrixRate, TrainingPart
 
 VOCABULARY, CORPUS, PACKING, PRETRAIN, REPORT = "vocabulary", "corpus", "packing", "pretrain", "report"
 RESULTS_FILE = "training.json"
@@ -33,7 +33,7 @@ def packed_lengths(recipe: PretrainRecipe) -> list[int]:
 def vocabulary(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) -> None:
     """Learn a vocabulary from the documents that are trained on, or add their words to that of the checkpoint."""
     from compress.models.fetch import fetch
-    from compress.pretrain.text.corpus import part_of
+    from compress.pretrain.text.corpus_pieces import part_of
     from compress.pretrain.text.documents import documents
     from compress.pretrain.vocabulary.extend_vocabulary import extend_vocabulary
     from compress.pretrain.vocabulary.train_vocabulary import train_vocabulary
@@ -54,7 +54,7 @@ def corpus(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) 
     from compress.data.tokenizer import read_tokenizer
     from compress.models.load_save import load_tokenizer
     from compress.pretrain.encoders import special_pieces
-    from compress.pretrain.text.corpus import PARTS, write_corpus
+    from compress.pretrain.text.corpus_pieces import PARTS, write_corpus
     from compress.pretrain.text.documents import documents
 
     folder = _tokenizer_folder(context, recipe, cards)
@@ -70,7 +70,7 @@ def corpus(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) 
 
 def packing(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) -> None:
     """Pack the sentences into sequences; those of other parts than `train` at the full length alone."""
-    from compress.pretrain.text.corpus import SCORED_PARTS, Corpus
+    from compress.pretrain.text.corpus_pieces import SCORED_PARTS, Corpus
     from compress.pretrain.text.packing import pack
 
     options: dict[str, Any] = {"pairs": recipe.next_sentence, "seed": recipe.seed, "folder": context.work}
@@ -101,11 +101,11 @@ def report(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) 
     """Score the model on held-out documents; write the report and the cards."""
     from compress.model_info import read_info
     from compress.pretrain.pretrain import method_name
-    from compress.pretrain.report.cards import write_cards
+    from compress.pretrain.report.encoder_cards import write_cards
+    from compress.pretrain.report.pretrain_report import REPORT_JSON, PretrainReport
     from compress.pretrain.report.report_page import REPORT_PAGE, page
-    from compress.pretrain.report.report_schema import REPORT_JSON, PretrainReport
     from compress.pretrain.scores.score_method import score_method
-    from compress.pretrain.text.corpus import CORPUS_FILE, PARTS
+    from compress.pretrain.text.corpus_pieces import CORPUS_FILE, PARTS
     from compress.storage.atomic_write import write_model
 
     folder = context.inputs[PRETRAIN]
@@ -138,7 +138,7 @@ def report(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) 
 
 
 def _training_parts(folder: Path, recipe: PretrainRecipe) -> list[TrainingPart]:
-    from compress.pretrain.report.report_schema import TrainingPart
+    from compress.pretrain.report.pretrain_report import TrainingPart
 
     stored = json.loads((folder / RESULTS_FILE).read_bytes())
     return [
@@ -157,7 +157,7 @@ def _training_parts(folder: Path, recipe: PretrainRecipe) -> list[TrainingPart]:
 
 def _matrix_rate(folder: Path, recipe: PretrainRecipe, cards: Sequence[Path]) -> MatrixRate | None:
     """Return how much of the rate of the fastest matrix product the training reached."""
-    from compress.pretrain.report.report_schema import MatrixRate
+    from compress.pretrain.report.pretrain_report import MatrixRate
     from compress.pretrain.scores.matrix_rate import ProductRate, operations, passes_of
 
     if not (folder / PRODUCT_FILE).is_file():  # a training of an earlier version

@@ -18,7 +18,7 @@ from compress.pretrain.distillation.teacher_and_student import (
 from compress.pretrain.distillation.triple import TripleObjective
 from compress.pretrain.encoders import check_positions, load_encoder
 from compress.pretrain.method import Method, Setting
-from compress.pretrain.methods.masked_lm import MaskedLMObjective
+from compress.pretrain.methods.bert_pretraining import MaskedLMObjective
 from compress.pretrain.scores.held_out import make_evaluator, make_loss_evaluator
 
 

@@ -14,7 +14,7 @@ from compress.losses import Part
 from compress.losses.distillation.soft_label import softmax_distance
 from compress.models.encoder_parts import layers_of
 from compress.models.forward_hooks import capture_parts
-from compress.pretrain.methods.masked_lm import (
+from compress.pretrain.methods.bert_pretraining import (
     MASKED_LM,
     MaskedLMObjective,
     Predictions,

@@ -22,7 +22,7 @@ from compress.models.load_save import read_config
 from compress.models.silence_transformers import quiet
 from compress.pretrain.encoders import bert_config, check_positions, load_with_head
 from compress.pretrain.method import Method, Setting
-from compress.pretrain.methods.masked_lm import MaskedLMObjective, mean_over_rows, predict_at, word_losses
+from compress.pretrain.methods.bert_pretraining import MaskedLMObjective, mean_over_rows, predict_at, word_losses
 from compress.pretrain.methods.masking import PIECE, Hashes
 from compress.pretrain.scores.held_out import make_evaluator
 from compress.recipe.pretrain_schema import ReplacedTokens

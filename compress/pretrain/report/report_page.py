@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compress.errors import pluralize
-from compress.pretrain.report.report_schema import HeldOut, PretrainReport, TrainingPart
+from compress.pretrain.report.pretrain_report import HeldOut, PretrainReport, TrainingPart
 
 REPORT_PAGE = "report.md"
 

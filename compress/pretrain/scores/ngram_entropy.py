@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.pretrain.text.corpus import Corpus
+from compress.pretrain.text.corpus_pieces import Corpus
 
 PRIORS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1_000.0, 3_000.0, 10_000.0)
 """How many observations the unigram distribution counts for after each piece: the bigram model uses the best of these

@@ -6,11 +6,11 @@ import numpy as np
 from transformers import PreTrainedModel
 
 from compress.errors import ModelError, pluralize
-from compress.pretrain.report.report_schema import HeldOut, HeldOutResult
+from compress.pretrain.report.pretrain_report import HeldOut, HeldOutResult
 from compress.pretrain.scores.clustered_mean import Estimate, clustered_mean
 from compress.pretrain.scores.held_out import HeldOutScores, sample, score
 from compress.pretrain.scores.ngram_entropy import ngram_losses
-from compress.pretrain.text.corpus import Corpus
+from compress.pretrain.text.corpus_pieces import Corpus
 from compress.pretrain.text.packed_examples import PackedExamples
 from compress.recipe.pretrain_schema import MaskedLM
 

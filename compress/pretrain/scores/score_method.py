@@ -17,11 +17,11 @@ from compress.pretrain.distillation.teacher_and_student import load_teacher, sta
 from compress.pretrain.encoders import load_encoder
 from compress.pretrain.method import Setting
 from compress.pretrain.methods.replaced_tokens import GENERATOR, corrupt
-from compress.pretrain.report.report_schema import HeldOut, MethodScore
+from compress.pretrain.report.pretrain_report import HeldOut, MethodScore
 from compress.pretrain.scores.clustered_mean import Estimate, clustered_mean
 from compress.pretrain.scores.held_out import BATCH, batch_tensors, fixed_masks, sample
 from compress.pretrain.scores.score_held_out import score_held_out
-from compress.pretrain.text.corpus import Corpus
+from compress.pretrain.text.corpus_pieces import Corpus
 from compress.pretrain.text.packed_examples import PackedExamples
 
 MOST_RELATIONS = 300

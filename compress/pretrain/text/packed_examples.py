@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from compress.batch_arrays import ATTENTION_MASK, BATCH_POSITIONS, INDEX, INPUT_ARRAYS, BatchArray
 from compress.data.splits.concatenated_rows import Origin
-from compress.pretrain.text.corpus import Corpus, MappedArray, Part
+from compress.pretrain.text.corpus_pieces import Corpus, MappedArray, Part
 from compress.pretrain.text.packing import COLUMNS, DTYPE, SPECIAL_OF_PAIR, SPECIAL_OF_RUN, records_file
 from compress.tasks.base import Arrays
 

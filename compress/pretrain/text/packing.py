@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from compress.errors import DataError
-from compress.pretrain.text.corpus import Corpus, Part
+from compress.pretrain.text.corpus_pieces import Corpus, Part
 
 Span = tuple[int, int]
 """The first piece, and the one after the last."""

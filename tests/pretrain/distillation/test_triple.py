@@ -3,7 +3,7 @@ import torch
 from transformers import AutoModelForMaskedLM
 
 from compress.pretrain.distillation.triple import WEIGHTS, TripleObjective
-from compress.pretrain.methods.masked_lm import MaskedLMObjective
+from compress.pretrain.methods.bert_pretraining import MaskedLMObjective
 from compress.recipe.pretrain_schema import MaskedLM
 from tests.pretrain.packed import MASK, packed_batch, with_other_padding
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from transformers import AutoModel, ElectraConfig, ElectraForPreTraining
 
-from compress.pretrain.methods.masked_lm import MaskedLMObjective
+from compress.pretrain.methods.bert_pretraining import MaskedLMObjective
 from compress.pretrain.methods.replaced_tokens import (
     ReplacedTokensObjective,
     attach_generator,

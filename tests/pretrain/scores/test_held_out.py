@@ -9,7 +9,7 @@ from transformers import AutoModelForMaskedLM
 from compress.errors import DataError, ModelError
 from compress.pretrain.scores.held_out import score
 from compress.pretrain.scores.score_held_out import score_held_out
-from compress.pretrain.text.corpus import Corpus
+from compress.pretrain.text.corpus_pieces import Corpus
 from compress.pretrain.text.packed_examples import PackedExamples, SpecialPieces
 from compress.recipe.pretrain_schema import MaskedLM
 

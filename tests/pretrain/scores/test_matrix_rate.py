@@ -11,9 +11,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import BertConfig, BertForMaskedLM
 
 from compress.model_shapes import shape_of_config
-from compress.pretrain.methods.masked_lm import predict_at
+from compress.pretrain.methods.bert_pretraining import predict_at
+from compress.pretrain.report.pretrain_report import MatrixRate, PretrainReport, TrainingPart
 from compress.pretrain.report.report_page import page
-from compress.pretrain.report.report_schema import MatrixRate, PretrainReport, TrainingPart
 from compress.pretrain.scores.matrix_rate import Passes, operations, time_product
 
 ROWS, LENGTH, MASKED = 4, 32, 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from compress.pretrain.scores.ngram_entropy import PRIORS, ngram_losses
-from compress.pretrain.text.corpus import Corpus
+from compress.pretrain.text.corpus_pieces import Corpus
 
 SEPARATOR = 3
 

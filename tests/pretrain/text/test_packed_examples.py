@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from compress.pretrain.text.corpus import Corpus
+from compress.pretrain.text.corpus_pieces import Corpus
 from compress.pretrain.text.packed_examples import PackedExamples, SpecialPieces
 from compress.train.core.device_batches import DeviceBatches
 

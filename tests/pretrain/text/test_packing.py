@@ -10,7 +10,7 @@ import pytest
 
 from compress.data.tokenizer import read_tokenizer
 from compress.errors import DataError
-from compress.pretrain.text.corpus import Corpus, write_corpus
+from compress.pretrain.text.corpus_pieces import Corpus, write_corpus
 from compress.pretrain.text.packing import pack, pack_pairs, pack_runs
 from tests.pretrain.conftest import make_documents
 

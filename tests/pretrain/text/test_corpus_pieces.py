@@ -9,7 +9,7 @@ import pytest
 
 from compress.data.tokenizer import read_tokenizer
 from compress.errors import DataError
-from compress.pretrain.text.corpus import PARTS, Corpus, part_of, write_corpus
+from compress.pretrain.text.corpus_pieces import PARTS, Corpus, part_of, write_corpus
 from tests.pretrain.conftest import make_documents
 
 SEPARATOR = 3
@@ -38,7 +38,7 @@ def test_the_corpus_is_not_held_in_memory(tmp_path, vocabulary_folder, monkeypat
     class Sentence(str):
         """A text that can be watched."""
 
-    monkeypatch.setattr("compress.pretrain.text.corpus.CHARACTERS_AT_ONCE", 3_000)
+    monkeypatch.setattr("compress.pretrain.text.corpus_pieces.CHARACTERS_AT_ONCE", 3_000)
     alive, most = weakref.WeakSet(), 0
 
     def stream():

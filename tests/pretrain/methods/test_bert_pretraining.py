@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from torch.nn import functional  # noqa: E402
 
 from compress.models.encoder_parts import family_of  # noqa: E402
-from compress.pretrain.methods.masked_lm import MaskedLMObjective, predict_at  # noqa: E402
+from compress.pretrain.methods.bert_pretraining import MaskedLMObjective, predict_at  # noqa: E402
 from compress.pretrain.text.packed_examples import NEXT_SENTENCE  # noqa: E402
 from compress.train.fast_paths.bf16_weights import Bf16Weights  # noqa: E402
 from tests.conftest import make_tiny  # noqa: E402
