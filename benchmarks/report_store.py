@@ -18,9 +18,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
+from pydantic import ValidationError
+
 from compress import __version__
 from compress.console import Console
-from compress.errors import CompressError
+from compress.errors import CompressError, first_error
 from compress.measure.interference.machine_snapshot import MachineSnapshot, snapshot_machine
 from compress.measure.result_base import ResultModel
 from compress.storage.atomic_write import atomic_write
@@ -77,7 +79,11 @@ class Store(Generic[R]):
         path = self._folder and self._folder / "report.json"
         if not path or not path.is_file():
             return False
-        stored = type(self.report).model_validate_json(path.read_text(encoding="utf-8"))
+        try:
+            stored = type(self.report).model_validate_json(path.read_bytes())
+        except ValidationError as error:
+            what = f"{path} is no report of this benchmark: {first_error(error)}"
+            raise CompressError(what, hint="give another folder with --out, or remove the file") from error
         if stored.command != self.report.command:
             return False
         self.report, self.earlier = stored.model_copy(update={"seconds": None}), stored.seconds or 0.0
@@ -167,4 +173,8 @@ def run(main: Callable[[], int]) -> None:
     """Run as a program: offline, and SIGTERM cleans up like Ctrl-C."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except CompressError as error:
+        Console().error(error)
+        sys.exit(error.exit_code)

@@ -120,6 +120,16 @@ class TestInit:
         assert "there is no column 'review'" in capsys.readouterr().err
         assert not path.exists()
 
+    @pytest.mark.parametrize("columns", [["--text", "stars", "--label", "stars"], ["--text", "text", "--text", "text"]])
+    def test_refuses_columns_with_two_uses(
+        self, tmp_path: Path, columns: list[str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        path, rows = tmp_path / "my.yaml", tmp_path / "rows.csv"
+        rows.write_text("text,stars\ngood,5\nbad,1\n")
+        assert main(["init", str(path), "--train", str(rows), *columns]) == 2
+        assert "error: task." in capsys.readouterr().err
+        assert not path.exists()
+
     def test_asks_for_the_range_of_scores(self, tmp_path: Path) -> None:
         path, rows = tmp_path / "my.yaml", tmp_path / "rows.csv"
         rows.write_text("sentence1,sentence2,score\na,b,0.2\n")

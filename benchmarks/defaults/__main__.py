@@ -35,6 +35,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     given = parser.parse_args(arguments)
     given.sets = chosen(parser, "--sets", given.sets, tuple(SETS))
     given.only = tuple(dict.fromkeys(("ours", *chosen(parser, "--only", given.only, tuple(CONTESTANTS)))))
+    if given.work and given.work.exists() and not given.work.is_dir():
+        parser.error(f"--work: {given.work} is not a folder")
     given.rows = given.rows or (TRIAL_LIMIT if given.trial else LIMIT)
     given.seeds = given.seeds or (1 if given.trial else 3)
     given.grid = given.grid or ("trial" if given.trial else "full")

@@ -24,7 +24,7 @@ from compress.data.encoded_cache import (
     write_index,
 )
 from compress.data.ragged_array import FieldWriter, RaggedArray
-from compress.data.splits.concatenated_rows import Origin, train_origin
+from compress.data.splits.concatenated_rows import ConcatenatedRows, Origin, train_origin
 from compress.data.tokenizer import TextTokenizer
 from compress.errors import DataError, UsageError
 from compress.model_info import TaskInfo
@@ -93,6 +93,17 @@ class EncodedRows:
     def example(self, index: int) -> Example:
         """Return one example; its sequences are read-only views into the files."""
         return {name: field[index] for name, field in self._fields.items()}
+
+    def examples_of_row(self, row: int) -> list[Example]:
+        """Return the examples of a row as copies, which can be written again."""
+        numbers = self.examples_of([row]).tolist()
+        examples = [
+            {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in each.items()}
+            for each in map(self.example, numbers)
+        ]
+        for field in self._fields.values():
+            field.release()
+        return examples
 
     def examples_of(self, rows: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the examples of these rows."""
@@ -203,12 +214,10 @@ def _cached(entry: Path, rows: Iterable[Row], task: TaskInfo, tokens: TextTokeni
 
 def _write(rows: Iterable[Row], task: TaskInfo, tokens: TextTokenizer, folder: Path) -> Encoded:
     """Write each field of the examples into ``folder``, and open it."""
-    kind = kind_of(task)
-    counts, cut, fields = array("q"), 0, dict[str, FieldWriter]()
+    counts, fields, encoder = array("q"), dict[str, FieldWriter](), _RowEncoder(rows, task, tokens)
     with ExitStack() as files:
-        for row in rows:
-            encode = _TruncationTracker(tokens)
-            examples = kind.examples(row, task, encode)
+        for number, row in enumerate(rows):
+            examples = encoder.examples(number, row)
             extra = extra_values(row)
             for example in examples:
                 example.update(extra)
@@ -218,13 +227,33 @@ def _write(rows: Iterable[Row], task: TaskInfo, tokens: TextTokenizer, folder: P
                 for name, field in fields.items():
                     field.add(example[name])
             counts.append(len(examples))
-            cut += encode.truncated
         for field in fields.values():
             field.flush()
     if not fields:
         raise DataError("there are no rows to encode.")
     opened = {name: field.open() for name, field in fields.items()}
-    return Encoded(opened, np.array(counts, dtype=np.int64), cut)
+    return Encoded(opened, np.array(counts, dtype=np.int64), encoder.cut)
+
+
+class _RowEncoder:
+    """Makes examples of rows: reads those of train where an earlier step has cached them, and tokenizes others."""
+
+    def __init__(self, rows: Iterable[Row], task: TaskInfo, tokens: TextTokenizer) -> None:
+        self._task, self._tokens, self._kind = task, tokens, kind_of(task)
+        entry = cache_entry(rows.train, task, tokens) if isinstance(rows, ConcatenatedRows) else None
+        stored = None if entry is None else read_entry(entry)
+        self._train = None if stored is None else EncodedRows(*stored, self._kind, tokens.pad_id)
+        self.cut = 0 if stored is None else stored.cut
+        """Rows that were truncated so far, all of train among them where it is read."""
+
+    def examples(self, number: int, row: Row) -> list[Example]:
+        """Return the examples of a row, given its number too."""
+        if self._train is not None and number < len(self._train.counts):
+            return self._train.examples_of_row(number)
+        encode = _TruncationTracker(self._tokens)
+        examples = self._kind.examples(row, self._task, encode)
+        self.cut += encode.truncated
+        return examples
 
 
 class _TruncationTracker:

@@ -53,6 +53,10 @@ HEADS: Mapping[str, Head] = {
 }
 
 
+EMBEDDING = HEADS["sentence-embedding"]
+"""The output of the encoder itself: there is nothing to initialise."""
+
+
 def head_for(task: TaskInfo) -> Head:
     """Return the head of a task's kind."""
     return HEADS[kind_of(task).head]

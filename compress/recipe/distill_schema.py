@@ -70,6 +70,11 @@ class Distill(Training):
     def _check_bounds(self) -> Distill:
         if isinstance(self.epochs, EpochBounds) and self.losses_change:
             raise ValueError("epochs: phases, and weights from start to end, are shares of all updates: give a number")
+        if self.minutes is not None and self.losses_change:
+            raise ValueError(
+                "minutes: phases, and weights from start to end, are shares of all updates, of which a limit of time"
+                " would leave out some: give max_steps or fewer epochs"
+            )
         return self
 
     @field_validator("phases")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from compress.losses import TASK_LOSSES
@@ -10,6 +11,8 @@ from compress.tasks import KINDS
 
 CONTRADICTORY_SHARE = 0.01
 """Share of rows with a contradictory label from which a warning is given."""
+SHOWN = 3
+"""Classes that one sentence names."""
 IMBALANCED = 20
 """A class this many times as large as another one leaves that hardly any weight in a mean over rows."""
 
@@ -21,7 +24,7 @@ def label_problems(
     contradictory: Mapping[Any, int],
     per_class: Mapping[Any, Mapping[str, int]],
 ) -> Iterator[str]:
-    """Yield a sentence for each role with contradictory labels, and one where classes of train are imbalanced.
+    """Yield a sentence for each role with contradictory labels, and what is unusual about the classes of train.
 
     Args:
         kind_name: of the task.
@@ -33,13 +36,39 @@ def label_problems(
     for role, count in contradictory.items():
         if count > CONTRADICTORY_SHARE * rows[role]:
             share = f"{count:,} of {rows[role]:,} {role} rows ({count / rows[role]:.1%})"
-            yield f"{share} have the text of another {role} row and another label: no model can be right on all."
+            yield f"{share} have the text of another row and another label: no model can be right on all."
+    yield from _equal_but_for_writing(per_class.get("train", {}))
     present = {label: count for label, count in per_class.get("train", {}).items() if count}
     largest, smallest = (pick(present, key=present.__getitem__, default="") for pick in (max, min))
+    if single := [label for label, count in present.items() if count == 1]:
+        named = ", ".join(f"'{label}'" for label in single[:SHOWN])
+        more = f" and {len(single) - SHOWN:,} more" if len(single) > SHOWN else ""
+        who = "1 class has" if len(single) == 1 else f"{len(single):,} classes have"
+        yield f"{who} a single row of train ({named}{more}), too few to learn from."
     if present and present[largest] > IMBALANCED * present[smallest]:
         sizes = f"'{largest}' has {present[largest]:,} rows of train, '{smallest}' {present[smallest]:,}"
         advice = "; ".join(_advice(kind_name, metric))
         yield f"The classes are imbalanced: {sizes}{advice and f'; {advice}'}."
+
+
+def _equal_but_for_writing(classes: Iterable[str]) -> Iterator[str]:
+    """Yield a sentence where classes differ only in spaces, capitals, or a number's decimals."""
+    groups = defaultdict(list)
+    for label in classes:
+        groups[without_writing(label)].append(label)
+    alike = [" and ".join(f"'{label}'" for label in group) for group in groups.values() if len(group) > 1]
+    if alike:
+        more = f"; {len(alike) - SHOWN:,} more" if len(alike) > SHOWN else ""
+        yield f"Some classes differ only in how they are written: {'; '.join(alike[:SHOWN])}{more}."
+
+
+def without_writing(label: str) -> str:
+    """Return what the spellings of a label have in common: neither spaces, nor capitals, nor the decimals of 1.0."""
+    plain = " ".join(label.split()).casefold()
+    try:
+        return repr(float(plain))
+    except ValueError:
+        return plain
 
 
 def _advice(kind_name: str, metric: str) -> Iterator[str]:

@@ -17,6 +17,7 @@ from compress.errors import ModelError, UsageError
 from compress.model_history import ProbeInfo
 from compress.model_info import TaskInfo
 from compress.models.fetch import fetch
+from compress.models.heads import EMBEDDING, head_for
 from compress.models.load_save import (
     fit_head,
     has_task_head,
@@ -71,6 +72,12 @@ def finetune(
     if settings is False or (fits and settings.reuse):
         console.note(f"{source} already has a head for this task: used unchanged")
         return save_trained_model(load_model(folder, task, console=console), tokenizer, work, "finetune", data)
+    if fits and settings.pooling != "auto":
+        raise ModelError(
+            f"finetune.pooling: {settings.pooling} is for a new head, and {source} has one for {task.name}, which is"
+            " trained further.",
+            hint="leave pooling out, or name the encoder that it was made of",
+        )
     tokens = training_data.fast_tokenizer(read_config(folder), tokenizer)
     rows = roles.rows("train"), roles.rows("select")
     encoded = training_data.from_rows(*rows, task, tokens, console, roles.documents("select"))
@@ -95,7 +102,7 @@ def finetune(
         encoded,
         settings,
         context,
-        start_competes=fits or first_probe is not None,
+        start_competes=fits or first_probe is not None or head_for(task) is EMBEDDING,
         score_on_test=score_on_test,
     )
     trained = save_trained_model(model, tokenizer, work, "finetune", data, result, probe=first_probe)

@@ -187,6 +187,18 @@ def comparison(monkeypatch, tmp_path):
     return run, trouble
 
 
+def test_what_is_no_report_or_no_folder_is_one_message(comparison, tmp_path, capsys):
+    run, _ = comparison
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "report.json").write_text("{}")
+    with pytest.raises(CompressError, match="is no report of this benchmark"):
+        run()
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit):
+        run("--work", str(tmp_path / "file"))
+    assert "is not a folder" in capsys.readouterr().err
+
+
 def test_the_same_command_goes_on_with_what_is_missing(comparison, tmp_path):
     run, trouble = comparison
     work = ["--work", str(tmp_path / "work")]

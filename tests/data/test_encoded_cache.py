@@ -83,8 +83,28 @@ def test_texts_without_labels_are_encoded_once_with_train(stored, calls, word_fo
     again = encode_rows(ConcatenatedRows(stored(), [stored("unlabelled-1", [*texts])], TASK), TASK, tokens)
     assert (calls, again.digest(), len(entries(tmp_path))) == ([], first.digest(), 1)
     encode_rows(ConcatenatedRows(stored(), [[*texts]], TASK), TASK, tokens)
-    assert len(calls) == 6  # rows in memory, as augmented ones
+    assert len(calls) == 6  # rows in memory, as augmented ones, and no step before has encoded train
     assert len(entries(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("fields", [{"label": 1}, {"label": 1, "soft_labels": [0.25, 0.75]}])
+def test_rows_of_train_that_were_encoded_are_not_tokenized_again_for_others_after_them(
+    fields, stored, calls, word_folder
+):
+    train = [{"text": text, "text_pair": None, **fields} for text in TEXTS]
+    texts, tokens = [{"text": "c d", "text_pair": None}], TextTokenizer.load(word_folder)
+    expected = encode_rows(ConcatenatedRows(train, [texts], TASK), TASK, tokens)
+    encode_rows(stored(rows=train), TASK, tokens)
+    del calls[:]
+    for others in ([stored("unlabelled-1", texts)], [texts]):  # results of a step, or made as augmented ones
+        encoded = encode_rows(ConcatenatedRows(stored(rows=train), others, TASK), TASK, tokens)
+        assert calls == ["c d"]
+        del calls[:]
+        assert encoded.digest() == expected.digest()
+        assert encoded.truncated == expected.truncated
+        batch, other = encoded.batch([5, 1]), expected.batch([5, 1])
+        for name, array in other.items():
+            np.testing.assert_array_equal(batch[name], array)
 
 
 def test_a_sample_is_taken_from_what_an_earlier_step_encoded(stored, calls, word_folder, tmp_path):

@@ -12,7 +12,7 @@ def problems(kind="classification", metric="accuracy", contradictory=None, train
 def test_contradictory_labels_above_one_percent():
     assert problems(contradictory={"train": 10, "test": 0}) == []
     (message,) = problems(contradictory={"train": 10, "test": 4})
-    assert message.startswith("4 of 50 test rows (8.0%) have the text of another test row and another label")
+    assert message.startswith("4 of 50 test rows (8.0%) have the text of another row and another label")
 
 
 def test_imbalance_names_classes_and_what_helps():
@@ -24,10 +24,23 @@ def test_imbalance_names_classes_and_what_helps():
 
 
 def test_only_what_a_kind_has_is_suggested():
-    train = {"a": 999, "b": 1}
+    train = {"a": 998, "b": 2}
     (message,) = problems(metric="macro_f1", train=train)
     assert "macro_f1" not in message
     assert "class_weights" in message
     (message,) = problems(kind="token_classification", metric="f1", train=train)
     assert "macro_f1" in message
     assert "class_weights" not in message
+
+
+def test_classes_of_a_single_row_are_named():
+    (message,) = problems(train={"a": 10, "b": 1, "c": 0})
+    assert message == "1 class has a single row of train ('b'), too few to learn from."
+    (message,) = problems(train=dict.fromkeys("abcdef", 1))
+    assert message == "6 classes have a single row of train ('a', 'b', 'c' and 3 more), too few to learn from."
+
+
+def test_classes_that_are_one_but_for_their_spelling_are_named():
+    (message,) = problems(train=dict.fromkeys(("0", "0.0", "1.0", "1", "a", "A ", "2", "b"), 10))
+    assert message == ("Some classes differ only in how they are written: '0' and '0.0'; '1.0' and '1'; 'a' and 'A '.")
+    assert problems(train=dict.fromkeys(("1234567", "1234568", "1.5", "15"), 10)) == []

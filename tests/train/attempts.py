@@ -3,12 +3,12 @@
     python attempts.py STEP TEACHER DATA FOLDER KILLS
 
 The results are FOLDER/whole and FOLDER/killed. STEP is finetune, probe (fine-tuning of an encoder without a head),
-grid (of settings and seeds), unfreeze, distill, recover, own (distillation of FOLDER/start, whose vocabulary is a part
-of the teacher's) or qat (quantization-aware training of the teacher). KILLS are points at which an attempt is killed,
-one each: `update:7` (in the middle of an update), `tensors:1` (while the first checkpoint is written), `named:1`
-(before the first checkpoint replaces older ones), `best:2` (after the second best weights), `saved:1` (after the model
-folder is written, before checkpoints are removed), `fit:2` (before the second probe is fitted), `probe:1` (after the
-first probe is written, before it is renamed).
+open (until select stops improving), grid (of settings and seeds), unfreeze, distill, recover, own (distillation of
+FOLDER/start, whose vocabulary is a part of the teacher's) or qat (quantization-aware training of the teacher). KILLS
+are points at which an attempt is killed, one each: `update:7` (in the middle of an update), `tensors:1` (while the
+first checkpoint is written), `named:1` (before the first checkpoint replaces older ones), `best:2` (after the second
+best weights), `saved:1` (after the model folder is written, before checkpoints are removed), `fit:2` (before the
+second probe is fitted), `probe:1` (after the first probe is written, before it is renamed).
 """
 
 import os
@@ -24,7 +24,7 @@ from compress.quantize.qat.quantization_aware import quantization_aware
 from compress.recipe.distill_schema import Distill, QuantizationAware
 from compress.recipe.finetune_schema import Finetune
 from compress.recipe.student_schema import Student
-from compress.recipe.training_schema import Checkpoints
+from compress.recipe.training_schema import Checkpoints, EpochBounds
 from compress.train.core.checkpoints import CheckpointStore
 from compress.train.core.optimizer import ModelAndOptimizer
 from compress.train.distill import distill
@@ -68,6 +68,9 @@ def attempt(step, teacher, data, work):
     checkpoint = Checkpoints(minutes=None, steps=4)
     if step == "finetune":
         finetune(str(teacher), data, Finetune(**COMMON, checkpoint=checkpoint, reuse=False, restarts=2), 5, work)
+    elif step == "open":
+        bounds = {**COMMON, "epochs": EpochBounds(least=1, most=4), "evaluations": 1}
+        finetune(str(teacher), data, Finetune(**bounds, patience=1, checkpoint=checkpoint, reuse=False), 5, work)
     elif step == "grid":
         grid = {"batch_size": (8, 16), "epochs": (1.0, 2.0)}
         own = {key: value for key, value in COMMON.items() if key not in grid}

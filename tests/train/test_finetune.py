@@ -1,9 +1,11 @@
 import io
+import json
 
 import pytest
 import torch
 
 from compress.console import Console
+from compress.data.splits.prepare_splits import prepare_splits
 from compress.errors import ModelError, UsageError
 from compress.families import FAMILIES
 from compress.model_info import read_info
@@ -11,11 +13,13 @@ from compress.models.load_save import load, load_model
 from compress.recipe.distill_schema import Distill
 from compress.recipe.finetune_schema import Finetune
 from compress.recipe.student_schema import Student
+from compress.recipe.task_schema import Task
 from compress.train.core.auto_settings import RULES
 from compress.train.core.training_data import fast_tokenizer, from_rows
 from compress.train.distill import distill
 from compress.train.finetune import finetune, finetune_from_model
 
+PAIRS = [("good", 1.0), ("bad", 0.0), ("fine", 0.8), ("dull", 0.3)] * 4
 SETTINGS = {"epochs": 4, "batch_size": 8, "learning_rate": 3e-3, "precision": "fp32"}
 
 
@@ -48,6 +52,25 @@ def test_reuse_can_be_refused(tiny_model, tiny_folder, prepared, tmp_path, same_
     made = finetune(str(tiny_folder(model)), prepared, Finetune(**SETTINGS, reuse=False), 0, tmp_path)
     assert made.result.updates == 28
     assert not same_weights(load(tmp_path), model)
+
+
+def test_a_pooling_is_refused_where_there_is_no_new_head(tiny_model, tiny_folder, prepared, tmp_path):
+    settings = Finetune(**SETTINGS, reuse=False, pooling="cls")
+    with pytest.raises(ModelError, match=r"finetune.pooling: cls is for a new head, and .* has one for films") as error:
+        finetune(str(tiny_folder(tiny_model("bert"))), prepared, settings, 0, tmp_path)
+    assert "leave pooling out" in error.value.hint
+
+
+def test_an_embedding_competes_with_the_encoder_that_it_starts_from(tiny_model, tiny_folder, tmp_path):
+    lines = [json.dumps({"sentence1": "a good film", "sentence2": f"a {word} plot", "score": s}) for word, s in PAIRS]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(lines) + "\n")
+    files = dict.fromkeys(("train", "select", "test"), str(tmp_path / "pairs.jsonl"))
+    text = {"text": ("sentence1", "sentence2"), "label": "score", "range": (0.0, 1.0), "max_length": 32}
+    (tmp_path / "data").mkdir()
+    prepare_splits(Task(kind="similarity", data=files, **text), 0, tmp_path / "data")
+    source = str(tiny_folder(tiny_model("bert", head="Model"), task=None))
+    made = finetune(source, tmp_path / "data", Finetune(**{**SETTINGS, "epochs": 1}), 0, tmp_path / "teacher")
+    assert [evaluation.update for evaluation in made.result.history] == [0, made.result.updates]
 
 
 def test_no_finetuning_needs_a_head(tiny_model, tiny_folder, prepared, tmp_path):

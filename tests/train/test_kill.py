@@ -15,6 +15,7 @@ ATTEMPTS = Path(__file__).with_name("attempts.py")
 KILLS = {
     "finetune": ["update:2", "update:9", "tensors:1", "best:2", "named:3", "update:9", "saved:1"],
     "probe": ["fit:1", "fit:2", "probe:1", "update:2", "fit:1", "update:9"],
+    "open": ["update:2", "update:9", "update:5", "best:1", "saved:1"],
     "grid": ["update:2", "best:9", "update:9", "saved:1"],
     "unfreeze": ["update:2", "update:6", "update:5", "best:2"],
     "distill": ["best:1", "update:7", "tensors:2", "named:2", "saved:1"],

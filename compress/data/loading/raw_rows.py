@@ -29,6 +29,8 @@ EXTENSIONS = {**{form: form for form in FORMATS}, "ndjson": "jsonl", "bio": "con
 AND_MORE = "..."
 """Ends a list of columns if rows may have more than those."""
 
+LONGEST_FIELD = 1 << 24
+"""Characters of a field in a file with quotes: one that does not close would else take all of the file as its text."""
 SHOWN_COLUMNS = 20
 """Columns that a message lists."""
 
@@ -118,6 +120,7 @@ def _plain(path: Path, data: Data, delimiter: str) -> Iterator[Line]:
 
 
 def _quoted(path: Path, data: Data, delimiter: str) -> Iterator[Line]:
+    csv.field_size_limit(LONGEST_FIELD)
     reader = csv.reader(text_lines(path, data.encoding, newline=""), delimiter=delimiter, strict=True)
     start = 1
     try:
@@ -126,7 +129,8 @@ def _quoted(path: Path, data: Data, delimiter: str) -> Iterator[Line]:
             start = reader.line_num + 1
     except csv.Error as error:
         raise DataError(
-            f"{path}, line {start}: the quotes do not close or do not enclose a complete field ({error}).",
+            f"{path}, line {start}: the quotes do not close or do not enclose a complete field, or it is longer than"
+            f" {LONGEST_FIELD:,} characters ({error}).",
             hint="task.data.quoting: false reads quotes as ordinary characters; jsonl and parquet hold longer fields",
         ) from error
 

@@ -41,6 +41,11 @@ class ConcatenatedRows(LazyRows):
         soft = train[0].get(SOFT_LABELS)
         self._no_soft_labels = {} if soft is None else {SOFT_LABELS: [math.nan] * len(soft)}
 
+    @property
+    def train(self) -> Sequence[Row]:
+        """The rows of train."""
+        return self._parts[0]
+
     def __len__(self) -> int:
         return sum(map(len, self._parts))
 

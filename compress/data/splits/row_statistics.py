@@ -120,16 +120,20 @@ class RowStatistics:
         return int(np.isin(np.array(self._inputs[role]), np.array(self._inputs[other])).sum())
 
     def contradictory(self, role: Part) -> int:
-        """Return how many rows of a role have the input of another of its rows, and not its label; 0 without classes.
+        """Return how many rows of a role have the input of another row, of any role, and not its label.
 
-        The same text with two labels puts a limit on every model's score.
+        0 without classes. The same text with two labels puts a limit on every model's score.
         """
-        inputs, labels = (np.array(digests[role], dtype=np.uint64) for digests in (self._inputs, self._labels))
-        if not len(labels):
+        if not len(self._labels[role]):
             return 0
+        roles = [role, *(other for other in self._labels if other != role)]
+        inputs, labels = (
+            np.concatenate([np.array(digests[each], dtype=np.uint64) for each in roles])
+            for digests in (self._inputs, self._labels)
+        )
         _, first, text = np.unique(inputs, return_index=True, return_inverse=True)
         mixed = np.bincount(text, weights=labels != labels[first][text]) > 0
-        return int(mixed[text].sum())
+        return int(mixed[text[: self.count(role)]].sum())
 
 
 def _digest(fields: Row) -> int:

@@ -19,6 +19,7 @@ from compress.recipe.load import parse_recipe
 from compress.storage.atomic_write import atomic_write
 from compress.tasks import KINDS
 from compress.tasks.presets import NAMED_TASKS
+from compress.tasks.validate_task import task_problems
 
 TEMPLATE = """\
 # compress plan {path}     list the steps, with every default
@@ -80,6 +81,8 @@ def write_starter(
     compression = _compression(student, family_named(model_type) if model_type else None)
     content = TEMPLATE.format(path=path, task=_task(task, train, own), teacher=teacher, compression=compression)
     recipe = parse_recipe(content, str(path), (), NAMES)
+    if problems := task_problems(recipe.task):
+        raise UsageError("; ".join(map(str, problems)))
     check_columns(recipe.task)
     atomic_write(path, content)
     return path

@@ -11,6 +11,8 @@ from compress.tasks import KINDS
 
 HEADLESS = "sentence-embedding"
 """The head of kinds whose output is the encoder's own."""
+POOLED = "sequence-classification"
+"""The head of kinds whose output is one of a whole text."""
 TAGS = "token-classification"
 """The head of kinds whose output is one of each token."""
 USED_WHEN_FITTED = frozenset({"reuse", "method", "features", "head", "pooling", "class_weights", "checkpoint"})
@@ -28,6 +30,7 @@ def finetune_problems(recipe: Recipe, settings: Finetune) -> Iterator[Problem]:
             " trained together. Prune a student of it, or leave features out"
         )
         yield Problem(("finetune", "features"), reason)
+    yield from _unfit_for_the_head(settings, kind)
     if settings.head == "bilstm":
         yield from _bilstm(settings, kind)
     if settings.is_fitted:
@@ -36,6 +39,16 @@ def finetune_problems(recipe: Recipe, settings: Finetune) -> Iterator[Problem]:
         if name in settings.model_fields_set and getattr(settings, name) != "auto":
             reason = f"is given here and in the grid ({', '.join(f'{value:g}' for value in values)}): give one of them"
             yield Problem(("finetune", name), reason)
+
+
+def _unfit_for_the_head(settings: Finetune, kind: str) -> Iterator[Problem]:
+    """Yield what the head of a kind does not read."""
+    head = KINDS[kind].head
+    if settings.pooling != "auto" and head != POOLED:
+        hint = "; task.pooling is what an embedding is made of" if head == HEADLESS else ""
+        yield Problem(("finetune", "pooling"), f"is for heads that read whole texts, and {kind} has none{hint}")
+    if settings.init != Finetune().init and head == HEADLESS:
+        yield Problem(("finetune", "init"), f"has no effect for {kind}: an embedding is the encoder's own output")
 
 
 def _bilstm(settings: Finetune, kind: str) -> Iterator[Problem]:

@@ -18,6 +18,12 @@ SHOWN_CHARS, SHOWN_COLUMNS = 40, 20
 SKIP_HINT = "task.data.bad_rows: skip leaves such rows out and counts them"
 LABEL_HINT = "every row of train, select and test needs a label"
 
+SEPARATORS = {
+    "\t": "tabs: set task.data.format: tsv",
+    ";": "semicolons: save it with commas, or with tabs as tsv",
+    "|": "bars: save it with commas, or with tabs as tsv",
+}
+"""What separates columns that were read as one."""
 EMPTY_VALUE = "(empty)"
 """The name of the slice of rows whose cell is empty."""
 
@@ -35,6 +41,8 @@ def column_value(raw: Mapping[str, Any], name: str, task: Task, where: str) -> A
     named_by = {"text": task.text, "label": label_columns(task), "soft_labels": soft_label_columns(task)}
     key = next((key for key, columns in named_by.items() if name in columns), "slices")
     hint = f"task.{key} names the column; for a file without a header, set task.data.header: false"
+    if len(raw) == 1 and (separator := next((each for each in SEPARATORS if each in str(*raw)), None)):
+        hint = f"its columns seem to be separated by {SEPARATORS[separator]}"
     raise DataError(f"{where}: there is no column '{name}'{other}; the columns are {listing}{guess}", hint=hint)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from compress.data.loading.data_digest import find_files
 from compress.data.loading.raw_rows import file_rows
+from compress.data.loading.row_sources import check_columns
 from compress.data.splits.prepare_splits import prepare_splits
 from compress.errors import DataError
 from compress.recipe.task_schema import Data, Task
@@ -52,9 +53,22 @@ def test_parquet_with_two_columns_of_one_name_is_refused(tmp_path):
 
 
 def test_a_field_beyond_the_limit_of_csv_is_named_as_such(tmp_path):
-    with pytest.raises(DataError, match=r"line 2: the quotes do not close .* .field larger than field limit") as error:
-        read(tmp_path / "a.csv", 'text,label\n"' + "x" * 5_000_000 + '",a\n')
+    (row,) = read(tmp_path / "a.csv", 'text,label\n"' + "x" * 200_000 + '",a\n')
+    assert len(row.values["text"]) == 200_000
+    with pytest.raises(DataError, match=r"line 2: the quotes do not close .* longer than 16,777,216 char") as error:
+        read(tmp_path / "a.csv", 'text,label\n"' + "x" * 17_000_000 + '",a\n')
     assert "jsonl and parquet hold longer fields" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("header", "hint"), [("text;label", "semicolons"), ("text|label", "bars"), ("text\tlabel", "task.data.format: tsv")]
+)
+def test_columns_that_were_read_as_one_are_recognised(tmp_path, header, hint):
+    (tmp_path / "a.csv").write_text(f"{header}\none\n")
+    task = Task(kind="classification", text=("text",), data={"train": str(tmp_path / "a.csv"), "test_share": 0.1})
+    with pytest.raises(DataError, match="there is no column 'text'") as error:
+        check_columns(task)
+    assert hint in error.value.hint
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,10 @@ def test_equal_texts_with_different_labels_are_counted(write, task_of, tmp_path,
     test = write("e.tsv", table(4, start=50))
     info = prepare_splits(task_of(train=train, select=test, test=test), 0, tmp_path, Console("human"))
     assert info.contradictory == {"train": 3, "select": 0, "test": 0}
-    assert "3 of 13 train rows (23.1%) have the text of another train row and another label" in capsys.readouterr().err
+    assert "3 of 13 train rows (23.1%) have the text of another row and another label" in capsys.readouterr().err
+    select = write("s.tsv", "text\tlabel\ntext 2\ta\ntext 3\ta\ntext 60\ta\n")
+    info = prepare_splits(task_of(train=train, select=select, test=test), 0, tmp_path)
+    assert info.contradictory == {"train": 4, "select": 1, "test": 0}  # text 3 is b in train
     scores = write("r.tsv", "text\tlabel\nx\t1\nx\t2\n")
     info = prepare_splits(task_of(train=scores, select=scores, test=scores, kind="regression"), 0, tmp_path)
     assert info.contradictory["train"] == 0  # people rate a text differently

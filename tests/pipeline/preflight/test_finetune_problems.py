@@ -51,6 +51,24 @@ def test_a_mistake_has_one_message(section, message):
 
 
 @pytest.mark.parametrize(
+    ("kind", "section", "message"),
+    [
+        (
+            "token_classification",
+            "{pooling: cls}",
+            "finetune.pooling: is for heads that read whole texts, and token_cl",
+        ),
+        ("question_answering", "{pooling: mean}", "finetune.pooling: is for heads that read whole texts"),
+        ("retrieval", "{pooling: cls}", "; task.pooling is what an embedding is made of"),
+        ("similarity", "{init: random}", "finetune.init: has no effect for similarity: an embedding is the encoder's"),
+    ],
+)
+def test_what_the_head_of_a_kind_does_not_read(kind, section, message):
+    (problem,) = problems_of(section, kind=kind)
+    assert message in problem
+
+
+@pytest.mark.parametrize(
     "setting", ["freeze: 2", "unfreeze: gradual", "layer_decay: 0.9", "init: random", "compile: true", "method: frozen"]
 )
 def test_a_bilstm_alone_is_trained(setting):
