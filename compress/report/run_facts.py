@@ -21,7 +21,7 @@ class DataFacts(ResultModel):
     documents: int | None = None
     """Number of documents that are searched on test, for kinds that search: the more, the harder."""
     contradictory: Mapping[str, int] = {}
-    """By role, the number of rows whose text another row of the role has with another label."""
+    """By role, the number of rows whose text another row, of any role, has with another label."""
     duplicates: int | None = None
     """Number of texts of test that are also in train."""
     skipped: int = 0

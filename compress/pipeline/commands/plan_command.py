@@ -40,7 +40,8 @@ def show_plan(plan: Plan, options: Options, console: Console, *, calibrated: boo
     for warning in findings.warnings:
         console.warn(warning)
     if console.format == "json":
-        console.data({"recipe": plan.recipe.model_dump(mode="json"), "steps": rows})
+        recipe = plan.recipe.model_dump(mode="json")
+        console.data({"recipe": recipe, "steps": rows, "rows_in_an_hour": _rows_in_an_hour(plan, options, rows)})
     else:
         if console.format == "human":
             console.line(dump_recipe(plan.recipe))
@@ -52,16 +53,18 @@ def show_plan(plan: Plan, options: Options, console: Console, *, calibrated: boo
         console.note(_total(rows))
         if not calibrated and any(row["seconds"] is None and plan.step(row["step"]).trains for row in rows):
             console.note("--calibrate estimates trainings too: it prepares the data and tries a few updates of each")
-        _print_hour_limit(rows, Estimates(plan, StepStore(options.root), options.cards), console)
+        if limit := _rows_in_an_hour(plan, options, rows):
+            console.note(f"with about {limit:,} rows of train it would take an hour: --set task.data.limit={limit}")
 
 
-def _print_hour_limit(rows: list[dict[str, Any]], estimates: Estimates, console: Console) -> None:
+def _rows_in_an_hour(plan: Plan, options: Options, rows: list[dict[str, Any]]) -> int | None:
+    """Return the limit of rows with which the plan would take an hour; None where it takes less, or is not known."""
+    estimates = Estimates(plan, StepStore(options.root), options.cards)
     if estimates.counts is None:
-        return
-    shares = [partial(share_of_rows, estimates.plan.step(row["step"]), estimates=estimates) for row in rows]
-    total = estimates.counts["train"]
-    if limit := hour_limit([(row["seconds"] or 0.0, share) for row, share in zip(rows, shares, strict=True)], total):
-        console.note(f"with about {limit:,} of {total:,} rows it would take an hour: --set task.data.limit={limit}")
+        return None
+    shares = [partial(share_of_rows, plan.step(row["step"]), estimates=estimates) for row in rows]
+    due = [(row["seconds"] or 0.0, share) for row, share in zip(rows, shares, strict=True)]
+    return hour_limit(due, estimates.counts["train"])
 
 
 def _total(rows: list[dict[str, Any]]) -> str:

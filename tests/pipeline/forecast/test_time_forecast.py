@@ -1,9 +1,14 @@
+import json
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
+from compress.console import Console
 from compress.data.splits.prepare_splits import load_prepared
+from compress.pipeline.commands import plan_command
 from compress.pipeline.commands.plan_command import hour_limit, preview, share_of_rows
 from compress.pipeline.forecast.cost_estimates import Estimates, TrainingEstimate
 from compress.pipeline.forecast.time_forecast import forecast, measured_memory
@@ -125,6 +130,25 @@ def test_rows_that_take_an_hour() -> None:
     more_epochs = [(7200.0, lambda limit: limit / 100_000 * (2 if limit < 30_000 else 1))]
     assert hour_limit(more_epochs, 100_000) == 50_000
     assert hour_limit([(18_000.0, more_epochs[0][1])], 100_000) == 10_000
+
+
+@pytest.mark.parametrize("style", ["human", "json"])
+def test_a_plan_of_hours_says_which_limit_takes_one(
+    style: Literal["human", "json"], finished_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = Options(runs=finished_run.parent / "runs")
+    plan = prepare(finished_run.parent / "tiny.yaml", [], options)
+    monkeypatch.setattr(plan_command, "hour_limit", lambda due, total: 10 * total)
+    out, err = StringIO(), StringIO()
+    plan_command.show_plan(plan, options, Console(style, out=out, err=err))
+    counts = Estimates(plan, StepStore(options.root)).counts
+    assert counts is not None
+    limit = 10 * counts["train"]
+    if style == "json":
+        assert json.loads(out.getvalue())["rows_in_an_hour"] == limit
+    else:
+        line = f"with about {limit:,} rows of train it would take an hour: --set task.data.limit={limit}"
+        assert line in " ".join(err.getvalue().split())
 
 
 def test_trainings_and_scoring_follow_the_rows(tmp_path: Path, finished_run: Path) -> None:
