@@ -76,7 +76,7 @@ class Finetune(Training):
     pooling: Literal["auto", "mean", "cls"] = "auto"
     """What a new head for whole texts reads: the mean of all tokens, or `cls`, the family's own head, which reads the
     first one. `auto`: as the teacher's card says; where it says nothing, the one whose probe has the lower loss in
-    cross-validation."""
+    cross-validation (with `init: random`, the family's own)."""
     init: Literal["probe", "random"] = "probe"
     """What a new head starts as: the linear layer that fits the frozen encoder best, or random weights."""
     seeds: Natural = Field(1, le=1_000)
