@@ -37,7 +37,7 @@ def label_problems(
         if count > CONTRADICTORY_SHARE * rows[role]:
             share = f"{count:,} of {rows[role]:,} {role} rows ({count / rows[role]:.1%})"
             yield f"{share} have the text of another row and another label: no model can be right on all."
-    yield from _equal_but_for_writing(per_class.get("train", {}))
+    yield from _differ_in_spelling(per_class.get("train", {}))
     present = {label: count for label, count in per_class.get("train", {}).items() if count}
     largest, smallest = (pick(present, key=present.__getitem__, default="") for pick in (max, min))
     if single := [label for label, count in present.items() if count == 1]:
@@ -51,18 +51,18 @@ def label_problems(
         yield f"The classes are imbalanced: {sizes}{advice and f'; {advice}'}."
 
 
-def _equal_but_for_writing(classes: Iterable[str]) -> Iterator[str]:
+def _differ_in_spelling(classes: Iterable[str]) -> Iterator[str]:
     """Yield a sentence where classes differ only in spaces, capitals, or a number's decimals."""
     groups = defaultdict(list)
     for label in classes:
-        groups[without_writing(label)].append(label)
+        groups[normalized_label(label)].append(label)
     alike = [" and ".join(f"'{label}'" for label in group) for group in groups.values() if len(group) > 1]
     if alike:
         more = f"; {len(alike) - SHOWN:,} more" if len(alike) > SHOWN else ""
         yield f"Some classes differ only in how they are written: {'; '.join(alike[:SHOWN])}{more}."
 
 
-def without_writing(label: str) -> str:
+def normalized_label(label: str) -> str:
     """Return what the spellings of a label have in common: neither spaces, nor capitals, nor the decimals of 1.0."""
     plain = " ".join(label.split()).casefold()
     try:
