@@ -106,6 +106,12 @@ class TestInit:
         assert main(["init", "my.yaml", "--train", "rows.csv", "--text", "review", "--label", "stars"]) == 0
         assert main(["plan", "my.yaml", "--format", "quiet"]) == 0
 
+    def test_takes_your_own_rows_of_a_named_task(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "rows.csv").write_text("sentence,label\ngood,1\nbad,0\n")
+        assert main(["init", "my.yaml", "--task", "sst2", "--train", "rows.csv"]) == 0
+        assert main(["plan", "my.yaml", "--format", "quiet"]) == 0
+
     def test_a_kind_without_rows_asks_for_them(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["init", str(tmp_path / "my.yaml"), "--kind", "ranking"]) == 2
         assert "--train FILE is missing" in capsys.readouterr().err

@@ -33,6 +33,8 @@ from compress.tasks import kind_of
 from compress.tasks.base import Arrays, Encoding, Example, Row
 from compress.tasks.kind import Kind
 
+ROWS_BEFORE_RELEASE = 4096
+"""Rows that are read one by one before their pages are released."""
 BATCHES_PER_POOL = 64
 """Batches that are sorted by length together: enough that neighbours are alike, few enough that order stays random."""
 
@@ -84,8 +86,7 @@ class EncodedRows:
         both the same for all examples of a row.
         """
         arrays = self._kind.collate([self.example(int(index)) for index in indices], self._pad_id)
-        for field in self._fields.values():
-            field.release()
+        self.release()
         if self.teacher_ids is not None:
             arrays[TEACHER_IDS] = self.teacher_ids[arrays["input_ids"]]
         return {**arrays, INDEX: np.asarray(indices, dtype=np.int64)}
@@ -96,14 +97,16 @@ class EncodedRows:
 
     def examples_of_row(self, row: int) -> list[Example]:
         """Return the examples of a row as copies, which can be written again."""
-        numbers = self.examples_of([row]).tolist()
-        examples = [
+        start = self.starts[row]
+        return [
             {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in each.items()}
-            for each in map(self.example, numbers)
+            for each in map(self.example, range(start, start + self.counts[row]))
         ]
+
+    def release(self) -> None:
+        """Release the pages of the files that were read."""
         for field in self._fields.values():
             field.release()
-        return examples
 
     def examples_of(self, rows: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the examples of these rows."""
@@ -244,11 +247,13 @@ class _RowEncoder:
         stored = None if entry is None else read_entry(entry)
         self._train = None if stored is None else EncodedRows(*stored, self._kind, tokens.pad_id)
         self.cut = 0 if stored is None else stored.cut
-        """Rows that were truncated so far, all of train among them where it is read."""
+        """Rows that were truncated, once all were read."""
 
     def examples(self, number: int, row: Row) -> list[Example]:
-        """Return the examples of a row, given its number too."""
+        """Return the examples of row ``number``."""
         if self._train is not None and number < len(self._train.counts):
+            if number % ROWS_BEFORE_RELEASE == 0:
+                self._train.release()
             return self._train.examples_of_row(number)
         encode = _TruncationTracker(self._tokens)
         examples = self._kind.examples(row, self._task, encode)

@@ -72,13 +72,25 @@ def fits_task(saved: CheckpointTask, task: TaskInfo) -> bool:
         return True
     if not task.labels:
         return len(saved.names) == kind.output_count(task) and saved.problem in (None, kind.problem)
-    return sorted(map(normalize_label, saved.names)) == sorted(map(normalize_label, output_names(task)))
+    return _indices_of_labels(saved, task) is not None
 
 
 def label_order(saved: CheckpointTask, task: TaskInfo) -> list[int]:
     """Return the index in the checkpoint's head of each of the task's outputs; empty where outputs have no names."""
-    indices = {normalize_label(name): index for index, name in enumerate(saved.names)}
-    return [indices[normalize_label(name)] for name in output_names(task)] if task.labels else []
+    return (_indices_of_labels(saved, task) or []) if task.labels else []
+
+
+def _indices_of_labels(saved: CheckpointTask, task: TaskInfo) -> list[int] | None:
+    """Return the index in the checkpoint's head of each label; None unless its names are the task's.
+
+    Case and surrounding space make no difference, unless labels differ in nothing else.
+    """
+    for compared in (str, normalize_label):
+        indices = {compared(name): index for index, name in enumerate(saved.names)}
+        wanted = [compared(name) for name in output_names(task)]
+        if len(indices) == len(saved.names) and sorted(indices) == sorted(wanted):
+            return [indices[name] for name in wanted]
+    return None
 
 
 def output_names(task: TaskInfo) -> tuple[str, ...]:

@@ -31,10 +31,10 @@ ADDED_TO_TRAININGS: Mapping[str, Any] = {
 """Settings of trainings that earlier versions did not have, and the value with which they train as those did."""
 
 VERSIONS: dict[str, int] = {
-    "data": 3,
+    "data": 2,
     "latency": 4,
     "finetune": 3,
-    "distill": 2,
+    "distill": 3,
     "cut": 2,
     "recover": 2,
     "vocabulary": 2,

@@ -68,13 +68,13 @@ class Distill(Training):
 
     @model_validator(mode="after")
     def _check_bounds(self) -> Distill:
-        if isinstance(self.epochs, EpochBounds) and self.losses_change:
-            raise ValueError("epochs: phases, and weights from start to end, are shares of all updates: give a number")
-        if self.minutes is not None and self.losses_change:
-            raise ValueError(
-                "minutes: phases, and weights from start to end, are shares of all updates, of which a limit of time"
-                " would leave out some: give max_steps or fewer epochs"
-            )
+        faults = []
+        if isinstance(self.epochs, EpochBounds):
+            faults.append("epochs: give a number")
+        if self.minutes is not None:
+            faults.append("minutes: a limit of time may end the training before the last of them; give max_steps")
+        if faults and self.losses_change:
+            raise ValueError(f"phases, and weights from start to end, are shares of all updates ({'; '.join(faults)})")
         return self
 
     @field_validator("phases")

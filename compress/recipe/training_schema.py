@@ -80,8 +80,8 @@ class Training(Frozen):
     """On a GPU: torch.compile for the parts of layers that are not matrix products, with lengths padded to multiples
     of 32. An interrupted training then resumes, but not bit for bit. Ignored on a CPU."""
     evaluations: Natural = Field(1, le=10_000)
-    """Evaluations on select in each epoch; the weights of the best one are used: the last one that is no further below
-    the highest than select can tell."""
+    """Evaluations on select in each epoch; the weights of the last one within noise of the highest score (and not below
+    that of the start) are used."""
     patience: Count | None = None
     """Stop after this many evaluations without improvement; with bounds of epochs, let the rate fall then."""
     restarts: Natural = Field(1, le=1_000)

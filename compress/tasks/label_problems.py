@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -39,13 +40,14 @@ def label_problems(
             yield f"{share} have the text of another row and another label: no model can be right on all."
     yield from _differ_in_spelling(per_class.get("train", {}))
     present = {label: count for label, count in per_class.get("train", {}).items() if count}
-    largest, smallest = (pick(present, key=present.__getitem__, default="") for pick in (max, min))
     if single := [label for label, count in present.items() if count == 1]:
         named = ", ".join(f"'{label}'" for label in single[:SHOWN])
         more = f" and {len(single) - SHOWN:,} more" if len(single) > SHOWN else ""
         who = "1 class has" if len(single) == 1 else f"{len(single):,} classes have"
         yield f"{who} a single row of train ({named}{more}), too few to learn from."
-    if present and present[largest] > IMBALANCED * present[smallest]:
+    several = {label: count for label, count in present.items() if count > 1}
+    largest, smallest = (pick(several, key=several.__getitem__, default="") for pick in (max, min))
+    if several and present[largest] > IMBALANCED * present[smallest]:
         sizes = f"'{largest}' has {present[largest]:,} rows of train, '{smallest}' {present[smallest]:,}"
         advice = "; ".join(_advice(kind_name, metric))
         yield f"The classes are imbalanced: {sizes}{advice and f'; {advice}'}."
@@ -55,20 +57,17 @@ def _differ_in_spelling(classes: Iterable[str]) -> Iterator[str]:
     """Yield a sentence where classes differ only in spaces, capitals, or a number's decimals."""
     groups = defaultdict(list)
     for label in classes:
-        groups[normalized_label(label)].append(label)
-    alike = [" and ".join(f"'{label}'" for label in group) for group in groups.values() if len(group) > 1]
+        groups[spelling_key(label)].append(label)
+    alike = [" and ".join(f"'{label}'" for label in group[:SHOWN]) for group in groups.values() if len(group) > 1]
     if alike:
         more = f"; {len(alike) - SHOWN:,} more" if len(alike) > SHOWN else ""
-        yield f"Some classes differ only in how they are written: {'; '.join(alike[:SHOWN])}{more}."
+        shown = f"{'; '.join(alike[:SHOWN])}{more}"
+        yield f"Some classes differ only in how they are written ({shown}): if they mean the same, write them alike."
 
 
-def normalized_label(label: str) -> str:
-    """Return what the spellings of a label have in common: neither spaces, nor capitals, nor the decimals of 1.0."""
-    plain = " ".join(label.split()).casefold()
-    try:
-        return repr(float(plain))
-    except ValueError:
-        return plain
+def spelling_key(label: str) -> str:
+    """Return what spellings of a label have in common: without case, further spaces, and the decimals of 1.0."""
+    return re.sub(r"^([+-]?\d+)\.0+$", r"\1", " ".join(label.split()).casefold())
 
 
 def _advice(kind_name: str, metric: str) -> Iterator[str]:

@@ -21,6 +21,7 @@ from compress.model_shapes import changes_shape
 from compress.models.embedding_model import embedding_size
 from compress.models.encoder_parts import shape_of
 from compress.models.fetch import fetch
+from compress.models.heads import EMBEDDING, head_for
 from compress.models.load_save import fit_head, has_task_head, load_model, load_tokenizer, read_config
 from compress.models.student.build_student import build_student, initialization_of
 from compress.recipe.distill_schema import Distill
@@ -124,7 +125,8 @@ def distill(
     kept = _kept_of(student)
     if settings is False:
         return save_trained_model(build(seed), tokenizer, work, step, data, **kept)
-    has_head = start != "random" and (student.source is None or has_task_head(student.source, task, student.revision))
+    is_complete = student.source is None or head_for(task) is EMBEDDING
+    has_head = start != "random" and (is_complete or has_task_head(str(student.source), task, student.revision))
     recovered = kept.get("pruning") if step == "recover" else None
     trained, result, layer_map, augmented = _distill(
         build, [(model, 1.0), *further], rows, settings, task, tokens, context, has_head, recovered, teacher_ids

@@ -72,12 +72,8 @@ def finetune(
     if settings is False or (fits and settings.reuse):
         console.note(f"{source} already has a head for this task: used unchanged")
         return save_trained_model(load_model(folder, task, console=console), tokenizer, work, "finetune", data)
-    if fits and settings.pooling != "auto":
-        raise ModelError(
-            f"finetune.pooling: {settings.pooling} is for a new head, and {source} has one for {task.name}, which is"
-            " trained further.",
-            hint="leave pooling out, or name the encoder that it was made of",
-        )
+    if fits and not settings.features:
+        _check_keeps_head(settings, source, task.name)
     tokens = training_data.fast_tokenizer(read_config(folder), tokenizer)
     rows = roles.rows("train"), roles.rows("select")
     encoded = training_data.from_rows(*rows, task, tokens, console, roles.documents("select"))
@@ -107,6 +103,17 @@ def finetune(
     )
     trained = save_trained_model(model, tokenizer, work, "finetune", data, result, probe=first_probe)
     return replace(trained, start=start)
+
+
+def _check_keeps_head(settings: Finetune, source: str, task: str) -> None:
+    """Refuse settings of a new head for a checkpoint whose own head stays."""
+    defaults = Finetune()
+    for name in ("pooling", "init"):
+        if (value := getattr(settings, name)) != getattr(defaults, name):
+            raise ModelError(
+                f"finetune.{name}: {value} is for a new head, and {source} keeps the one that it has for {task}.",
+                hint=f"leave {name} out, or name the encoder that it was made of",
+            )
 
 
 def _score_on_test(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, roles: PreparedData) -> float | None:

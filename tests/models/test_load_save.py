@@ -51,6 +51,15 @@ def test_head_that_fits_the_task_is_reused(plain, tiny_model, tiny_task):
     assert same_weights(load_model(folder, tiny_task), model)
 
 
+def test_labels_that_differ_in_case_alone_keep_their_rows(plain, tiny_model):
+    model = tiny_model("bert", labels=("NA", "na", "yes"))
+    folder = plain(model)
+    assert same_weights(load_model(folder, task_of("NA", "na", "yes")), model)
+    swapped = load_model(folder, task_of("na", "NA", "yes"))
+    assert torch.equal(swapped.classifier.weight, model.classifier.weight[[1, 0, 2]])
+    assert not has_task_head(folder, task_of("na", "NA", "Yes"))  # it could be either
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_labels_are_matched_by_name(name, plain, tiny_model, batch):
     model = tiny_model(name, labels=("Good", "bad", "odd"))

@@ -370,11 +370,11 @@ def test_all_problems_at_once_in_order_with_lines():
         ("finetune: {minutes: 0}", "finetune.minutes: should be greater than 0, got 0"),
         (
             "distill: {epochs: {least: 1, most: 2}, soft_label: {weight: {start: 1, end: 0}}}",
-            "distill: epochs: phases, and weights from start to end, are shares of all updates: give a number",
+            "distill: phases, and weights from start to end, are shares of all updates (epochs: give a number)",
         ),
         (
             "distill: {minutes: 5, phases: [{share: 0.5, hidden_state: 1}, {share: 0.5, soft_label: 1}]}",
-            "distill: minutes: phases, and weights from start to end, are shares of all updates, of which a limit",
+            "distill: phases, and weights from start to end, are shares of all updates (minutes: a limit of time may",
         ),
         ("finetune: {epochs: 1e308}", "finetune.epochs: should be less than or equal to 10000, got 1e+308"),
         ("finetune: {learning_rate: 1e308}", "finetune.learning_rate: should be less than or equal to 10"),

@@ -55,10 +55,13 @@ def test_reuse_can_be_refused(tiny_model, tiny_folder, prepared, tmp_path, same_
 
 
 def test_a_pooling_is_refused_where_there_is_no_new_head(tiny_model, tiny_folder, prepared, tmp_path):
-    settings = Finetune(**SETTINGS, reuse=False, pooling="cls")
-    with pytest.raises(ModelError, match=r"finetune.pooling: cls is for a new head, and .* has one for films") as error:
-        finetune(str(tiny_folder(tiny_model("bert"))), prepared, settings, 0, tmp_path)
-    assert "leave pooling out" in error.value.hint
+    source = str(tiny_folder(tiny_model("bert", num_hidden_layers=4)))
+    for name, value in (("pooling", "cls"), ("init", "random")):
+        settings = Finetune(**SETTINGS, reuse=False, **{name: value})
+        with pytest.raises(ModelError, match=rf"finetune.{name}: {value} is for a new head, and .* keeps") as error:
+            finetune(source, prepared, settings, 0, tmp_path)
+        assert f"leave {name} out" in error.value.hint
+    finetune(source, prepared, Finetune(reuse=False, features="last4", pooling="mean"), 0, tmp_path)
 
 
 def test_an_embedding_competes_with_the_encoder_that_it_starts_from(tiny_model, tiny_folder, tmp_path):

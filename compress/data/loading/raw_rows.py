@@ -21,6 +21,7 @@ from compress.errors import DataError
 from compress.recipe.field_types import Header, Part
 from compress.recipe.task_schema import Data
 from compress.tasks.base import RawRow
+from compress.tasks.parsing.columns import separator_hint
 
 FORMATS = ("csv", "tsv", "jsonl", "json", "parquet", "conll")
 EXTENSIONS = {**{form: form for form in FORMATS}, "ndjson": "jsonl", "bio": "conll", "iob": "conll"}
@@ -30,7 +31,11 @@ AND_MORE = "..."
 """Ends a list of columns if rows may have more than those."""
 
 LONGEST_FIELD = 1 << 24
-"""Characters of a field in a file with quotes: one that does not close would else take all of the file as its text."""
+"""Characters of a field in a file with quotes: an open one would otherwise read the rest of the file as one text."""
+DELIMITER_HINT = (
+    "a text that contains the delimiter needs quotes, and task.data.quoting: true; for a file without a header, set"
+    " task.data.header"
+)
 SHOWN_COLUMNS = 20
 """Columns that a message lists."""
 
@@ -81,8 +86,7 @@ def _table_rows(path: Path, data: Data, role: Part, form: str) -> Iterator[RawRo
             listing = ", ".join(columns[:SHOWN_COLUMNS]) + (" …" if len(columns) > SHOWN_COLUMNS else "")
             raise DataError(
                 f"{where} has {len(fields)} fields where {len(columns)} are expected ({listing}).",
-                hint="a text that contains the delimiter needs quotes, and task.data.quoting: true; for a file without "
-                "a header, set task.data.header",
+                hint=separator_hint(columns) or DELIMITER_HINT,
             )
         if fields[: len(columns)] == columns and len(columns) > 1 and columns[0] != "0":
             raise DataError(f"{where} repeats the header.", hint="remove the line; files may have been concatenated")
@@ -120,7 +124,7 @@ def _plain(path: Path, data: Data, delimiter: str) -> Iterator[Line]:
 
 
 def _quoted(path: Path, data: Data, delimiter: str) -> Iterator[Line]:
-    csv.field_size_limit(LONGEST_FIELD)
+    csv.field_size_limit(max(LONGEST_FIELD, csv.field_size_limit()))  # of the whole process
     reader = csv.reader(text_lines(path, data.encoding, newline=""), delimiter=delimiter, strict=True)
     start = 1
     try:
@@ -129,8 +133,8 @@ def _quoted(path: Path, data: Data, delimiter: str) -> Iterator[Line]:
             start = reader.line_num + 1
     except csv.Error as error:
         raise DataError(
-            f"{path}, line {start}: the quotes do not close or do not enclose a complete field, or it is longer than"
-            f" {LONGEST_FIELD:,} characters ({error}).",
+            f"{path}, line {start}: the quotes do not close or do not enclose a complete field, or a field is"
+            f" longer than {LONGEST_FIELD:,} characters ({error}).",
             hint="task.data.quoting: false reads quotes as ordinary characters; jsonl and parquet hold longer fields",
         ) from error
 

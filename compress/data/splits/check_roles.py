@@ -12,7 +12,7 @@ from compress.data.splits.row_statistics import RowStatistics
 from compress.errors import DataError, pluralize
 from compress.recipe.field_types import Role
 from compress.recipe.task_schema import Task
-from compress.tasks.label_problems import normalized_label
+from compress.tasks.label_problems import spelling_key
 from compress.tasks.parsing.labels import UnknownClass
 
 MAX_NAMED = 10
@@ -62,9 +62,10 @@ def unseen_classes(first: UnknownClass, source: Source, role: Role, task: Task, 
     for _ in valid_rows(source, skipping, labels, role, count):
         pass
     rows = f"{describe_source(task.data, role)} has {pluralize(unseen.total(), 'such row')}"
-    known = {normalized_label(label): label for label in labels}
-    alike = [f"'{label}' as '{known[each]}'" for label in unseen if (each := normalized_label(label)) in known]
-    hint = f"train writes {', '.join(alike[:MAX_NAMED])}: write them alike" if alike else UNSEEN_HINT
+    known = {spelling_key(label): label for label in labels}
+    alike = [f"'{known[each]}' for '{label}'" for label in unseen if (each := spelling_key(label)) in known]
+    spelled = f"train has {', '.join(alike[:MAX_NAMED])}: write them alike" if alike else ""
+    hint = "; ".join(filter(None, [spelled, UNSEEN_HINT if len(alike) < len(unseen) else ""]))
     return DataError(f"{first.message} {rows}, of {_list_classes(unseen)}.", hint=hint)
 
 

@@ -54,7 +54,7 @@ class DataInfo(RowWarnings):
     held_back: tuple[Role, ...] = ()
     """Roles that were split off train because nothing was given for them."""
     contradictory: Mapping[Role, int] = {}
-    """Rows whose text another row of the same role has with another label."""
+    """Rows whose text another row, of any role, has with another label."""
     select_share: float | None = None
     """The share of train that became select, where the recipe leaves it open."""
     duplicates: int = 0
@@ -136,7 +136,7 @@ def prepare_splits(
         counts={role: statistics.count(role) for role in ROLES},
         per_class={role: statistics.per_class(role) for role in ROLES} if labels else {},
         held_back=tuple(shares),
-        contradictory={role: statistics.contradictory(role) for role in ROLES},
+        contradictory=statistics.contradictory(ROLES),
         select_share=select_share,
         duplicates=statistics.shared("test", "train"),
         select_duplicates=statistics.shared("select", "train"),

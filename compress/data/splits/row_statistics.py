@@ -6,7 +6,7 @@ import hashlib
 import json
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from compress.batch_arrays import EXTRA_NAMES, LABELLED, SOFT_LABELS
 from compress.console import Console
 from compress.errors import DataError, first_error, pluralize
-from compress.recipe.field_types import Part
+from compress.recipe.field_types import Part, Role
 from compress.storage.stored_info import Info
 from compress.tasks.base import Row
 from compress.tasks.kind import Kind
@@ -119,21 +119,21 @@ class RowStatistics:
         """Return how many rows of ``role`` have the input of a row of ``other``, whatever their labels."""
         return int(np.isin(np.array(self._inputs[role]), np.array(self._inputs[other])).sum())
 
-    def contradictory(self, role: Part) -> int:
-        """Return how many rows of a role have the input of another row, of any role, and not its label.
+    def contradictory(self, roles: Sequence[Role]) -> dict[Role, int]:
+        """Return, by role, how many rows have the input of another row, of any of the roles, and not its label.
 
         0 without classes. The same text with two labels puts a limit on every model's score.
         """
-        if not len(self._labels[role]):
-            return 0
-        roles = [role, *(other for other in self._labels if other != role)]
+        if not self.labels:
+            return dict.fromkeys(roles, 0)
         inputs, labels = (
-            np.concatenate([np.array(digests[each], dtype=np.uint64) for each in roles])
+            np.concatenate([np.array(digests[role], dtype=np.uint64) for role in roles])
             for digests in (self._inputs, self._labels)
         )
         _, first, text = np.unique(inputs, return_index=True, return_inverse=True)
-        mixed = np.bincount(text, weights=labels != labels[first][text]) > 0
-        return int(mixed[text[: self.count(role)]].sum())
+        mixed = (np.bincount(text, weights=labels != labels[first][text]) > 0)[text]
+        ends = np.cumsum([self.count(role) for role in roles])
+        return {role: int(part.sum()) for role, part in zip(roles, np.split(mixed, ends[:-1]), strict=True)}
 
 
 def _digest(fields: Row) -> int:

@@ -107,7 +107,7 @@ def _task(task: str | None, train: str | None, own: Mapping[str, Any]) -> str:
         return f"task: {task or 'docstrings'}"
     section: dict[str, Any] = {**({"name": task} if task else {"kind": "classification"}), **own}
     if train:
-        section["data"] = {"train": train, **({} if task else {"test_share": 0.1})}
+        section["data"] = {"train": train, "test_share": 0.1}
     lines = yaml.safe_dump({"task": section}, sort_keys=False, default_flow_style=None, allow_unicode=True).strip()
     settings = () if task else KINDS[section["kind"]].settings  # a named task gives them itself
     return "\n".join([lines, *(line for name, line in DATA_SETTINGS.items() if name in settings)])

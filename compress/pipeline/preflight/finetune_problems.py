@@ -22,7 +22,15 @@ NOT_OF_A_NEW_HEAD = ("method", "pooling", "init", "freeze", "unfreeze", "layer_d
 
 
 def finetune_problems(recipe: Recipe, settings: Finetune) -> Iterator[Problem]:
-    """Yield what prevents a fine-tuning; defaults are never reported."""
+    """Yield what prevents a fine-tuning, one problem for a setting; defaults are never reported."""
+    reported = set()
+    for problem in _problems(recipe, settings):
+        if problem.path not in reported:
+            yield problem
+        reported.add(problem.path)
+
+
+def _problems(recipe: Recipe, settings: Finetune) -> Iterator[Problem]:
     kind = recipe.task.kind
     if settings.features and not recipe.student and recipe.prune and recipe.prune.removes_units:
         reason = (

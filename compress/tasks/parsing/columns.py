@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from compress.errors import DataError, nearest
@@ -20,12 +20,20 @@ LABEL_HINT = "every row of train, select and test needs a label"
 
 SEPARATORS = {
     "\t": "tabs: set task.data.format: tsv",
+    ",": "commas: set task.data.format: csv",
     ";": "semicolons: save it with commas, or with tabs as tsv",
     "|": "bars: save it with commas, or with tabs as tsv",
 }
 """What separates columns that were read as one."""
 EMPTY_VALUE = "(empty)"
 """The name of the slice of rows whose cell is empty."""
+
+
+def separator_hint(columns: Sequence[Any]) -> str | None:
+    """Return a hint where several columns were read as one; None otherwise."""
+    if len(columns) != 1 or not (found := next((each for each in SEPARATORS if each in str(columns[0])), None)):
+        return None
+    return f"its columns seem to be separated by {SEPARATORS[found]}"
 
 
 def column_value(raw: Mapping[str, Any], name: str, task: Task, where: str) -> Any:
@@ -41,8 +49,7 @@ def column_value(raw: Mapping[str, Any], name: str, task: Task, where: str) -> A
     named_by = {"text": task.text, "label": label_columns(task), "soft_labels": soft_label_columns(task)}
     key = next((key for key, columns in named_by.items() if name in columns), "slices")
     hint = f"task.{key} names the column; for a file without a header, set task.data.header: false"
-    if len(raw) == 1 and (separator := next((each for each in SEPARATORS if each in str(*raw)), None)):
-        hint = f"its columns seem to be separated by {SEPARATORS[separator]}"
+    hint = separator_hint(list(raw)) or hint
     raise DataError(f"{where}: there is no column '{name}'{other}; the columns are {listing}{guess}", hint=hint)
 
 

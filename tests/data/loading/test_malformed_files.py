@@ -61,14 +61,25 @@ def test_a_field_beyond_the_limit_of_csv_is_named_as_such(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("header", "hint"), [("text;label", "semicolons"), ("text|label", "bars"), ("text\tlabel", "task.data.format: tsv")]
+    ("name", "header", "hint"),
+    [
+        ("a.csv", "text;label", "semicolons"),
+        ("a.csv", "text|label", "bars"),
+        ("a.csv", "text\tlabel", "task.data.format: tsv"),
+        ("a.tsv", "text,label", "task.data.format: csv"),
+    ],
 )
-def test_columns_that_were_read_as_one_are_recognised(tmp_path, header, hint):
-    (tmp_path / "a.csv").write_text(f"{header}\none\n")
-    task = Task(kind="classification", text=("text",), data={"train": str(tmp_path / "a.csv"), "test_share": 0.1})
+def test_columns_that_were_read_as_one_are_recognised(tmp_path, name, header, hint):
+    path = tmp_path / name
+    path.write_text(f"{header}\none\n")
+    task = Task(kind="classification", text=("text",), data={"train": str(path), "test_share": 0.1})
     with pytest.raises(DataError, match="there is no column 'text'") as error:
         check_columns(task)
     assert hint in error.value.hint
+    if name == "a.csv":
+        with pytest.raises(DataError, match="has 2 fields where 1 are expected") as error:
+            read(path, f"{header}\none, two\n")
+        assert hint in error.value.hint
 
 
 @pytest.mark.parametrize(

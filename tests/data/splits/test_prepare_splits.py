@@ -120,6 +120,22 @@ def test_all_classes_that_only_test_has_are_named_with_their_rows(write, task_of
     assert prepare_splits(skipping, 0, tmp_path).counts["test"] == 4
 
 
+def test_a_class_that_test_spells_otherwise_is_named_with_that_of_train(write, task_of, tmp_path):
+    train = write("t.tsv", table(10).replace("\ta", "\t1.0").replace("\tb", "\t2.0"))
+    test = write("e.tsv", table(4).replace("\ta", "\t1").replace("\tb", "\tz"))
+    with pytest.raises(DataError, match="has 4 such rows") as error:
+        prepare_splits(task_of(train=train, test=test), 0, tmp_path)
+    assert error.value.hint.startswith("train has '1.0' for '1': write them alike; a model cannot predict")
+
+
+def test_equal_sentences_with_other_tags_are_counted(write, task_of, tmp_path):
+    line = '{"tokens": ["in", "Rome"], "tags": ["O", "%s"]}\n'
+    train, test = write("t.jsonl", line % "B-place" * 3 + line % "O"), write("e.jsonl", line % "O")
+    task = task_of(train=train, select=test, test=test, kind="token_classification", text="tokens", label="tags")
+    info = prepare_splits(task, 0, tmp_path)
+    assert info.contradictory == {"train": 4, "select": 1, "test": 1}
+
+
 def test_tags_that_only_test_has_are_named(write, task_of, tmp_path):
     train = write("t.jsonl", '{"tokens": ["in", "Rome"], "tags": ["O", "B-place"]}\n' * 4)
     test = write("e.jsonl", '{"tokens": ["on", "Monday"], "tags": ["O", "B-day"]}\n' * 2)

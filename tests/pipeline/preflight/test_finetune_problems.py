@@ -59,6 +59,7 @@ def test_a_mistake_has_one_message(section, message):
             "finetune.pooling: is for heads that read whole texts, and token_cl",
         ),
         ("question_answering", "{pooling: mean}", "finetune.pooling: is for heads that read whole texts"),
+        ("token_classification", "{features: last4, pooling: cls}", "finetune.pooling: is for heads that read whole"),
         ("retrieval", "{pooling: cls}", "; task.pooling is what an embedding is made of"),
         ("similarity", "{init: random}", "finetune.init: has no effect for similarity: an embedding is the encoder's"),
     ],
