@@ -44,7 +44,8 @@ from compress.train.probe import fit_probe
 TEACHER = "minilm-l6"
 SELECT = 600
 """Rows on which each epoch is scored."""
-SHARED = {"precision": "fp32", "batch_size": 32}
+BATCH = 32
+SHARED = {"precision": "fp32", "batch_size": BATCH}
 STUDENTS: Sequence[Mapping[str, Any]] = (
     {},
     {"learning_rate": 4e-4},
@@ -78,7 +79,12 @@ class Cell:
 
 def cells(given: argparse.Namespace) -> Iterator[Cell]:
     """Yield the trainings that were asked for."""
-    tried = [{"learning_rate": rate, "epochs": epochs} for rate in given.rates for epochs in given.epochs]
+    tried = [
+        {"learning_rate": rate, "epochs": epochs, **({"batch_size": batch} if batch != BATCH else {})}
+        for rate in given.rates
+        for epochs in given.epochs
+        for batch in given.batches
+    ]
     if given.purpose == "distill":
         tried = [{**STUDENT, **change} for change in STUDENTS]
     for settings in tried:
@@ -178,6 +184,7 @@ def line(row: Mapping[str, Any]) -> dict[str, str]:
         "set": row["set"],
         "rows": str(row["train"]),
         "rate": f"{row['learning_rate']:g}",
+        "batch": str(row["batch_size"]),
         "epochs": f"{row['epochs']:g}",
         "start": f"{row['start']:.4f}",
         "best epoch": str(best or ""),
@@ -218,6 +225,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--sets", type=lambda text: chosen(parser, "--sets", text, tuple(SETS)), default=tuple(SETS))
     parser.add_argument("--sizes", type=positive, nargs="+", default=[500, 2000], help="rows of train")
     parser.add_argument("--rates", type=float, nargs="+", default=[1e-4, 2e-4, 4e-4], help="of fine-tuning")
+    parser.add_argument("--batches", type=positive, nargs="+", default=[BATCH], help="rows of a batch, of fine-tuning")
     parser.add_argument("--epochs", type=float, nargs="+", default=[8.0, 3.0], help="of fine-tuning")
     parser.add_argument("--minutes", type=float, default=60.0, help="no training starts later (default: 60)")
     parser.add_argument("--work", type=Path, required=True, help="folder of prepared rows and teachers, kept")

@@ -274,6 +274,8 @@ def test_a_sweep_goes_on_with_what_is_missing(films, tmp_path, capsys):
     assert (row["set"], row["train"], len(row["scores"]), row["learning_rate"]) == ("films", 32, 2, 1e-3)
     assert sweep.main(["finetune", *words, "--rates", "1e-3", "2e-3", "--epochs", "2"]) == 0
     assert [each["learning_rate"] for each in sweep.read_rows(out)] == [1e-3, 2e-3]
+    assert sweep.main(["finetune", *words, "--rates", "1e-3", "--epochs", "2", "--batches", "32", "16"]) == 0
+    assert [each["batch_size"] for each in sweep.read_rows(out)] == [32, 32, 16]
     assert "films" in capsys.readouterr().out
 
 
