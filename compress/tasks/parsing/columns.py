@@ -48,7 +48,8 @@ def column_value(raw: Mapping[str, Any], name: str, task: Task, where: str) -> A
     guess = nearest(name, raw).partition(" (known")[0]
     named_by = {"text": task.text, "label": label_columns(task), "soft_labels": soft_label_columns(task)}
     key = next((key for key, columns in named_by.items() if name in columns), "slices")
-    hint = f"task.{key} names the column; for a file without a header, set task.data.header: false"
+    option = f" (--{key} of compress init)" if key in ("text", "label") else ""
+    hint = f"task.{key} names the column{option}; for a file without a header, set task.data.header: false"
     hint = separator_hint(list(raw)) or hint
     raise DataError(f"{where}: there is no column '{name}'{other}; the columns are {listing}{guess}", hint=hint)
 

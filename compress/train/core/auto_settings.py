@@ -15,7 +15,7 @@ from compress.recipe.distill_schema import Distill, QuantizationAware, Recover
 from compress.recipe.finetune_schema import Finetune
 from compress.recipe.training_schema import AUTO, EpochBounds, Training, number
 
-RULES_VERSION = 5
+RULES_VERSION = 6
 """Of the rules; raised with every change, so that trainings with other values are made anew."""
 
 AnyTraining = TypeVar("AnyTraining", bound=Training)
@@ -48,6 +48,7 @@ FINETUNE = Rules(
     most_epochs=((9_999, 10), (29_999, 6), (ANY, 4)),
     patience=1,
 )
+FINETUNE_CLASSES = replace(FINETUNE, batches=((9_999, 16), (ANY, 32)), least_updates=400)
 DISTILL = Rules(
     rates=((255, 4e-4), (384, 2e-4), (512, 1e-4), (768, 5e-5), (ANY, 2e-5)),
     batches=((999, 16), (ANY, 32)),
@@ -68,6 +69,8 @@ RULES: Mapping[str, Rules] = {
     "distill": DISTILL,
     "recover": DISTILL,
     "quantization-aware": QUANTIZATION_AWARE,
+    "finetune single_label_classification": FINETUNE_CLASSES,
+    "finetune multi_label_classification": FINETUNE_CLASSES,
     "finetune regression": replace(FINETUNE, rates=((384, 2e-4), (512, 1e-4), (768, 5e-5), (ANY, 2e-5))),
     "finetune bilstm": replace(FINETUNE, rates=((ANY, 1e-3),), least_updates=400, most_epochs=DISTILL.most_epochs),
     "finetune token_classification": replace(FINETUNE, rates=((384, 4e-4), (512, 2e-4), (768, 1e-4), (ANY, 5e-5))),

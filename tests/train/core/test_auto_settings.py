@@ -45,7 +45,8 @@ def test_larger_models_have_lower_rates_and_distillation_higher_ones():
 
 def test_bounds_of_epochs_hold_the_least_updates():
     bounds = resolve_auto(Finetune(), FACTS)[0].epochs
-    assert bounds.least * math.ceil(2000 / 32) == pytest.approx(RULES["finetune"].least_updates, rel=0.05)
+    rules = RULES["finetune single_label_classification"]
+    assert bounds.least * math.ceil(2000 / 16) == pytest.approx(rules.least_updates, rel=0.05)
     accumulated = resolve_auto(Finetune(accumulate=2), FACTS)[0].epochs
     assert accumulated.least == pytest.approx(2 * bounds.least)
     few = TrainingFacts(rows=10, problem="regression")
