@@ -123,7 +123,9 @@ class TestInit:
         assert str(rows) in capsys.readouterr().err
         rows.write_text("text,label\ngood,5\nbad,1\n")
         assert main(command) != 0
-        assert "there is no column 'review'" in capsys.readouterr().err
+        message = capsys.readouterr().err
+        assert "there is no column 'review'" in message
+        assert "(--text of compress init)" in message
         assert not path.exists()
 
     @pytest.mark.parametrize("columns", [["--text", "stars", "--label", "stars"], ["--text", "text", "--text", "text"]])

@@ -83,6 +83,15 @@ def test_goals_compare_the_teacher_with_the_best_of_the_grid(report):
     assert row["not worse than the grid"] == "no"
 
 
+@pytest.mark.parametrize(("teacher", "gained", "verdict"), [(0.906, "-0.4", "yes"), (0.9, "-1.0", "")])
+def test_a_teacher_trained_after_the_grid_is_compared_by_its_score_alone(report, teacher, gained, verdict):
+    ours, grid, *_ = report.entries
+    ours = ours.model_copy(update={"scores": {**ours.scores, "teacher": teacher}})
+    unpaired = grid.model_copy(update={"versus": None})
+    (row,) = goals(report.model_copy(update={"entries": (ours, unpaired)}))
+    assert (row["teacher - grid"], row["not worse than the grid"]) == (gained, verdict)
+
+
 def test_goals_of_a_set_without_a_grid_are_open_or_missed(report):
     first = report.entries[0].model_copy(update={"scores": {**report.entries[0].scores, "winner": 0.899}})
     (row,) = goals(report.model_copy(update={"entries": (first,)}))
