@@ -76,9 +76,9 @@ def goals(report: DefaultsReport) -> Iterator[dict[str, str]]:
 
 
 def _gains(report: DefaultsReport, name: str) -> Iterator[tuple[float, bool | None]]:
-    """Yield the teacher's score minus that of the grid's best, and whether it is not worse; None: cannot be told.
+    """Yield the teacher's score minus that of the grid's best, and whether it is not worse; None: unknown.
 
-    Where the default recipe ran again after the grid, only their scores can be compared.
+    Where the default recipe ran again after the grid, their answers are not paired, and a lower score proves nothing.
     """
     teachers = {each.seed: each.scores["teacher"] for each in _of(report, name, "ours") if "teacher" in each.scores}
     for entry in _of(report, name, "grid"):

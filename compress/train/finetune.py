@@ -64,11 +64,7 @@ def finetune(
     task = roles.info.task_info
     fits = has_task_head(folder, task)
     if settings is False and not fits:
-        expected = f"labels: {', '.join(task.labels)}" if task.labels else task.kind
-        raise ModelError(
-            f"{source} has no head for {task.name} ({expected}).",
-            hint="remove `finetune: false` to train one",
-        )
+        raise _no_head(source, task)
     if settings is False or (fits and settings.reuse):
         console.note(f"{source} already has a head for this task: used unchanged")
         return save_trained_model(load_model(folder, task, console=console), tokenizer, work, "finetune", data)
@@ -103,6 +99,12 @@ def finetune(
     )
     trained = save_trained_model(model, tokenizer, work, "finetune", data, result, probe=first_probe)
     return replace(trained, start=start)
+
+
+def _no_head(source: str, task: TaskInfo) -> ModelError:
+    expected = f"labels: {', '.join(task.labels)}" if task.labels else task.kind
+    message = f"{source} has no head for {task.name} ({expected})."
+    return ModelError(message, hint="remove `finetune: false` to train one")
 
 
 def _check_keeps_head(settings: Finetune, source: str, task: str) -> None:
