@@ -2,20 +2,23 @@
 # make test      lint, types and every fast test
 # make test-all  the slow, wheel and browser tests too
 # make test-avx2 the training and loss tests as a CPU with AVX2 alone runs them
+# make test-python PYTHON=python3.13  the export and runtime tests on another Python, in an environment of its own
 # make test-neural-compressor  install that extra and run its tests
 # make test-edge install ExecuTorch and LiteRT in an environment of their own and run their tests
 # make benchmark-harness  check the timing harness against other tools and itself: 20 minutes on an idle machine
 # make benchmark-distill  speed of distillation against other tools, and its memory: 40 minutes on an idle machine
 #
-# Needs Python 3.11 or newer and nothing else; everything goes into $(VENV).
+# Needs Python 3.11, 3.12 or 3.13 and nothing else; everything goes into $(VENV).
 #   PYTHON=python3.12       another interpreter
 #   TORCH_INDEX=https://download.pytorch.org/whl/cpu    another build of torch (the README says what each one downloads)
 #   PYTEST_ARGS="-k cards"  passed on to pytest
 #   WORKERS=1               test processes, one thread each; one for each core by default
 
 VENV ?= .venv
+# Exits with 0 on a Python that pyproject.toml admits.
+ADMITTED = import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 PYTHON ?= $(shell for each in python3 python3.13 python3.12 python3.11 python; do \
-	$$each -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$each && break; done)
+	$$each -c '$(ADMITTED)' 2>/dev/null && echo $$each && break; done)
 TORCH_INDEX ?=
 PYTEST_ARGS ?=
 WORKERS ?= auto
@@ -102,8 +105,8 @@ torch: $(VENV)/.created
 
 # The build backend is pinned too, so it is installed here and not by pip in an isolated environment.
 $(VENV)/.created:
-	@test -n "$(PYTHON)" || { echo "error: no Python 3.11 or newer was found: install one, or name it: make PYTHON=/path/to/python3.12"; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Python 3.11 or newer is needed, $(PYTHON) is not (or not there): name another: make PYTHON=/path/to/python3.12"; exit 1; }
+	@test -n "$(PYTHON)" || { echo "error: no Python 3.11, 3.12 or 3.13 was found: install one, or name it: make PYTHON=/path/to/python3.12"; exit 1; }
+	@$(PYTHON) -c '$(ADMITTED)' || { echo "error: Python 3.11, 3.12 or 3.13 is needed, $(PYTHON) is not (or not there): name another: make PYTHON=/path/to/python3.12"; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "error: $(PYTHON) comes without venv and ensurepip: on Debian and Ubuntu, apt-get install python3-venv; else name another: make PYTHON=/path/to/python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install -c constraints.txt hatchling

@@ -90,7 +90,8 @@ def register_exporters() -> None:
 
 
 def _exporter_of(family: Family) -> type[FamilyExporter]:
-    members = {"family": family, "NORMALIZED_CONFIG_CLASS": config_names(family), "__module__": __name__}
+    # optimum calls it through the instance; Python 3.14 binds a `partial` there as a method, and 3.13 warns of it
+    members = {"family": family, "NORMALIZED_CONFIG_CLASS": staticmethod(config_names(family)), "__module__": __name__}
     return type(f"{family.name.title().replace('-', '')}Exporter", (FamilyExporter,), members)
 
 

@@ -78,6 +78,12 @@ def test_a_model_runs_on_its_sample_inputs(family, head, tiny_model):
     assert names[: len(config.outputs)] == config.outputs == list(HEADS[head].outputs)
 
 
+@pytest.mark.parametrize("family", TINY)
+def test_what_reads_a_config_is_not_bound_to_the_exporter(family, tiny_model):
+    names = vars(type(exporter_config(tiny_model(family))))["NORMALIZED_CONFIG_CLASS"]
+    assert isinstance(names, staticmethod)  # Python 3.13 warns of a bare partial, later ones bind it
+
+
 def test_a_pruned_model_has_the_exporter_of_its_family(tiny_model):
     pruned = remove_units(tiny_model("bert"), [[0], [1, 2]], [list(range(8)), list(range(16))])
     assert exporter_config(pruned).family is FAMILIES["bert"]
