@@ -12,6 +12,7 @@
 #   PYTHON=python3.12       another interpreter
 #   TORCH_INDEX=https://download.pytorch.org/whl/cpu    another build of torch (the README says what each one downloads)
 #   PYTEST_ARGS="-k cards"  passed on to pytest
+#   TESTS=tests/prune       the fast tests of these folders alone
 #   WORKERS=1               test processes, one thread each; one for each core by default
 
 VENV ?= .venv
@@ -21,6 +22,7 @@ PYTHON ?= $(shell for each in python3 python3.13 python3.12 python3.11 python; d
 	$$each -c '$(ADMITTED)' 2>/dev/null && echo $$each && break; done)
 TORCH_INDEX ?=
 PYTEST_ARGS ?=
+TESTS ?=
 WORKERS ?= auto
 HARNESS_ARGS ?=
 DISTILL_ARGS ?=
@@ -33,11 +35,12 @@ TORCH = torch==$(shell sed -n 's/^torch==//p' constraints.txt)
 WITH_INDEX = $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 MARKED := slow or wheel or browser
 EDGE := $(VENV)-edge/bin/python
+OTHER_VENV ?= $(VENV)-$(shell $(PYTHON) -c 'import sys; print("python%d.%d" % sys.version_info[:2])')
 # Whatever shares the models of tests/edge_exports.py, wherever it is.
 EDGE_TESTS := $(shell grep -rl "tests.edge_exports" tests --include="test_*.py")
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: help demo test test-all test-avx2 test-neural-compressor test-edge check fast marked benchmark-harness benchmark-distill constraints clean torch
+.PHONY: help demo test test-all test-avx2 test-python python-env test-neural-compressor test-edge check fast marked benchmark-harness benchmark-distill constraints clean torch
 .DEFAULT_GOAL := help
 
 help:
@@ -57,10 +60,17 @@ check: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 
 fast: $(VENV)/.installed-dev
-	$(PYTEST) -m "not ($(MARKED))" $(PYTEST_ARGS)
+	$(PYTEST) -m "not ($(MARKED))" $(TESTS) $(PYTEST_ARGS)
 
 test-avx2: $(VENV)/.installed-dev
 	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 $(PYTEST) -m "not ($(MARKED))" tests/train tests/losses
+
+# Several checkouts may share such an environment, whose editable install knows the last of them: hence PYTHONPATH.
+test-python: python-env
+	PYTHONPATH="$(CURDIR)" $(MAKE) fast VENV="$(OTHER_VENV)" TESTS="$(or $(TESTS),tests/export tests/runtime)"
+
+python-env:
+	$(MAKE) VENV="$(OTHER_VENV)" "$(OTHER_VENV)/.installed-dev"
 
 # After all others: what this extra brings writes to the error stream of every program that imports transformers.
 test-neural-compressor: $(VENV)/.installed-dev
@@ -126,5 +136,5 @@ constraints:
 	rm -rf $(VENV)-constraints
 
 clean:
-	rm -rf $(VENV) $(VENV)-constraints $(VENV)-edge dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(VENV)-constraints $(VENV)-edge $(VENV)-python3.* dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -4,12 +4,15 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -113,7 +116,22 @@ def error_line(done):
 
 
 def test_make_names_a_python_that_is_too_old(make):
-    assert "Python 3.11 or newer is needed" in error_line(make('case "$2" in *version_info*) exit 1;; esac'))
+    assert "Python 3.11, 3.12 or 3.13 is needed" in error_line(make('case "$2" in *version_info*) exit 1;; esac'))
+
+
+@pytest.mark.parametrize(
+    "version", [(3, 10, 14), (3, 11, 0), (3, 12, 1), (3, 13, 9), (3, 14, 0)], ids=lambda each: f"3.{each[1]}"
+)
+def test_make_readme_and_classifiers_know_the_pythons_that_pyproject_admits(version):
+    name = f"3.{version[1]}"
+    admitted = Version(".".join(map(str, version))) in SpecifierSet(PROJECT["requires-python"])
+    check = re.search("^ADMITTED = import sys; (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    with pytest.raises(SystemExit) as exit_of_make:
+        exec(check[1], {"sys": SimpleNamespace(exit=sys.exit, version_info=version)})
+    assert (not exit_of_make.value.code) == admitted
+    assert (f"Programming Language :: Python :: {name}" in PROJECT["classifiers"]) == admitted
+    readme = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert any("Python 3." in line and name in line for line in readme) == admitted
 
 
 def test_make_names_a_missing_venv_module(make):
