@@ -54,7 +54,7 @@ def allow(memory):
     used = int(re.search(r"VmData:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) << 10
     resource.setrlimit(resource.RLIMIT_DATA, (used + memory, used + memory))
 """
-"""Limits a process to some memory more than it uses: libraries alone take 0.2 GiB or over 1, depending on their build."""
+"""Limits a process to some memory more than it uses, as torch alone takes 0.2 GiB in one build and 0.7 in another."""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is limited by a Linux call")
