@@ -102,7 +102,7 @@ def make(tmp_path):
         python.write_text(f"#!/bin/sh\n{script}\n")
         python.chmod(0o755)
         clean = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
-        command = ["make", "-C", tmp_path, "demo", f"PYTHON={python}"]
+        command = ["make", "-C", tmp_path, "demo", f"PYTHON={python}", "VENV=.venv"]
         return subprocess.run(command, capture_output=True, text=True, check=False, env=clean)
 
     return run
