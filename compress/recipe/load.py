@@ -94,7 +94,8 @@ def parse_as(
     if other := other_kind(document.value, schema.recipe_kind):
         raise UsageError(f"{source} is {other.title}.", hint=f"{other.command} {source}")
     raw, changed, problems = apply_overrides(document.value, overrides, schema)
-    raw = _with_names(raw, default_name)
+    if default_name is not None:
+        raw = {"name": default_name, **raw}
     recipe, unlocated = None, list[Problem]()
     try:
         recipe = schema.model_validate(raw, context=names or {})
@@ -117,16 +118,6 @@ def is_of_kind(path: Path, kind: RecipeKind) -> bool:
 def dump_recipe(recipe: RecipeFile) -> str:
     """Serialise the long form as YAML, with every default; it parses as the same recipe."""
     return dump_yaml(recipe.model_dump(mode="json"))
-
-
-def _with_names(raw: dict[str, Any], default_name: str | None) -> dict[str, Any]:
-    """Add the default name; a task of the user's own that has no name takes the recipe's."""
-    if default_name is not None:
-        raw = {"name": default_name, **raw}
-    task = raw.get("task")
-    if "name" in raw and isinstance(task, dict) and "kind" in task:
-        raw = {**raw, "task": {"name": str(raw["name"]), **task}}
-    return raw
 
 
 def _located(problem: Problem, raw: Any, document: Document, changed: Iterable[KeyPath]) -> Problem:

@@ -143,6 +143,11 @@ class Recipe(RecipeFile):
             raise ValueError(f"{repeated} is named twice")
         return export
 
+    @property
+    def task_title(self) -> str:
+        """What reports and published models call the task: by its own name, else by the recipe's."""
+        return self.task.name or self.name
+
     def map_trainings(self, change: Callable[[Training], Training]) -> Recipe:
         """Return a copy in which ``change`` was applied to the settings of every training."""
         changes: dict[str, object] = {

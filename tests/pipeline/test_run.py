@@ -265,7 +265,7 @@ def test_run_that_stops_early_names_the_result_of_its_last_step(tmp_path: Path, 
 
 def test_run_that_stops_early_keeps_the_steps_of_the_earlier_report(copy: Path) -> None:
     shown = read_report(copy / "runs" / "tiny")
-    assert rerun(copy, "--set", "seed=1", "--until", "data") == (0, ["data"])
+    assert rerun(copy, "--set", "task.data.split_seed=1", "--until", "data") == (0, ["data"])
     assert main(["clean", "--runs", str(copy / "runs"), "--format", "quiet"]) == 0
     assert read_report(copy / "runs" / "tiny") == shown
     assert rerun(copy) == (0, [])

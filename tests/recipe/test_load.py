@@ -165,11 +165,14 @@ def test_named_task_overrides_defaults_of_its_kind():
     assert (task.label, task.max_length) == ("found", 384)
 
 
-def test_task_without_name_takes_that_of_the_recipe():
-    assert of_kind("{kind: regression, data: {train: a}}", "name=films").task.name == "films"
-    assert of_kind("{kind: regression, data: {train: a}}", default_name="films").task.name == "films"
-    assert of_kind("{kind: regression, name: mine, data: {train: a}}", default_name="films").task.name == "mine"
-    assert of_kind("{kind: regression, data: {train: a}}").task.name == "task"
+def test_the_name_of_a_recipe_is_not_that_of_its_task():
+    for recipe in (
+        of_kind("{kind: regression, data: {train: a}}", "name=films"),
+        of_kind("{kind: regression, data: {train: a}}", default_name="films"),
+    ):
+        assert (recipe.task.name, recipe.task_title) == (None, "films")
+    recipe = of_kind("{kind: regression, name: mine, data: {train: a}}", default_name="films")
+    assert (recipe.task.name, recipe.task_title) == ("mine", "mine")
 
 
 def test_invalid_kind_is_reported():

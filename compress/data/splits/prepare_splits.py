@@ -25,7 +25,6 @@ from compress.data.splits.split_indices import RowMask, assign_roles, automatic_
 from compress.errors import DataError, pluralize
 from compress.model_info import TaskInfo
 from compress.recipe.field_types import Role
-from compress.recipe.schema import Gate
 from compress.recipe.task_schema import Task
 from compress.tasks import Row, kind_of, task_info
 from compress.tasks.label_problems import label_problems
@@ -100,21 +99,19 @@ def load_prepared(folder: Path) -> PreparedData:
     return PreparedData(folder, read_info(folder / DATA_FILE, DataInfo))
 
 
-def prepare_splits(
-    task: Task, seed: int, work: Path, console: Console | None = None, max_drop: float = Gate().max_drop
-) -> DataInfo:
+def prepare_splits(task: Task, seed: int, work: Path, console: Console | None = None) -> DataInfo:
     """Read and check the data of ``task``, and write each role's rows and data.json into ``work``.
 
     Rows are streamed. Files are read again only where something must be known first: the classes where the recipe does
-    not name them, the number of rows where some are split off or left out. ``max_drop`` is the gate's allowance, which
-    decides how many rows are split off as select by default.
+    not name them, the number of rows where some are split off or left out. ``seed`` decides which; a run takes
+    `task.data.split_seed`.
     """
     problems = task_problems(task)
     if problems:
         raise DataError("\n  ".join(["the task cannot be prepared:", *map(str, problems)]))
     console = console or Console("quiet")
     kind, sources = kind_of(task), open_sources(task, console)
-    select_share = _automatic_share(task, sources, max_drop)
+    select_share = _automatic_share(task, sources)
     task = _with_select_share(task, select_share)
     columns = label_columns(task)
     values = (column_value(raw.values, column, task, raw.where) for raw in sources["train"]() for column in columns)
@@ -157,12 +154,12 @@ def split_shares(task: Task, given: Collection[Role]) -> dict[Role, float]:
     return {role: float(share) for role, share in shares.items() if role not in given}
 
 
-def _automatic_share(task: Task, sources: Mapping[Role, Source], max_drop: float) -> float | None:
+def _automatic_share(task: Task, sources: Mapping[Role, Source]) -> float | None:
     """Return the share of train that becomes select; None where the recipe gives it or rows of its own."""
     if task.data.select_share != "auto" or "select" in sources:
         return None
     left = 1.0 if "test" in sources else 1.0 - task.data.test_share
-    return automatic_share(sum(1 for _ in sources["train"]()), max_drop, left)
+    return automatic_share(sum(1 for _ in sources["train"]()), left)
 
 
 def _with_select_share(task: Task, share: float | None) -> Task:

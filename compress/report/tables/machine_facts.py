@@ -22,6 +22,7 @@ def environment_facts(report: Report) -> list[tuple[str, str]]:
         facts["System"].append(f"Python {seen.python}")
         facts |= _snapshot_facts(machine.name, seen)
     facts["Machine"].append(machine.accelerator)
+    facts["Seeds"] = [_known("{} of trainings", report.recipe.get("seed")), _known("{} of splits", report.data.split_seed)]
     return [(name, ", ".join(filter(None, parts))) for name, parts in facts.items() if any(parts)]
 
 

@@ -47,25 +47,24 @@ def test_select_and_test_are_held_back(write, task_of, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("count", "max_drop", "share"),
+    ("count", "share"),
     [
-        (5452, 0.01, 0.2),  # 9,000 rows are needed
-        (60_000, 0.01, 0.15),
-        (60_000, 0.03, 0.05),  # 1,000 rows would do
-        (10_000, 0.03, 0.1),
-        (100, 0.0, 0.2),
+        (100, 0.2),
+        (5452, 0.2),  # 9,000 rows are needed
+        (60_000, 0.15),
+        (600_000, 0.05),
     ],
 )
-def test_the_automatic_share_depends_on_rows_and_gate(count, max_drop, share):
-    assert automatic_share(count, max_drop) == pytest.approx(share)
-    assert automatic_share(10 * count, max_drop, left=0.5) <= 0.1
+def test_the_automatic_share_depends_on_rows_alone(count, share):
+    assert automatic_share(count) == pytest.approx(share)
+    assert automatic_share(10 * count, left=0.5) <= 0.1
 
 
-def test_the_gate_decides_the_rows_of_select(write, task_of, tmp_path):
+def test_the_recipe_decides_the_rows_of_select(write, task_of, tmp_path):
     task = task_of(train=write("t.tsv", table(200)), test=write("e.tsv", table(4)))
-    assert prepare_splits(task, 0, tmp_path, max_drop=0.2).counts["select"] == 22
+    assert prepare_splits(task, 0, tmp_path).counts["select"] == 40
     fixed = task_of(train=write("t.tsv", table(200)), test=write("e.tsv", table(4)), select_share=0.3)
-    assert prepare_splits(fixed, 0, tmp_path, max_drop=0.2).counts["select"] == 60
+    assert prepare_splits(fixed, 0, tmp_path).counts["select"] == 60
 
 
 def test_the_seed_decides_what_is_held_back(write, task_of, tmp_path):
