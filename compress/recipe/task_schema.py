@@ -51,9 +51,9 @@ class Data(Frozen):
     corpus: Files | None = None
     """Documents searched on test in addition to those that its rows name (retrieval)."""
     unlabelled: Files | None = None
-    """Texts without labels, in the columns of train: a student learns the teacher's outputs on them. Fine-tuning does
-    not use them, and their label columns are not read."""
-    format: Literal["csv", "tsv", "jsonl", "json", "conll", "parquet"] | None = None
+    """Texts without labels, in the columns of train, or one a line (`texts.txt`, as `compress predict --file` reads
+    it): a student learns the teacher's outputs on them. Fine-tuning does not use them, nor their label columns."""
+    format: Literal["csv", "tsv", "jsonl", "json", "conll", "parquet", "txt"] | None = None
     """By default that of the file's extension (ignoring `.gz`)."""
     bad_rows: Literal["refuse", "skip"] = "refuse"
     """What to do with a row that does not fit the task: stop and name its line, or leave it out and count it."""
@@ -70,8 +70,8 @@ class Data(Frozen):
     test_share: Share = 0.0
     """How much of train is held back as test where none is given."""
     split_seed: Annotated[int, Field(strict=True, ge=0, lt=2**31)] = 0
-    """Decides which rows are held back, and which of them `limit` and `labelled` take. The recipe's `seed` does not: two
-    runs with other seeds have the same rows of select and test."""
+    """Decides which rows are held back, and which `limit` and `labelled` take. The recipe's `seed` does not: runs with
+    other seeds have the same rows of select and test."""
     limit: Count | None = None
     """Use at most this many rows of each role."""
     labelled: Count | None = None

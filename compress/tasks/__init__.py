@@ -61,8 +61,8 @@ def primary_metric(task: Task | TaskInfo) -> Metric:
 def task_info(task: Task, labels: Sequence[str]) -> TaskInfo:
     """Return the part of a task that model folders store, once its labels are known.
 
-    Its name is that of a named task, else the kind: rows that are prepared, and models that learn them, do not depend on
-    what a user calls the task.
+    Its name is that of a named task, else the kind: prepared rows, and models that learn them, do not depend on what a
+    user calls the task.
     """
     shared = {name: getattr(task, name) for name in TaskInfo.model_fields if name in type(task).model_fields}
     known = {

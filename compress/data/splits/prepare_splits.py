@@ -17,7 +17,7 @@ from compress.console import Console
 from compress.data.hard_negatives import add_hard_negatives
 from compress.data.loading.data_digest import ROLES
 from compress.data.loading.row_sources import Source, check_true_labels, corpus_documents, open_sources, valid_rows
-from compress.data.splits.check_roles import check_roles, unseen_classes
+from compress.data.splits.check_roles import check_roles, refuse_identifiers, unseen_classes
 from compress.data.splits.corpus import RoleWriter, documents_name
 from compress.data.splits.row_statistics import RowStatistics, RowWarnings, read_info, write_info
 from compress.data.splits.row_store import StoredRows
@@ -123,8 +123,11 @@ def prepare_splits(task: Task, seed: int, work: Path, console: Console | None = 
         try:
             _write_rows(source, role, masks, task, work, statistics)
         except UnknownClass as error:
-            raise error if role == "train" else unseen_classes(error, source, role, task, labels) from error
-    check_roles(statistics, shares, task, console)
+            if role == "train":
+                raise
+            refuse_identifiers(statistics, statistics.count("train"), task, sources["train"])
+            raise unseen_classes(error, source, role, task, labels) from error
+    check_roles(statistics, shares, task, sources["train"], console)
     if task.hard_negatives:
         mean = add_hard_negatives(work, "train", task.hard_negatives)
         console.note(f"hard negatives: a row of train has {mean:.1f} on average; {task.hard_negatives} were requested")
