@@ -49,11 +49,8 @@ def ls(options: argparse.Namespace, console: Console) -> None:
     from compress.pipeline.commands.listing import LISTINGS, listing
 
     if options.what is None:
-        rows = [
-            {"what": what, "names": [*dict.fromkeys(row["name"] for row in listing(what, options))]}
-            for what in LISTINGS
-        ]
-        console.table(rows, ["what", "names"])
+        names = {what: dict.fromkeys(row["name"] for row in listing(what, options)) for what in LISTINGS}
+        console.table([{"what": what, "names": [*each]} for what, each in names.items()], ["what", "names"])
         return
     if options.what not in LISTINGS:
         raise UsageError(f"there is no list of '{options.what}'{nearest(options.what, LISTINGS)}")

@@ -146,7 +146,7 @@ def prepare_splits(task: Task, seed: int, work: Path, console: Console | None = 
         skipped=statistics.skipped.total(),
         first_skipped=next(iter(statistics.first_skipped.values()), None),
     )
-    _print_summary(info, console)
+    _print_summary(info, seed, console)
     write_info(work / DATA_FILE, info)
     return info
 
@@ -231,9 +231,9 @@ def is_selected(mask: RowMask, number: int, where: str) -> bool:
     return bool(mask[number])
 
 
-def _print_summary(info: DataInfo, console: Console) -> None:
+def _print_summary(info: DataInfo, seed: int, console: Console) -> None:
     counts = ", ".join(f"{role} {info.counts[role]:,}" for role in ROLES)
-    split = f"; {' and '.join(info.held_back)} split off train" if info.held_back else ""
+    split = f"; {' and '.join(info.held_back)} split off train (split_seed {seed})" if info.held_back else ""
     console.note(f"rows: {counts}{split}")
     if info.guessed:
         rows = pluralize(info.guessed, "row")
