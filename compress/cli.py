@@ -147,6 +147,7 @@ def _init(command: Command) -> None:
     sub.add_argument("--text", action="append", metavar="COLUMN", help="the column of texts; twice for sentence pairs")
     sub.add_argument("--label", metavar="COLUMN", help="the column of labels")
     sub.add_argument("--kind", help="the kind of task (compress ls kinds)")
+    sub.add_argument("--encoding", metavar="NAME", help="of the file, where it is not UTF-8: cp1252, utf-16 …")
     sub.add_argument("--teacher", default="minilm-l6", help="a card, a folder or a hub id")
     sub.add_argument("--student", help="a card, a folder or a hub id; without it the teacher is pruned")
 

@@ -23,7 +23,7 @@ def init(options: argparse.Namespace, console: Console) -> None:
     """Write a recipe to fill in."""
     from compress.pipeline.commands.init_template import write_starter
 
-    names = ("task", "train", "text", "label", "kind", "teacher", "student", "cards")
+    names = ("task", "train", "text", "label", "kind", "encoding", "teacher", "student", "cards")
     path = write_starter(options.path, **{name: getattr(options, name) for name in names})
     console.data({"recipe": str(path)}, f"{path} is written; next: compress plan {path}")
 
@@ -49,8 +49,8 @@ def ls(options: argparse.Namespace, console: Console) -> None:
     from compress.pipeline.commands.listing import LISTINGS, listing
 
     if options.what is None:
-        rows = [{"what": what, "names": [row["name"] for row in listing(what, options)]} for what in LISTINGS]
-        console.table(rows, ["what", "names"])
+        names = {what: dict.fromkeys(row["name"] for row in listing(what, options)) for what in LISTINGS}
+        console.table([{"what": what, "names": [*each]} for what, each in names.items()], ["what", "names"])
         return
     if options.what not in LISTINGS:
         raise UsageError(f"there is no list of '{options.what}'{nearest(options.what, LISTINGS)}")

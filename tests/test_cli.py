@@ -106,6 +106,25 @@ class TestInit:
         assert main(["init", "my.yaml", "--train", "rows.csv", "--text", "review", "--label", "stars"]) == 0
         assert main(["plan", "my.yaml", "--format", "quiet"]) == 0
 
+    @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+    @pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+    def test_takes_rows_in_another_encoding(
+        self, tmp_path: Path, encoding: str, delimiter: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        path, rows = tmp_path / "my.yaml", tmp_path / "rows.csv"
+        content = "text,label\ngood,5\nbad,1\ncafé,5\n".replace(",", delimiter)
+        rows.write_bytes(content.encode(encoding))
+        assert main(["init", str(path), "--train", str(rows)]) == 1
+        message = capsys.readouterr().err
+        assert "is not utf-8" in message
+        assert "in compress init --encoding: " in message
+        assert main(["init", str(path), "--train", str(rows), "--encoding", encoding]) == 0
+        assert main(["plan", str(path), "--format", "quiet"]) == 0
+        assert main(["plan", str(path), "--set", "task.data.encoding=utf-8"]) == 1
+        assert main(["run", str(path), "--dry-run", "--set", "task.data.encoding=utf-8"]) == 1
+        assert capsys.readouterr().err.count("is not utf-8") == 2
+        assert main(["init", str(tmp_path / "b.yaml"), "--encoding", encoding]) == 2
+
     def test_takes_your_own_rows_of_a_named_task(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
         (tmp_path / "rows.csv").write_text("sentence,label\ngood,1\nbad,0\n")

@@ -19,7 +19,7 @@ from compress.recipe.label_schema import LabelRecipe
 from compress.recipe.load import load_as
 from compress.tasks import KINDS, kind_of
 from compress.tasks.presets import KIND_DEFAULTS, NAMED_TASKS
-from compress.tasks.validate_task import task_problems
+from compress.tasks.validate_task import TEXTS_ALONE, task_problems
 
 NAMES = {"task kinds": KINDS, "named tasks": NAMED_TASKS, "defaults of kinds": KIND_DEFAULTS}
 NEEDS_LABELS = ("classification", "multi_label")
@@ -50,8 +50,10 @@ def label_problems(recipe: LabelRecipe) -> Iterator[Problem]:
         message = f"a service cannot label {task.kind}; it can label {', '.join(ANSWER_FORMS)}"
         yield Problem(("task", "kind"), message)
         return
-    data = task.data.model_copy(update={"test_share": recipe.held_out or 0.1})  # both are made here, from train
-    yield from task_problems(task.model_copy(update={"data": data, "soft_labels": None}))
+    # Labels and a test set are made here, from train, which may be texts alone.
+    data = task.data.model_copy(update={"test_share": recipe.held_out or 0.1})
+    problems = task_problems(task.model_copy(update={"data": data, "soft_labels": None}))
+    yield from (problem for problem in problems if not problem.message.endswith(TEXTS_ALONE))
     if task.kind in NEEDS_LABELS and not task.labels:
         yield Problem(("task", "labels"), "is missing: the service must know which labels there are")
     if task.kind == "regression" and recipe.scores is None:

@@ -31,7 +31,7 @@ ADDED_TO_TRAININGS: Mapping[str, Any] = {
 """Settings of trainings that earlier versions did not have, and the value with which they train as those did."""
 
 VERSIONS: dict[str, int] = {
-    "data": 2,
+    "data": 3,
     "latency": 4,
     "finetune": 3,
     "distill": 3,
@@ -41,7 +41,7 @@ VERSIONS: dict[str, int] = {
     "score": 2,
     "measure": 2,
     "select": 4,
-    "report": 13,
+    "report": 14,
     "pretrain-vocabulary": 2,
     "pretrain-corpus": 2,
     "pretrain-packing": 2,

@@ -11,6 +11,7 @@ from typing import Any
 
 from compress.cards import find_recipe
 from compress.console import Console
+from compress.data.loading.data_digest import file_problems
 from compress.errors import CompressError, GateMissed, UsageError
 from compress.pipeline.commands.smoke import SMOKE_FOLDER, smoke_recipe
 from compress.pipeline.execute import Executor, Outcome
@@ -97,20 +98,19 @@ class Result:
 
 def read_recipe(source: RecipeSource, overrides: Sequence[str] = (), cards: Sequence[Path] = ()) -> Recipe:
     """Read a recipe from a file, a shipped recipe's name, or a mapping."""
-    checks = (
+    checks = (unused_settings, format_problems, goal_problems, service_problems)
+    section_checks = (
         lambda recipe: task_problems(recipe.task),
-        unused_settings,
-        format_problems,
-        goal_problems,
-        service_problems,
+        lambda recipe: file_problems(recipe.task.data),
         partial(source_problems, cards=cards),
     )
     if isinstance(source, Mapping):
-        return parse_recipe(dump_yaml(dict(source)), "recipe", overrides, NAMES, checks)
+        text = dump_yaml(dict(source))
+        return parse_recipe(text, "recipe", overrides, NAMES, checks, section_checks=section_checks)
     path = Path(source)
     if not path.is_file() and not path.suffix and path.name == str(source):
         path = find_recipe(str(source), cards)
-    return load_recipe(path, overrides, NAMES, checks)
+    return load_recipe(path, overrides, NAMES, checks, section_checks)
 
 
 def prepare(source: RecipeSource, overrides: Sequence[str] = (), options: Options = Options()) -> Plan:

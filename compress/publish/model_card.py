@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from compress.cards import HubCheckpoint, TeacherCard, available, find_teacher
-from compress.export.runners.export_readme import runner_section
+from compress.export.runners.export_readme import describe_task, runner_section
 from compress.formats import FORMATS
 from compress.measure.quality.quality_result import Quality
 from compress.model_sources import HUB_ID
@@ -121,7 +121,7 @@ def _results(entry: Entry) -> list[dict[str, Any]]:
 def _headline(entry: Entry) -> str:
     report, row, verdict = entry.report, entry.main.row, entry.main.verdicts[0]
     versus = verdict.comparison_with(report.teacher)
-    what = f"An encoder for {markdown_cell(report.task.name)} ({report.task.kind.replace('_', ' ')})"
+    what = markdown_cell(describe_task(report.task))
     shape = f", {row.shape}" if row.shape else ""
     if versus is None or versus.speedup is None:
         return f"{what}{shape}, {row.variant.name}."

@@ -118,7 +118,7 @@ class RecipeFile(Frozen):
     """A file of its own: what `compress run` and other commands are given."""
 
     recipe_kind: ClassVar[RecipeKind]
-    minimum: ClassVar[str]
+    minimum: ClassVar[Mapping[str, str]]
     """What the shortest one holds, for the message about an empty file."""
 
 

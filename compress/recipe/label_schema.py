@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
@@ -91,7 +91,7 @@ class LabelRecipe(RecipeFile):
     """Rows that a service answers; task and endpoint are required."""
 
     recipe_kind = LABELLING
-    minimum = "'task: …' and 'endpoint: {url: …, model: …}'"
+    minimum: ClassVar = {"task": "…", "endpoint": "{url: …, model: …}"}
     version: Literal[1] = 1
     name: FileName = "labels"
     seed: Annotated[int, Field(strict=True, ge=0, lt=2**31)] = 0

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,7 +17,7 @@ from compress.recipe.field_types import RecipeFile
 from compress.recipe.overrides import apply_overrides
 from compress.recipe.recipe_kinds import RecipeKind, other_kind
 from compress.recipe.schema import Recipe
-from compress.recipe.schema_lookup import as_written
+from compress.recipe.schema_lookup import as_written, has
 from compress.recipe.validation_errors import schema_problems
 from compress.recipe.yaml_lines import Document, KeyPath, dump_yaml
 
@@ -31,10 +32,14 @@ MAX_BYTES = 300_000
 
 
 def load_recipe(
-    path: Path, overrides: Sequence[str] = (), names: Names | None = None, checks: Sequence[Check] = ()
+    path: Path,
+    overrides: Sequence[str] = (),
+    names: Names | None = None,
+    checks: Sequence[Check] = (),
+    section_checks: Sequence[Check] = (),
 ) -> Recipe:
     """Load the recipe at ``path``; its name is the file's unless it has one. See ``parse_recipe``."""
-    return load_as(Recipe, path, overrides, names, checks)
+    return load_as(Recipe, path, overrides, names, checks, section_checks)
 
 
 def load_as(
@@ -43,9 +48,10 @@ def load_as(
     overrides: Sequence[str] = (),
     names: Names | None = None,
     checks: Sequence[Callable[[Schema], Iterable[Problem]]] = (),
+    section_checks: Sequence[Callable[[Schema], Iterable[Problem]]] = (),
 ) -> Schema:
     """Load the file at ``path`` as ``schema``; its name is the file's unless it has one. See ``parse_as``."""
-    return parse_as(schema, _read(path), str(path), overrides, names, checks, default_name=path.stem)
+    return parse_as(schema, _read(path), str(path), overrides, names, checks, path.stem, section_checks)
 
 
 def parse_recipe(
@@ -55,9 +61,10 @@ def parse_recipe(
     names: Names | None = None,
     checks: Sequence[Check] = (),
     default_name: str | None = None,
+    section_checks: Sequence[Check] = (),
 ) -> Recipe:
     """Parse a recipe of `compress run`; see ``parse_as``."""
-    return parse_as(Recipe, text, source, overrides, names, checks, default_name)
+    return parse_as(Recipe, text, source, overrides, names, checks, default_name, section_checks)
 
 
 def parse_as(
@@ -68,6 +75,7 @@ def parse_as(
     names: Names | None = None,
     checks: Sequence[Callable[[Schema], Iterable[Problem]]] = (),
     default_name: str | None = None,
+    section_checks: Sequence[Callable[[Schema], Iterable[Problem]]] = (),
 ) -> Schema:
     """Parse a recipe and apply ``overrides`` to it.
 
@@ -79,6 +87,8 @@ def parse_as(
         names: tables of valid names, and of the keys of tasks.
         checks: further checks of a recipe that fits the schema.
         default_name: the recipe's name where it gives none.
+        section_checks: further checks that read single sections, whatever the others hold: they are made of the rest of
+            a recipe that does not fit the schema too.
 
     Raises:
         RecipeError: with every problem found.
@@ -88,24 +98,76 @@ def parse_as(
     document = Document(text)
     problems = list(document.problems)
     if not problems and not isinstance(document.value, dict):
-        problems.append(Problem((), f"has no keys; the minimum is {schema.minimum}"))
+        minimum = " and ".join(f"'{key}: {value}'" for key, value in schema.minimum.items())
+        problems.append(Problem((), f"has no keys; the minimum is {minimum}"))
     if problems:
         raise RecipeError(source, problems)
     if other := other_kind(document.value, schema.recipe_kind):
         raise UsageError(f"{source} is {other.title}.", hint=f"{other.command} {source}")
     raw, changed, problems = apply_overrides(document.value, overrides, schema)
-    raw = _with_names(raw, default_name)
+    if default_name is not None:
+        raw = {"name": default_name, **raw}
     recipe, unlocated = None, list[Problem]()
     try:
         recipe = schema.model_validate(raw, context=names or {})
     except ValidationError as error:
         unlocated = schema_problems(error, raw, schema)
     if recipe is not None and not problems:
-        unlocated = [problem for check in checks for problem in check(recipe)]
+        unlocated = [problem for check in (*checks, *section_checks) for problem in check(recipe)]
+    elif section_checks:
+        wrong = [problem.path for problem in (*unlocated, *problems)]
+        unlocated += _problems_of_the_rest(raw, wrong, schema, names or {}, section_checks)
     problems += [_located(problem, raw, document, changed) for problem in unlocated]
     if recipe is None or problems:
         raise RecipeError(source, sorted(problems, key=lambda problem: (problem.line is None, problem.line or 0)))
     return recipe
+
+
+def _problems_of_the_rest(
+    raw: dict[str, Any],
+    wrong: Sequence[KeyPath],
+    schema: type[Schema],
+    names: Names,
+    checks: Sequence[Callable[[Schema], Iterable[Problem]]],
+) -> list[Problem]:
+    """Return what ``checks`` find in a recipe without the keys at ``wrong``, or without the sections that hold them.
+
+    Required sections are replaced by their shortest form, about which nothing is reported.
+    """
+    written = [as_written(raw, path) for path in wrong]
+    for depth in (None, 1):  # the keys alone, then whole sections
+        rest: dict[str, Any] = deepcopy(raw)
+        for path in written:
+            _remove(rest, path[:depth])
+        replaced = schema.minimum.keys() - rest.keys()
+        try:
+            recipe = schema.model_validate({**schema.minimum, **rest}, context=names)
+        except ValidationError:
+            continue
+        found = [problem for check in checks for problem in check(recipe)]
+        # A key that is missing where another is unknown may be the one that was meant.
+        beside = {path[:-1] for path in written}
+        return [
+            each
+            for each in found
+            if replaced.isdisjoint(each.path[:1])
+            and each.path not in wrong
+            and (each.path[:-1] not in beside or _is_given(raw, each.path))
+        ]
+    return []
+
+
+def _is_given(raw: Any, path: KeyPath) -> bool:
+    """Return whether the recipe has a value at ``path``."""
+    return not path or (has(raw, path[0]) and _is_given(raw[path[0]], path[1:]))
+
+
+def _remove(section: Any, path: KeyPath) -> None:
+    """Remove the value at ``path``, or the innermost section that exists on the way to it."""
+    if len(path) > 1 and has(section, path[0]) and has(section[path[0]], path[1]):
+        _remove(section[path[0]], path[1:])
+    elif path and has(section, path[0]):
+        del section[path[0]]
 
 
 def is_of_kind(path: Path, kind: RecipeKind) -> bool:
@@ -117,16 +179,6 @@ def is_of_kind(path: Path, kind: RecipeKind) -> bool:
 def dump_recipe(recipe: RecipeFile) -> str:
     """Serialise the long form as YAML, with every default; it parses as the same recipe."""
     return dump_yaml(recipe.model_dump(mode="json"))
-
-
-def _with_names(raw: dict[str, Any], default_name: str | None) -> dict[str, Any]:
-    """Add the default name; a task of the user's own that has no name takes the recipe's."""
-    if default_name is not None:
-        raw = {"name": default_name, **raw}
-    task = raw.get("task")
-    if "name" in raw and isinstance(task, dict) and "kind" in task:
-        raw = {**raw, "task": {"name": str(raw["name"]), **task}}
-    return raw
 
 
 def _located(problem: Problem, raw: Any, document: Document, changed: Iterable[KeyPath]) -> Problem:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -191,7 +191,7 @@ class PretrainRecipe(RecipeFile):
     """A complete pretraining: from scratch (`shape` and `vocabulary`), or going on from `start`."""
 
     recipe_kind = PRETRAINING
-    minimum = "'text: FILE' and 'start: minilm-l6'"
+    minimum: ClassVar = {"text": "FILE", "start": "minilm-l6"}
 
     version: Literal[1] = 1
     name: FileName = "encoder"

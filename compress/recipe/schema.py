@@ -8,7 +8,7 @@ that the caller passes as validation context, so that adding a method never edit
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -104,7 +104,7 @@ class Recipe(RecipeFile):
     """A complete pipeline. Every section except task and teacher is optional."""
 
     recipe_kind = TASK
-    minimum = "'task: sst2' and 'teacher: minilm-l6'"
+    minimum: ClassVar = {"task": "sst2", "teacher": "minilm-l6"}
     version: Literal[1] = 1
     name: FileName = "run"
     seed: Annotated[int, Field(strict=True, ge=0, lt=2**31)] = 0
@@ -142,6 +142,11 @@ class Recipe(RecipeFile):
         if repeated := next((name for name in formats if formats.count(name) > 1), None):
             raise ValueError(f"{repeated} is named twice")
         return export
+
+    @property
+    def task_title(self) -> str:
+        """What reports and published models call the task: by its own name, else by the recipe's."""
+        return self.task.name or self.name
 
     def map_trainings(self, change: Callable[[Training], Training]) -> Recipe:
         """Return a copy in which ``change`` was applied to the settings of every training."""

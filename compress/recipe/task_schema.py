@@ -51,9 +51,9 @@ class Data(Frozen):
     corpus: Files | None = None
     """Documents searched on test in addition to those that its rows name (retrieval)."""
     unlabelled: Files | None = None
-    """Texts without labels, in the columns of train: a student learns the teacher's outputs on them. Fine-tuning does
-    not use them, and their label columns are not read."""
-    format: Literal["csv", "tsv", "jsonl", "json", "conll", "parquet"] | None = None
+    """Texts without labels, in the columns of train, or one a line (`texts.txt`, as `compress predict --file` reads
+    it): a student learns the teacher's outputs on them. Fine-tuning does not use them, nor their label columns."""
+    format: Literal["csv", "tsv", "jsonl", "json", "conll", "parquet", "txt"] | None = None
     """By default that of the file's extension (ignoring `.gz`)."""
     bad_rows: Literal["refuse", "skip"] = "refuse"
     """What to do with a row that does not fit the task: stop and name its line, or leave it out and count it."""
@@ -65,10 +65,13 @@ class Data(Frozen):
     `{test: [label, title, text]}`; those not named have a header."""
     encoding: str = "utf-8"
     select_share: Share | Literal["auto"] = "auto"
-    """How much of train is held back as select where none is given. `auto`: as many rows as make gate.max_drop three
+    """How much of train is held back as select where none is given. `auto`: as many rows as make one point three
     standard errors where two models disagree on a tenth of them, from 5 % to 20 % of train."""
     test_share: Share = 0.0
     """How much of train is held back as test where none is given."""
+    split_seed: Annotated[int, Field(strict=True, ge=0, lt=2**31)] = 0
+    """Decides which rows are held back, and which `limit` and `labelled` take. The recipe's `seed` does not: runs with
+    other seeds have the same rows of select and test."""
     limit: Count | None = None
     """Use at most this many rows of each role."""
     labelled: Count | None = None
@@ -101,7 +104,9 @@ class Task(ShortForm):
 
     short_key = "name"
     """`task: sst2`"""
-    name: str = "task"
+    name: str | None = None
+    """Only a label, never that of the recipe or its file. Where it is that of a named task, the keys that are not given
+    are that task's."""
     kind: Annotated[str, name_in("task kinds")]
     data: Data
     text: Annotated[tuple[str, ...], as_list] = Field(("text",), min_length=1)

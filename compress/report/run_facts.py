@@ -31,6 +31,8 @@ class DataFacts(ResultModel):
 
     Includes the share of searched documents as `test's documents`.
     """
+    split_seed: int | None = None
+    """Of the rows that are held back from train, or that limits take; None in older reports."""
     examples_per_row: float | None = None
     """Mean number of examples (choices, candidates, windows) of a row of test."""
 

@@ -21,6 +21,7 @@ from compress.tasks.kinds.regression import Regression
 from compress.tasks.kinds.retrieval import Retrieval
 from compress.tasks.kinds.text_similarity import Similarity
 from compress.tasks.kinds.token_classification import TokenClassification
+from compress.tasks.presets import NAMED_TASKS
 
 if TYPE_CHECKING:
     from compress.recipe.task_schema import Task
@@ -58,7 +59,16 @@ def primary_metric(task: Task | TaskInfo) -> Metric:
 
 
 def task_info(task: Task, labels: Sequence[str]) -> TaskInfo:
-    """Return the part of a task that model folders store, once its labels are known."""
+    """Return the part of a task that model folders store, once its labels are known.
+
+    Its name is that of a named task, else the kind: prepared rows, and models that learn them, do not depend on what a
+    user calls the task.
+    """
     shared = {name: getattr(task, name) for name in TaskInfo.model_fields if name in type(task).model_fields}
-    overlap = task.max_length // 3 if task.overlap is None else task.overlap
-    return TaskInfo(**{**shared, "labels": tuple(labels), "metric": primary_metric(task).name, "overlap": overlap})
+    known = {
+        "name": task.name if task.name in NAMED_TASKS else task.kind,
+        "labels": tuple(labels),
+        "metric": primary_metric(task).name,
+        "overlap": task.max_length // 3 if task.overlap is None else task.overlap,
+    }
+    return TaskInfo(**{**shared, **known})

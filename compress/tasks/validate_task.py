@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from compress.errors import Problem, nearest, pluralize
 from compress.recipe.task_schema import Task
 from compress.tasks import KINDS, Kind
 from compress.tasks.parsing.columns import label_columns, soft_label_columns
+
+TEXTS_ALONE = (
+    "give a file with columns (csv, tsv, jsonl …), or the format where only the name ends in .txt (format: tsv); texts"
+    " alone can be unlabelled"
+)
 
 
 def task_problems(task: Task) -> list[Problem]:
@@ -87,6 +93,11 @@ def _column_problems(task: Task) -> Iterator[Problem]:
 def _source_problems(task: Task) -> Iterator[Problem]:
     data, path = task.data, ("task", "data")
     files = {role for role in ("train", "select", "test") if getattr(data, role)}
+    for role in sorted(files) if data.hub is None else ():
+        entries = getattr(data, role)
+        for entry in (entries,) if isinstance(entries, str) else entries:
+            if data.format == "txt" or (data.format is None and Path(entry).name.endswith((".txt", ".txt.gz"))):
+                yield Problem((*path, role), f"{entry} holds texts without labels; {TEXTS_ALONE}")
     if data.hub is not None and data.builtin is not None:
         yield Problem(path, "gives both a hub set and a builtin one")
     if data.builtin is not None and files:

@@ -107,6 +107,14 @@ def test_a_limit_takes_rows_from_all_over_the_data(labelling):
     assert [text.texts for text in task.texts()] == [("film 24",), ("film 49",), ("film 74",), ("film 99",)]
 
 
+def test_lines_of_a_text_file_are_labelled(labelling):
+    file = labelling.folder / "texts.txt"
+    file.write_text("a good film; really\n\na bad one\n")
+    labelling.recipe["task"]["data"]["train"] = str(file)
+    texts = [text.texts for text in LabelTask(labelling.load(), Console("quiet")).texts()]
+    assert texts == [("a good film; really",), ("a bad one",)]
+
+
 def test_held_back_texts_do_not_depend_on_the_prompt(labelling):
     texts = [
         [text.texts for text in LabelTask(labelling.load(*changes), Console("quiet")).texts() if text.held_out]

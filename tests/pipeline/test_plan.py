@@ -64,12 +64,38 @@ def test_two_students_are_trained_and_reported(recipe_file: Path, tmp_path: Path
     assert result.report.verdicts[0].winner is not None
 
 
-def test_the_gate_redoes_the_split_only_where_it_decides_it(recipe_file: Path) -> None:
-    def fingerprints(*overrides: str) -> list[str]:
-        plans = [make_plan(resolve(read_recipe(recipe_file, [*overrides, f"gate.max_drop={drop}"]))) for drop in (1, 2)]
-        return [plan.step("data").fingerprint for plan in plans]
+OF_THE_RUN = {"package", "report", "publish"}
+"""The steps that hold the recipe itself; everything before is shared by recipes."""
 
-    automatic, rows = "task.data.select_share=auto", f"task.data.select={recipe_file.parent / 'test.csv'}"
-    assert len(set(fingerprints())) == 1
-    assert len(set(fingerprints(automatic))) == 2
-    assert len(set(fingerprints(automatic, rows))) == 1
+
+def steps_of(recipe: Path, *overrides: str) -> dict[str, str]:
+    """The fingerprint of each step."""
+    plan = make_plan(resolve(read_recipe(recipe, overrides)))
+    return {step.name: step.fingerprint for step in plan.steps}
+
+
+def changed_steps(before: dict[str, str], after: dict[str, str]) -> set[str]:
+    assert before.keys() == after.keys()
+    return {name for name in before if before[name] != after[name]}
+
+
+def test_the_gate_redoes_no_data_and_no_training(recipe_file: Path) -> None:
+    automatic = "task.data.select_share=auto"
+    before, after = (steps_of(recipe_file, automatic, f"gate.max_drop={drop}") for drop in (0.01, 0.5))
+    assert changed_steps(before, after) == {"select", *OF_THE_RUN}
+
+
+def test_recipes_of_other_names_share_every_step_that_is_not_about_the_run(recipe_file: Path) -> None:
+    copy = recipe_file.with_name("cola.yaml")
+    copy.write_text(recipe_file.read_text())
+    titled = steps_of(recipe_file, "task.name=tickets")
+    assert changed_steps(steps_of(recipe_file), steps_of(copy)) == OF_THE_RUN
+    assert changed_steps(steps_of(recipe_file), titled) == OF_THE_RUN
+
+
+def test_the_seed_of_trainings_redoes_no_split(recipe_file: Path) -> None:
+    before = steps_of(recipe_file)
+    seeded = changed_steps(before, steps_of(recipe_file, "seed=1"))
+    assert "finetune" in seeded
+    assert "data" not in seeded
+    assert "data" in changed_steps(before, steps_of(recipe_file, "task.data.split_seed=1"))

@@ -87,6 +87,23 @@ def test_lineage_leads_from_the_winner_to_the_data(finished_run: Path) -> None:
     assert info.recipe["student"]["layers"] == 1
 
 
+def test_only_what_leaves_the_run_is_named_as_it(finished_run: Path) -> None:
+    steps = finished_run.parent / ".steps"
+    tasks = [read_info(path.parent).task for path in steps.glob("*/compress.json")]
+    assert {task.name for task in tasks if task} == {"classification"}
+    winner = read_info(finished_run / "winner" / "cpu").task
+    assert winner is not None
+    assert winner.name == "tiny"
+    assert read_report(finished_run).task.name == "tiny"
+
+
+def test_the_report_states_the_seeds(finished_run: Path) -> None:
+    report = read_report(finished_run)
+    assert (report.recipe["seed"], report.data.split_seed) == (0, 0)
+    for page in ("report.md", "report.html"):
+        assert "0 of trainings, 0 of splits" in (finished_run / page).read_text()
+
+
 def test_published_files_contain_no_local_paths(finished_run: Path) -> None:
     published = finished_run.parent / "zoo" / "tiny"
     with_paths = [
@@ -265,7 +282,7 @@ def test_run_that_stops_early_names_the_result_of_its_last_step(tmp_path: Path, 
 
 def test_run_that_stops_early_keeps_the_steps_of_the_earlier_report(copy: Path) -> None:
     shown = read_report(copy / "runs" / "tiny")
-    assert rerun(copy, "--set", "seed=1", "--until", "data") == (0, ["data"])
+    assert rerun(copy, "--set", "task.data.split_seed=1", "--until", "data") == (0, ["data"])
     assert main(["clean", "--runs", str(copy / "runs"), "--format", "quiet"]) == 0
     assert read_report(copy / "runs" / "tiny") == shown
     assert rerun(copy) == (0, [])
@@ -321,7 +338,20 @@ class TestCommandsOnAFinishedRun:
 
     def test_ls_runs(self, finished_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["ls", "runs", "--runs", str(finished_run.parent / "runs"), "--format", "json"]) == 0
-        assert json.loads(capsys.readouterr().out)[0]["name"] == "tiny"
+        (row,) = json.loads(capsys.readouterr().out)
+        report = read_report(finished_run)
+        winner = report.row(report.verdicts[0].winner)
+        assert winner is not None
+        assert (row["name"], row["target"], row["winner"]) == ("tiny", "cpu", winner.key)
+        result = winner.targets["cpu"]
+        assert result.test is not None
+        assert (row["score"], row["bytes"]) == (result.test.primary.value, winner.bytes_total)
+        assert row["p50_ms"] == getattr(result.latency.quantile("p50"), "value", None)
+        assert row["created"] == report.created
+        assert main(["ls", "runs", "--runs", str(finished_run.parent / "runs")]) == 0
+        shown = capsys.readouterr().out
+        assert f"accuracy {100 * row['score']:.1f}" in shown
+        assert report.created[:4] in shown
 
     def test_export_and_predict(self, finished_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         student = next((finished_run.parent / "runs" / ".steps").glob("distill-*"))

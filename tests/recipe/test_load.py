@@ -165,11 +165,14 @@ def test_named_task_overrides_defaults_of_its_kind():
     assert (task.label, task.max_length) == ("found", 384)
 
 
-def test_task_without_name_takes_that_of_the_recipe():
-    assert of_kind("{kind: regression, data: {train: a}}", "name=films").task.name == "films"
-    assert of_kind("{kind: regression, data: {train: a}}", default_name="films").task.name == "films"
-    assert of_kind("{kind: regression, name: mine, data: {train: a}}", default_name="films").task.name == "mine"
-    assert of_kind("{kind: regression, data: {train: a}}").task.name == "task"
+def test_the_name_of_a_recipe_is_not_that_of_its_task():
+    for recipe in (
+        of_kind("{kind: regression, data: {train: a}}", "name=films"),
+        of_kind("{kind: regression, data: {train: a}}", default_name="films"),
+    ):
+        assert (recipe.task.name, recipe.task_title) == (None, "films")
+    recipe = of_kind("{kind: regression, name: mine, data: {train: a}}", default_name="films")
+    assert (recipe.task.name, recipe.task_title) == ("mine", "mine")
 
 
 def test_invalid_kind_is_reported():
@@ -422,7 +425,7 @@ def test_each_problem_is_reported_once(section, message):
         (
             "{kind: regression, text: [], labels: [1], data: {format: xml, header: {tset: [a]}}}",
             [
-                "line 1, task.data.format: expected csv, tsv, jsonl, json, conll or parquet, got 'xml'",
+                "line 1, task.data.format: expected csv, tsv, jsonl, json, conll, parquet or txt, got 'xml'",
                 "line 1, task.data.header.tset: unknown key; did you mean test?",
                 "line 1, task.labels.0: expected text, got 1",
                 "line 1, task.text: expected a list with at least 1 item, got an empty list",
@@ -495,6 +498,35 @@ def test_problems_of_further_checks_have_a_line():
 
     result = problems_of(MINIMAL + "gate:\n  max_drop: 1\n", "seed=3", checks=[check])
     assert result == ["line 4, gate.max_drop: is too much", "seed: is odd (given by --set)"]
+
+
+def test_checks_of_sections_read_the_rest_of_a_recipe_that_does_not_fit():
+    def check(recipe):
+        yield Problem(("teacher",), f"is {recipe.teacher.source}")
+        yield Problem(("task", "data", "limit"), f"is {recipe.task.data.limit}")
+        yield Problem(("gate", "max_drop"), "is judged although it is wrong")
+        yield Problem(("gate", "strict"), "is missing")
+
+    text = "task: sst2\nteacher: m\ngate: {max_drop: -1, strct: true}\n"
+    result = problems_of(text, "seeed=3", "task.data.limit=5", section_checks=[check])
+    assert [line.partition("; did")[0] for line in result] == [
+        "line 2, teacher: is m",
+        "line 3, gate.max_drop: should be greater than or equal to 0, got -1",
+        "line 3, gate.strct: unknown key",
+        "seeed: unknown key",
+        "task.data.limit: is 5 (given by --set)",
+    ]
+
+
+def test_checks_of_sections_say_nothing_of_those_that_are_replaced():
+    def check(recipe):
+        yield Problem(("task", "kind"), "is another")
+        yield Problem(("teacher",), "is wrong")
+
+    assert [line.split(":")[0] for line in problems_of("teacher: m\n", section_checks=[check])] == [
+        "line 1, task",
+        "line 1, teacher",
+    ]
 
 
 # --- paths

@@ -62,6 +62,8 @@ def test_a_sound_task_has_none():
         ({"data": {"hub": "a/b", "test": "test"}}, "task.data.train: is missing: .* the hub set's split"),
         ({"data": {"train": "a.tsv"}}, "task.data.test: is missing"),
         ({"data": {**FILES, "select_share": 0}}, "task.data.select: is missing"),
+        ({"data": {**FILES, "train": "a.txt"}}, "task.data.train: a.txt holds texts without labels"),
+        ({"data": {**FILES, "test": ["a.csv", "b.txt.gz"]}}, "task.data.test: b.txt.gz holds texts without labels"),
         ({"data": {"train": "a", "select_share": 0.5, "test_share": 0.5}}, "split off 100% of train"),
         ({"data": {"hub": "a/b", "builtin": "docstrings"}}, "both a hub set and a builtin"),
         ({"data": {"builtin": "docstrings", "train": "a.tsv", "test_share": 0.1}}, "has its own rows"),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from importlib import metadata
 from pathlib import Path
 
-from compress.errors import DataError, UsageError, nearest
+from compress.data.loading.raw_rows import format_of
+from compress.data.loading.text_decoding import check_text
+from compress.errors import DataError, Problem, UsageError, nearest
 from compress.recipe.field_types import Part, Role
 from compress.recipe.task_schema import Data
 from compress.storage.file_digests import file_digest
@@ -47,6 +49,15 @@ def part_files(data: Data, part: Part) -> tuple[Path, ...]:
     return tuple(_existing(Path(entry).expanduser(), part) for entry in entries)
 
 
+def file_problems(data: Data) -> Iterator[Problem]:
+    """Yield each part of the data that names a file which does not exist."""
+    for part in PARTS:
+        try:
+            part_files(data, part)
+        except DataError as error:
+            yield Problem(("task", "data", part), error.message.removeprefix(f"task.data.{part}: "))
+
+
 def find_files(data: Data) -> dict[Role, tuple[Path, ...]]:
     """Return the files of each role that has any."""
     return {role: files for role in ROLES if (files := part_files(data, role))}
@@ -55,7 +66,8 @@ def find_files(data: Data) -> dict[Role, tuple[Path, ...]]:
 def contents_digest(data: Data, parts: Collection[Part] = STEP_PARTS) -> str:
     """Return one digest of everything that the rows of ``parts`` are read from: contents of files, never their paths.
 
-    A hub set is identified by its id, revision and splits, a builtin one by the versions of its packages.
+    Text files are checked for bytes that are not in the recipe's encoding, since all of them are read here. A hub set
+    is identified by its id, revision and splits, a builtin one by the versions of its packages.
     """
     digest = hashlib.sha256()
     for line in _identity(data, parts):
@@ -73,7 +85,15 @@ def _identity(data: Data, parts: Collection[Part]) -> list[str]:
         versions = source_versions(data.builtin)
         lines = [f"builtin {data.builtin} {BUILTIN_VERSION}", *(f"{name} {versions[name]}" for name in versions)]
     files = [(part, path) for part in given for path in part_files(data, part)]
+    for _, path in files:
+        check_encoding(path, data)
     return lines + [f"{part} {data.format or ''.join(path.suffixes)} {file_digest(path)}" for part, path in files]
+
+
+def check_encoding(path: Path, data: Data) -> None:
+    """Refuse a text file that holds bytes which are not in the encoding that the recipe names."""
+    if (data.format or format_of(path)) != "parquet":
+        check_text(path, data.encoding)
 
 
 def source_versions(builtin: str) -> dict[str, str]:

@@ -10,7 +10,8 @@ import csv
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
+from contextlib import closing
+from itertools import chain, islice
 from pathlib import Path
 
 from compress.data.loading.conll import sentence_rows
@@ -23,12 +24,20 @@ from compress.recipe.task_schema import Data
 from compress.tasks.base import RawRow
 from compress.tasks.parsing.columns import separator_hint
 
-FORMATS = ("csv", "tsv", "jsonl", "json", "parquet", "conll")
+FORMATS = ("csv", "tsv", "jsonl", "json", "parquet", "conll", "txt")
 EXTENSIONS = {**{form: form for form in FORMATS}, "ndjson": "jsonl", "bio": "conll", "iob": "conll"}
 """Formats by a file's extension."""
 
 AND_MORE = "..."
 """Ends a list of columns if rows may have more than those."""
+
+LINE = "\n"
+"""The only column of a row that is a line of plain text, with tabs between the texts that are read together."""
+
+DELIMITERS = (",", ";", "\t", "|")
+"""What may separate the columns of a csv: tools that follow a country's settings write semicolons, others tabs."""
+SNIFFED_ROWS = 20
+"""Rows from which the delimiter of a csv is recognised."""
 
 LONGEST_FIELD = 1 << 24
 """Characters of a field in a file with quotes: an open one would otherwise read the rest of the file as one text."""
@@ -55,6 +64,8 @@ def file_rows(path: Path, data: Data, role: Part) -> Iterator[RawRow]:
         rows = document_rows(path, data.encoding, role)
     elif form == "conll":
         rows = sentence_rows(path, data.encoding, _header(data, role), tagged=role != "unlabelled")
+    elif form == "txt":
+        rows = _lines(path, data.encoding)
     else:
         rows = _table_rows(path, data, role, form)
     first = next(rows, None)
@@ -77,7 +88,7 @@ def format_of(path: Path) -> str:
 
 def _table_rows(path: Path, data: Data, role: Part, form: str) -> Iterator[RawRow]:
     quoting = data.quoting if data.quoting is not None else form == "csv"
-    delimiter = "," if form == "csv" else "\t"
+    delimiter = _recognise_delimiter(path, data, role) if form == "csv" else "\t"
     lines = _without_trailing(_quoted(path, data, delimiter) if quoting else _plain(path, data, delimiter), path)
     columns, more, rows = _read_header(lines, _header(data, role), path)
     for number, (line, fields) in enumerate(rows, 1):
@@ -91,6 +102,46 @@ def _table_rows(path: Path, data: Data, role: Part, form: str) -> Iterator[RawRo
         if fields[: len(columns)] == columns and len(columns) > 1 and columns[0] != "0":
             raise DataError(f"{where} repeats the header.", hint="remove the line; files may have been concatenated")
         yield RawRow(where, dict(zip(columns, fields, strict=False)))
+
+
+def _lines(path: Path, encoding: str) -> Iterator[RawRow]:
+    """Yield each line that is not blank, as `compress predict --file` reads them."""
+    for number, line in enumerate(text_lines(path, encoding, newline="\n"), 1):
+        if line.strip():
+            yield RawRow(f"{path}, line {number}", {LINE: line.rstrip("\r\n")})
+
+
+def _recognise_delimiter(path: Path, data: Data, role: Part) -> str:
+    """Return what separates the columns of a csv: a comma, unless the first rows have several columns with another.
+
+    Where a first row that is a header has several columns with two of them (`text;label, final`), the one with which
+    all rows have as many decides; where there is no header, only that.
+    """
+    counts = {delimiter: _count_fields(path, data, delimiter) for delimiter in DELIMITERS}
+    equal = [delimiter for delimiter, found in counts.items() if len(set(found)) == 1 and found[0] > 1]
+    header = _header(data, role)
+    if isinstance(header, tuple):
+        more = header[-1:] == (AND_MORE,)
+        names = len(header) - more
+        fitting = (each for each, found in counts.items() if set(found) == {names} or (more and min(found) >= names))
+        return next(fitting, ",")
+    if not header:
+        is_one_column = set(counts[","]) == {1} and len(counts[","]) > 1
+        return equal[0] if is_one_column and equal else ","
+    several = [delimiter for delimiter, found in counts.items() if found[0] > 1]
+    return [*equal, *several, ","][0]
+
+
+def _count_fields(path: Path, data: Data, delimiter: str) -> list[int]:
+    """Return the number of fields of each of the first rows that are not empty."""
+    with closing(text_lines(path, data.encoding, newline="")) as lines:
+        reader = csv.reader(lines, delimiter=delimiter)
+        if data.quoting is False:
+            reader = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE)
+        try:
+            return [len(fields) for fields in islice(reader, SNIFFED_ROWS) if fields] or [0]
+        except csv.Error:
+            return [0]
 
 
 def _header(data: Data, role: Part) -> Header:

@@ -7,18 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import chain
+from itertools import chain, groupby
 
 from compress.console import Console
 from compress.data.loading.data_digest import PARTS, ROLES, part_files, source_entries
 from compress.data.loading.hub_datasets import hub_rows
 from compress.data.loading.quickstart_dataset import builtin_rows
-from compress.data.loading.raw_rows import file_rows
+from compress.data.loading.raw_rows import LINE, file_rows
 from compress.errors import DataError, UsageError
 from compress.recipe.field_types import Part, Role
 from compress.recipe.task_schema import Data, Task
 from compress.tasks import RawRow, Row, kind_of, task_info
-from compress.tasks.parsing.columns import column_value, has_column, label_columns, soft_label_columns, text_value
+from compress.tasks.base import TaskInput
+from compress.tasks.parsing.columns import (
+    SKIP_HINT,
+    column_value,
+    has_column,
+    label_columns,
+    soft_label_columns,
+    text_value,
+)
+from compress.tasks.parsing.labels import UnknownClass
 from compress.tasks.parsing.probability_columns import has_label, parse_train_row
 
 Source = Callable[[], Iterator[RawRow]]
@@ -50,8 +59,13 @@ def part_rows(data: Data, part: Part, named: bool = False) -> Iterator[RawRow]:
 
 def part_source(task: Task, part: Part, named: bool = False) -> Source:
     """Return a source of one part of the data; lines that belong together are one row."""
-    labelled = part != "unlabelled"
-    return lambda: kind_of(task).group_lines(part_rows(task.data, part, named), task, labelled)
+    grouped = partial(kind_of(task).group_lines, task=task, labelled=part != "unlabelled")
+
+    def rows() -> Iterator[RawRow]:
+        for is_line, given in groupby(part_rows(task.data, part, named), lambda raw: LINE in raw.values):
+            yield from (iter if is_line else grouped)(given)
+
+    return rows
 
 
 def corpus_documents(task: Task) -> Iterator[str]:
@@ -61,6 +75,8 @@ def corpus_documents(task: Task) -> Iterator[str]:
 
 
 def _document_text(raw: RawRow, task: Task) -> str:
+    if LINE in raw.values:
+        return str(raw.values[LINE])
     label = label_columns(task)[0]
     text = text_value(raw.values, label if has_column(raw.values, label, task) else "text", task, raw.where)
     if not text.strip():
@@ -78,6 +94,9 @@ def check_columns(task: Task) -> None:
             first = next(file_rows(path, task.data, part))
             if part == "corpus":
                 _document_text(first, task)
+                continue
+            if LINE in first.values:
+                _row_parser(task, task.labels or (), "unlabelled")(first)
                 continue
             columns = [*task.text, *(task.slices if part == sliced else ())]
             if part == "train":
@@ -107,15 +126,46 @@ def valid_rows(
 ) -> Iterator[tuple[int, RawRow, Row]]:
     """Yield the rows of a source that fit the task, with their number; others raise, or are given to ``skip``."""
     parse = _row_parser(task, labels, part)
-    for number, raw in enumerate(source()):
+    rows = enumerate(source())
+    for number, raw in rows:
         try:
             row = parse(raw)
         except DataError as fault:
             if task.data.bad_rows != "skip":
-                raise
+                raise _with_count(fault, (later for _, later in rows), parse, number) from fault
             skip(fault)
             continue
         yield number, raw, row
+
+
+def _with_count(fault: DataError, later: Iterator[RawRow], parse: Callable[[RawRow], Row], before: int) -> DataError:
+    """Return the error of the first row that does not fit, with the number of those after it that do not fit either.
+
+    A class that train does not have is counted where all such classes are named.
+    """
+    if isinstance(fault, UnknownClass):
+        return fault
+    bad = total = 1
+    try:
+        for raw in later:
+            total += 1
+            try:
+                parse(raw)
+            except DataError:
+                bad += 1
+    except DataError:  # the rest of the file cannot be read: this row comes first
+        bad = 1
+    message = fault.message
+    if bad > 1:
+        message = f"{message} It is the first of {bad:,} rows, of {before + total:,}, that do not fit the task."
+    hint = fault.hint if SKIP_HINT in (fault.hint or "") else "; ".join(filter(None, [fault.hint, SKIP_HINT]))
+    return DataError(message, hint=hint)
+
+
+def _line_input(raw: RawRow, task: Task) -> TaskInput:
+    """Return the input that a line of text is, as `compress predict` reads it."""
+    line = str(raw.values[LINE])
+    return tuple(line.split("\t")) if len(task.text) > 1 and "\t" in line else line
 
 
 def _row_parser(task: Task, labels: tuple[str, ...], part: Part) -> Callable[[RawRow], Row]:
@@ -123,7 +173,8 @@ def _row_parser(task: Task, labels: tuple[str, ...], part: Part) -> Callable[[Ra
 
     def without_label(raw: RawRow) -> Row:
         try:
-            return kind.from_input(kind.parse_input(raw.values, task, raw.where), info)
+            given = _line_input(raw, task) if LINE in raw.values else kind.parse_input(raw.values, task, raw.where)
+            return kind.from_input(given, info)
         except UsageError as fault:
             raise DataError(f"{raw.where}: {fault.message}", hint=fault.hint) from fault
 

@@ -7,7 +7,7 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,9 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 UNDECODED = re.compile("[\udc80-\udcff]")
 """How Python marks bytes that are invalid in the given encoding (PEP 383)."""
+
+CHUNK = 1 << 20
+"""Bytes that are decoded at once where lines do not matter."""
 
 BINARY_FORMATS = {
     b"PK\x03\x04": "a zip archive",
@@ -42,7 +45,24 @@ def reading(path: Path) -> Iterator[None]:
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
-def text_lines(path: Path, encoding: str, newline: str, longest: int = -1) -> Iterator[str]:
+def check_text(path: Path, encoding: str) -> None:
+    """Read a whole text file, and refuse bytes that are not in its encoding as ``text_lines`` does, with their line."""
+    decoder = codecs.getincrementaldecoder(_codec(encoding))()
+    with reading(path), _opened(path) as stream:
+        try:
+            while chunk := stream.read(CHUNK):
+                if "\0" in decoder.decode(chunk):
+                    break
+            else:
+                decoder.decode(b"", final=True)
+                return
+        except UnicodeError:
+            pass
+    for _ in text_lines(path, encoding, newline="\n", longest=CHUNK):
+        pass
+
+
+def text_lines(path: Path, encoding: str, newline: str, longest: int = -1) -> Generator[str]:
     """Yield the lines of a text file with their ends, gzip or not; invalid bytes are an error that names their line.
 
     Args:
@@ -62,13 +82,17 @@ def text_lines(path: Path, encoding: str, newline: str, longest: int = -1) -> It
                     raise DataError(
                         f"{path}, line {number}: byte 0x{ord(invalid[0]) - 0xDC00:02x} at character "
                         f"{invalid.start() + 1} is not {encoding}.",
-                        hint="task.data.encoding names another, such as latin-1, cp1252 or utf-16",
+                        hint=_encoding_hint(path),
                     )
                 if "\0" in line:
-                    raise DataError(f"{path}, line {number} holds a NUL byte: it is damaged, or no text file.")
+                    raise DataError(
+                        f"{path}, line {number} holds a NUL byte: it is damaged, or no text file.",
+                        hint=_encoding_hint(path),
+                    )
                 yield line
         except UnicodeError as error:
-            raise DataError(f"{path}: the text after line {number} is not {encoding}: {error}.") from error
+            message = f"{path}: the text after line {number} is not {encoding}: {error}."
+            raise DataError(message, hint=_encoding_hint(path)) from error
 
 
 @contextmanager
@@ -87,6 +111,15 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
             return
         with gzip.GzipFile(fileobj=raw) as unpacked:
             yield cast(BinaryIO, unpacked)
+
+
+def _encoding_hint(path: Path) -> str:
+    """Return the key with which the file may be read; UTF-16 is recognised by the first bytes."""
+    with _opened(path) as stream:
+        head = stream.read(4)
+    is_utf16 = head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in head
+    named = "utf-16, as its first bytes look" if is_utf16 else "cp1252 (Windows), latin-1 or utf-16"
+    return f"task.data.encoding names another encoding, in compress init --encoding: {named}"
 
 
 def _codec(encoding: str) -> str:

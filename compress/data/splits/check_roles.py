@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from itertools import islice
 
 from compress.console import Console
 from compress.data.loading.data_digest import ROLES, describe_source
@@ -13,8 +14,13 @@ from compress.errors import DataError, pluralize
 from compress.recipe.field_types import Role
 from compress.recipe.task_schema import Task
 from compress.tasks.label_problems import spelling_key
+from compress.tasks.parsing.columns import class_name, is_missing, label_columns
 from compress.tasks.parsing.labels import UnknownClass
 
+FEW = 10
+"""A column of fewer values than this is not taken for one that identifies rows."""
+SAMPLED = 10_000
+"""Rows whose columns are searched for classes."""
 MAX_NAMED = 10
 """Classes that one message names."""
 UNSEEN_HINT = (
@@ -23,8 +29,21 @@ UNSEEN_HINT = (
 )
 
 
-def check_roles(statistics: RowStatistics, shares: Collection[Role], task: Task, console: Console) -> None:
-    """Refuse empty roles, train without two different labels, and classes that train does not have."""
+def check_roles(
+    statistics: RowStatistics, shares: Mapping[Role, float], task: Task, train: Source, console: Console
+) -> None:
+    """Refuse empty roles, train without two different labels, and classes that train does not have.
+
+    Args:
+        statistics: of the rows of all roles.
+        shares: of train, that were to become other roles.
+        task: the recipe's.
+        train: the rows from which ``shares`` were taken.
+        console: shows warnings.
+    """
+    count = sum(statistics.count(role) for role in ("train", *shares))
+    if any(statistics.count(role) < share * count / 2 for role, share in shares.items()):
+        refuse_identifiers(statistics, count, task, train)
     for role in ROLES:
         if not statistics.count(role):
             why = statistics.describe_skipped("train" if role in shares else role) or (
@@ -35,8 +54,8 @@ def check_roles(statistics: RowStatistics, shares: Collection[Role], task: Task,
     if not statistics.is_varied("train"):
         taken = task.data.limit and pluralize(task.data.limit, "row")
         hint = f"task.data.limit, or --smoke, takes {taken} of it: others may have other labels" if taken else None
-        train = describe_source(task.data, "train")
-        raise DataError(f"{train}: all labels are the same; at least two are needed.", hint=hint)
+        source = describe_source(task.data, "train")
+        raise DataError(f"{source}: all labels are the same; at least two are needed.", hint=hint)
     in_train = statistics.per_class("train")
     for role in ROLES[1:]:
         rows = statistics.per_class(role).items()
@@ -48,6 +67,32 @@ def check_roles(statistics: RowStatistics, shares: Collection[Role], task: Task,
             raise DataError(f"{message}.", hint=UNSEEN_HINT)
         if unseen:
             console.warn(f"{message}.")
+
+
+def refuse_identifiers(statistics: RowStatistics, rows: int, task: Task, train: Source) -> None:
+    """Raise where more than half of ``rows`` of train have a class of their own: the column names rows, not classes."""
+    classes = sum(1 for count in statistics.per_class("train").values() if count)
+    if classes < FEW or classes <= rows / 2:
+        return
+    columns, candidates = " and ".join(label_columns(task)), _columns_of_classes(train, task)
+    named = f"; columns with few values are {', '.join(candidates)}" if candidates else ""
+    raise DataError(
+        f"{describe_source(task.data, 'train')}: '{columns}' has {classes:,} values in {pluralize(rows, 'row')}: it"
+        " identifies rows and is no class, and a class needs several rows.",
+        hint=f"task.label names the column of classes (--label of compress init){named}",
+    )
+
+
+def _columns_of_classes(train: Source, task: Task) -> list[str]:
+    """Return `topic (6)`: the other columns that have several values, each of them in several rows."""
+    used, values, rows = {*task.text, *label_columns(task)}, defaultdict[str, set[str]](set), 0
+    for raw in islice(train(), SAMPLED):
+        rows += 1
+        for column, value in raw.values.items():
+            if column not in used and not isinstance(value, (list, tuple, dict)) and not is_missing(value):
+                values[column].add(class_name(value))
+    few = sorted((len(found), column) for column, found in values.items() if 1 < len(found) <= rows / 5)
+    return [f"'{column}' ({count:,})" for count, column in few[:MAX_NAMED]]
 
 
 def unseen_classes(first: UnknownClass, source: Source, role: Role, task: Task, labels: tuple[str, ...]) -> DataError:

@@ -17,7 +17,7 @@ from compress.console import Console
 from compress.data.hard_negatives import add_hard_negatives
 from compress.data.loading.data_digest import ROLES
 from compress.data.loading.row_sources import Source, check_true_labels, corpus_documents, open_sources, valid_rows
-from compress.data.splits.check_roles import check_roles, unseen_classes
+from compress.data.splits.check_roles import check_roles, refuse_identifiers, unseen_classes
 from compress.data.splits.corpus import RoleWriter, documents_name
 from compress.data.splits.row_statistics import RowStatistics, RowWarnings, read_info, write_info
 from compress.data.splits.row_store import StoredRows
@@ -25,7 +25,6 @@ from compress.data.splits.split_indices import RowMask, assign_roles, automatic_
 from compress.errors import DataError, pluralize
 from compress.model_info import TaskInfo
 from compress.recipe.field_types import Role
-from compress.recipe.schema import Gate
 from compress.recipe.task_schema import Task
 from compress.tasks import Row, kind_of, task_info
 from compress.tasks.label_problems import label_problems
@@ -100,21 +99,19 @@ def load_prepared(folder: Path) -> PreparedData:
     return PreparedData(folder, read_info(folder / DATA_FILE, DataInfo))
 
 
-def prepare_splits(
-    task: Task, seed: int, work: Path, console: Console | None = None, max_drop: float = Gate().max_drop
-) -> DataInfo:
+def prepare_splits(task: Task, seed: int, work: Path, console: Console | None = None) -> DataInfo:
     """Read and check the data of ``task``, and write each role's rows and data.json into ``work``.
 
     Rows are streamed. Files are read again only where something must be known first: the classes where the recipe does
-    not name them, the number of rows where some are split off or left out. ``max_drop`` is the gate's allowance, which
-    decides how many rows are split off as select by default.
+    not name them, the number of rows where some are split off or left out. ``seed`` decides which; a run takes
+    `task.data.split_seed`.
     """
     problems = task_problems(task)
     if problems:
         raise DataError("\n  ".join(["the task cannot be prepared:", *map(str, problems)]))
     console = console or Console("quiet")
     kind, sources = kind_of(task), open_sources(task, console)
-    select_share = _automatic_share(task, sources, max_drop)
+    select_share = _automatic_share(task, sources)
     task = _with_select_share(task, select_share)
     columns = label_columns(task)
     values = (column_value(raw.values, column, task, raw.where) for raw in sources["train"]() for column in columns)
@@ -126,8 +123,11 @@ def prepare_splits(
         try:
             _write_rows(source, role, masks, task, work, statistics)
         except UnknownClass as error:
-            raise error if role == "train" else unseen_classes(error, source, role, task, labels) from error
-    check_roles(statistics, shares, task, console)
+            if role == "train":
+                raise
+            refuse_identifiers(statistics, statistics.count("train"), task, sources["train"])
+            raise unseen_classes(error, source, role, task, labels) from error
+    check_roles(statistics, shares, task, sources["train"], console)
     if task.hard_negatives:
         mean = add_hard_negatives(work, "train", task.hard_negatives)
         console.note(f"hard negatives: a row of train has {mean:.1f} on average; {task.hard_negatives} were requested")
@@ -146,7 +146,7 @@ def prepare_splits(
         skipped=statistics.skipped.total(),
         first_skipped=next(iter(statistics.first_skipped.values()), None),
     )
-    _print_summary(info, console)
+    _print_summary(info, seed, console)
     write_info(work / DATA_FILE, info)
     return info
 
@@ -157,12 +157,12 @@ def split_shares(task: Task, given: Collection[Role]) -> dict[Role, float]:
     return {role: float(share) for role, share in shares.items() if role not in given}
 
 
-def _automatic_share(task: Task, sources: Mapping[Role, Source], max_drop: float) -> float | None:
+def _automatic_share(task: Task, sources: Mapping[Role, Source]) -> float | None:
     """Return the share of train that becomes select; None where the recipe gives it or rows of its own."""
     if task.data.select_share != "auto" or "select" in sources:
         return None
     left = 1.0 if "test" in sources else 1.0 - task.data.test_share
-    return automatic_share(sum(1 for _ in sources["train"]()), max_drop, left)
+    return automatic_share(sum(1 for _ in sources["train"]()), left)
 
 
 def _with_select_share(task: Task, share: float | None) -> Task:
@@ -231,9 +231,9 @@ def is_selected(mask: RowMask, number: int, where: str) -> bool:
     return bool(mask[number])
 
 
-def _print_summary(info: DataInfo, console: Console) -> None:
+def _print_summary(info: DataInfo, seed: int, console: Console) -> None:
     counts = ", ".join(f"{role} {info.counts[role]:,}" for role in ROLES)
-    split = f"; {' and '.join(info.held_back)} split off train" if info.held_back else ""
+    split = f"; {' and '.join(info.held_back)} split off train (split_seed {seed})" if info.held_back else ""
     console.note(f"rows: {counts}{split}")
     if info.guessed:
         rows = pluralize(info.guessed, "row")

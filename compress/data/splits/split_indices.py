@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -14,19 +13,22 @@ from compress.recipe.field_types import Role
 RowMask = NDArray[np.bool_]
 
 CERTAINTY = 3.0
-"""Standard errors that an allowed loss should be, so that the select rows can tell whether it was exceeded."""
+"""Standard errors that a loss should be, so that the select rows show whether it was exceeded."""
+LOSS = 0.01
+"""The loss that the select rows should show: a point, as gates allow by default. A recipe's own gate does not decide
+it: another gate would split the data anew, and train everything again on other rows."""
 DISAGREEMENT = 0.1
 """Share of rows on which only one of two models is right, assumed before there are any."""
 LEAST_SHARE, MOST_SHARE = 0.05, 0.2
 """Limits of the share of train that is split off as select by default."""
 
 
-def automatic_share(count: int, max_drop: float, left: float = 1.0) -> float:
-    """Return the share of ``count`` rows that select needs for a gate of ``max_drop``, ``left`` being not test's.
+def automatic_share(count: int, left: float = 1.0) -> float:
+    """Return the share of ``count`` rows that select needs to show a loss of a point, ``left`` being not test's.
 
     A paired difference on n rows has a standard error of about sqrt(DISAGREEMENT / n).
     """
-    needed = CERTAINTY**2 * DISAGREEMENT / max_drop**2 if max_drop else math.inf
+    needed = CERTAINTY**2 * DISAGREEMENT / LOSS**2
     return min(MOST_SHARE * left, max(LEAST_SHARE * left, needed / max(count, 1)))
 
 

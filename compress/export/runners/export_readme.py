@@ -18,7 +18,7 @@ def export_readme(info: FolderInfo, file: str | None = None) -> str:
     assert info.variant is not None
     variant, task = info.variant, info.task
     file = file or FORMATS[variant.format].files[0]
-    about = f"An encoder for {task.name} ({task.kind.replace('_', ' ')})" if task else "An encoder"
+    about = describe_task(task) if task else "An encoder"
     parts = [
         f"# {variant.name}",
         f"{about}, in the format {variant.format} and in {variant.precision}. `compress predict` reads this folder.",
@@ -29,6 +29,12 @@ def export_readme(info: FolderInfo, file: str | None = None) -> str:
         " `GROUP/inputs/NAME` and `GROUP/outputs/NAME`, one padded batch a group",
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def describe_task(task: TaskInfo) -> str:
+    """Return `An encoder for sst2 (classification)`; where the task has no name of its own, the kind alone."""
+    kind = task.kind.replace("_", " ")
+    return f"An encoder for {kind}" if task.name == task.kind else f"An encoder for {task.name} ({kind})"
 
 
 def runner_section(info: FolderInfo, file: str) -> str:

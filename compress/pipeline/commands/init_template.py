@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from compress.cards import available
+from compress.data.loading.data_digest import check_encoding, part_files
 from compress.data.loading.row_sources import check_columns
 from compress.errors import UsageError, nearest
 from compress.families import Family, family_named
@@ -60,6 +61,7 @@ def write_starter(
     kind: str | None,
     teacher: str,
     student: str | None,
+    encoding: str | None = None,
     cards: Sequence[Path] = (),
 ) -> Path:
     """Write a valid recipe whose files have its columns; existing files are not overwritten."""
@@ -72,6 +74,8 @@ def write_starter(
         raise UsageError(f"no task kind is called '{kind}'{nearest(kind, KINDS)}")
     own = {"kind": kind, "text": list(text) if text else None, "label": label}
     own = {key: value for key, value in own.items() if value}
+    if train is None and encoding is not None:
+        raise UsageError("--train FILE is missing: --encoding is that of a file of your own rows.")
     if train is None and task is None and own:
         raise UsageError("--train FILE is missing: a kind and its columns need a file of your own rows.")
     source_kind(teacher, "teachers", cards)
@@ -79,11 +83,15 @@ def write_starter(
         source_kind(student, "students", cards)
     model_type = config_of(teacher, None, cards).get("model_type")
     compression = _compression(student, family_named(model_type) if model_type else None)
-    content = TEMPLATE.format(path=path, task=_task(task, train, own), teacher=teacher, compression=compression)
+    content = TEMPLATE.format(
+        path=path, task=_task(task, train, encoding, own), teacher=teacher, compression=compression
+    )
     recipe = parse_recipe(content, str(path), (), NAMES)
     if problems := task_problems(recipe.task):
         raise UsageError("; ".join(map(str, problems)))
     check_columns(recipe.task)
+    for file in part_files(recipe.task.data, "train"):
+        check_encoding(file, recipe.task.data)
     atomic_write(path, content)
     return path
 
@@ -101,13 +109,13 @@ def _compression(student: str | None, family: Family | None) -> str:
     return f"{lines}\n{PRUNED_STUDENT}" if prunable else lines
 
 
-def _task(task: str | None, train: str | None, own: Mapping[str, Any]) -> str:
+def _task(task: str | None, train: str | None, encoding: str | None, own: Mapping[str, Any]) -> str:
     """Return the recipe's task: a named one, the user's own file, or the one that needs no data."""
     if train is None and not own:
         return f"task: {task or 'docstrings'}"
     section: dict[str, Any] = {**({"name": task} if task else {"kind": "classification"}), **own}
     if train:
-        section["data"] = {"train": train, "test_share": 0.1}
+        section["data"] = {"train": train, "test_share": 0.1, **({"encoding": encoding} if encoding else {})}
     lines = yaml.safe_dump({"task": section}, sort_keys=False, default_flow_style=None, allow_unicode=True).strip()
     settings = () if task else KINDS[section["kind"]].settings  # a named task gives them itself
     return "\n".join([lines, *(line for name, line in DATA_SETTINGS.items() if name in settings)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any, get_args
 
@@ -19,7 +20,9 @@ from compress.pretrain.report.pretrain_report import read_pretrain_report
 from compress.recipe import schema_lookup
 from compress.recipe.distill_schema import DEFAULT_LOSSES
 from compress.recipe.loss_schema import Losses
+from compress.report import format_numbers as fmt
 from compress.report.report_schema import REPORT_FILE, read_report
+from compress.report.retention import larger_is_better, quality_on_test
 from compress.runtimes import RUNTIMES
 from compress.tasks import KINDS
 from compress.tasks.presets import NAMED_TASKS
@@ -117,18 +120,66 @@ def _perturbations(options: argparse.Namespace) -> Iterator[Row]:
 
 
 def _runs(options: argparse.Namespace) -> Iterator[Row]:
+    """Yield a row for each target of each run, with its winner: numbers in json, and text with units for people."""
     for path in sorted(options.runs.glob("*/lock.json")):
-        row: Row = {"name": path.parent.name, "task": None, "created": None, "winner": "not finished"}
+        rows = list(_winners(path.parent)) or [{**dict.fromkeys(WINNER_KEYS), "winner": "not finished"}]
         if pretrained := read_pretrain_report(path.parent):
-            row.update(task="pretraining", winner=pretrained.shape)
-        with suppress(CompressError):
-            report = read_report(path.parent)
-            winners = [
-                f"{verdict.target}: {verdict.winner or 'none'}{', undecided' if report.is_undecided(verdict) else ''}"
-                for verdict in report.verdicts
-            ]
-            row.update(task=report.task.name, created=report.created, winner=winners)
-        yield row
+            rows[0] |= {"task": "pretraining", "winner": pretrained.shape}
+        for row in rows:
+            named = {"name": path.parent.name, **row}
+            yield named if options.format == "json" else _as_text(named)
+
+
+def _winners(run: Path) -> Iterator[Row]:
+    """Yield the winner on each target of a finished run: its test score, its speed and its size."""
+    with suppress(CompressError):
+        report = read_report(run)
+        teacher = report.row(report.teacher)
+        for verdict in report.verdicts:
+            row, test = report.row(verdict.winner), quality_on_test(report, verdict.winner, verdict.target)
+            versus = verdict.comparison_with(report.teacher)
+            p50 = row.targets[verdict.target].latency.quantile("p50") if row else None
+            change = test.versus_teacher if test and row is not teacher else None
+            yield {
+                "task": report.task.name,
+                "target": verdict.target,
+                "winner": verdict.winner,
+                "undecided": report.is_undecided(verdict),
+                "metric": report.task.metric,
+                "larger_is_better": larger_is_better(report),
+                "score": test.primary.value if test else None,
+                "vs_teacher": change.value if change else None,
+                "p50_ms": p50.value if p50 else None,
+                "faster": versus.speedup.value if versus and versus.speedup else None,
+                "bytes": row.bytes_total if row else None,
+                "smaller": versus.smaller if versus else None,
+                "created": report.created,
+            }
+
+
+WINNER_KEYS = (
+    *("task", "target", "winner", "undecided", "metric", "larger_is_better", "score", "vs_teacher", "p50_ms"),
+    *("faster", "bytes", "smaller", "created"),
+)
+"""What json holds of a winner."""
+
+
+def _as_text(row: Row) -> Row:
+    """Return the figures of a winner with their units."""
+    larger, known = row["larger_is_better"] is not False, row["score"] is not None
+    score = f"{fmt.metric(row['metric'])} {fmt.score(row['score'], larger)}" if known else None
+    created = row["created"]
+    return {
+        "name": row["name"],
+        "target": row["target"],
+        "winner": f"{row['winner'] or 'none'}{', undecided' if row['undecided'] else ''}",
+        "score": score,
+        "vs teacher": None if row["vs_teacher"] is None else fmt.signed(row["vs_teacher"], larger),
+        "p50": None if row["p50_ms"] is None else fmt.milliseconds(row["p50_ms"]),
+        "faster": None if row["faster"] is None else fmt.ratio(row["faster"]),
+        "size": None if row["bytes"] is None else fmt.size(row["bytes"]),
+        "date": created and datetime.fromisoformat(created).astimezone().strftime("%Y-%m-%d %H:%M"),
+    }
 
 
 LISTINGS: dict[str, Callable[[argparse.Namespace], Iterable[Row]]] = {

@@ -19,17 +19,13 @@ def add_data(plan: Plan) -> None:
     task = hashed_settings(recipe.task)
     data = _without_unlabelled(task.pop("data"))
     del task["slices"]  # they have a step of their own: requesting others retrains no model
-    del task["name"]  # only a label: recipes on the same rows share them and their teacher
+    del task["name"]  # only a label: recipes on the same rows share them and their teacher, whatever they are called
     if data["labelled"] is None:
         del data["labelled"]  # as before there was such a key
     data["contents"] = contents_digest(recipe.task.data)
-    settings = {"task": task, "data": data, "seed": recipe.seed}
-    if recipe.task.data.select_share == "auto" and not recipe.task.data.select:
-        settings["max_drop"] = recipe.gate.max_drop  # decides how many rows select has
     prunes = recipe.prune is not None and recipe.prune.removes_units
-    options: dict[str, Any] = {"max_drop": recipe.gate.max_drop, "prunes": prunes}
-    run = partial(prepare_data.data, task=recipe.task, seed=recipe.seed, **options)
-    plan.add("data", "data", settings, [], run)
+    run = partial(prepare_data.data, task=recipe.task, prunes=prunes)
+    plan.add("data", "data", {"task": task, "data": data}, [], run)
 
 
 def add_unlabelled(plan: Plan) -> None:
@@ -45,7 +41,7 @@ def add_unlabelled(plan: Plan) -> None:
         "header": data.header.get(UNLABELLED, True) if isinstance(data.header, Mapping) else data.header,
         **({} if data.labelled is None else {"labelled": data.labelled}),
     }
-    run = partial(prepare_data.unlabelled, task=recipe.task, seed=recipe.seed)
+    run = partial(prepare_data.unlabelled, task=recipe.task)
     plan.add(UNLABELLED, UNLABELLED, settings, ["data"], run)
 
 
@@ -53,7 +49,7 @@ def add_slices(plan: Plan) -> None:
     """The step that records the columns by which test scores are grouped, where the recipe names some."""
     recipe = plan.recipe
     if recipe.task.slices:
-        run = partial(prepare_data.slices, task=recipe.task, seed=recipe.seed)
+        run = partial(prepare_data.slices, task=recipe.task)
         plan.add("slices", "slices", {"columns": list(recipe.task.slices)}, ["data"], run, optional=True)
 
 

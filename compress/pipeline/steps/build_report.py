@@ -99,7 +99,7 @@ class ReportBuilder:
             versions=versions(LIBRARIES),
             machine=_machine(self.plan),
             recipe=recipe_without_paths(recipe),
-            task=self.roles.info.task_info.model_copy(update={"name": recipe.task.name}),
+            task=self.roles.info.task_info.model_copy(update={"name": recipe.task_title}),
             data=data_facts(self.plan, self.context, self.roles, self.quality),
             rules=rules_of(recipe),
             targets=tuple(self._target(target) for target in recipe.targets),

@@ -32,6 +32,7 @@ def data_facts(plan: Plan, context: StepContext, roles: PreparedData, quality: Q
         contradictory=info.contradictory,
         duplicates=info.duplicates,
         skipped=info.skipped + (unlabelled.skipped if unlabelled else 0),
+        split_seed=plan.recipe.task.data.split_seed,
         truncated={**_truncated_of_train(plan, context, roles), **quality.truncated},
         examples_per_row=quality.examples_per_row,
     )

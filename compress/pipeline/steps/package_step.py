@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 from compress.errors import UsageError, nearest
-from compress.model_info import INFO_FILE, Parent, read_info, write_info
+from compress.model_info import INFO_FILE, FolderInfo, Parent, read_info, write_info
 from compress.pipeline.graph import ModelVariant, Plan
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import RECORD_FILE, share_folder
 from compress.pipeline.steps.scoring_steps import ANSWERS_FILE
 from compress.pipeline.strip_paths import recipe_without_paths
+from compress.recipe.schema import Recipe
 from compress.report.packaged_format import read_packaged
 from compress.report.report_schema import Report
 from compress.select.selection import read_selection
@@ -69,8 +71,7 @@ def _add_formats(context: StepContext, plan: Plan, target: str) -> None:
             folder, made = context.work / target / form, context.records[step]
             share_folder(context.inputs[step] / target, folder)
             parents = (Parent(step=step, fingerprint=made.fingerprint, digest=made.digest),)
-            changes = {"parents": parents, "recipe": recipe_without_paths(plan.recipe)}
-            write_info(folder, read_info(folder).model_copy(update=changes))
+            write_info(folder, _with_origin(read_info(folder), plan.recipe, parents=parents))
 
 
 def _collect(context: StepContext, plan: Plan, entry: ModelVariant, folder: Path) -> None:
@@ -86,6 +87,11 @@ def _collect(context: StepContext, plan: Plan, entry: ModelVariant, folder: Path
         "variant": info.variant or entry.variant.info,
         "parents": parents,
         "made_by": record.made_by or info.made_by,
-        "recipe": recipe_without_paths(plan.recipe),
     }
-    write_info(folder, info.model_copy(update=changes))
+    write_info(folder, _with_origin(info, plan.recipe, **changes))
+
+
+def _with_origin(info: FolderInfo, recipe: Recipe, **changes: Any) -> FolderInfo:
+    """Add the recipe, and what it calls the task: steps know neither, since several recipes share them."""
+    task = info.task and info.task.model_copy(update={"name": recipe.task_title})
+    return info.model_copy(update={"task": task, "recipe": recipe_without_paths(recipe), **changes})

@@ -11,29 +11,31 @@ from compress.recipe.task_schema import Task
 SLICES_FILE = "slices.json"
 
 
-def data(context: StepContext, task: Task, seed: int, max_drop: float, prunes: bool) -> None:
+def data(context: StepContext, task: Task, prunes: bool) -> None:
     """Read the rows of every role into memory-mapped files; ``prunes``: importance is computed on those of train."""
     from compress.data.splits.prepare_splits import prepare_splits
     from compress.prune.prune_ratios import check_sample
 
-    info = prepare_splits(task, seed, context.work, context.console, max_drop)
+    info = prepare_splits(task, task.data.split_seed, context.work, context.console)
     if prunes:
         check_sample(info.counts["train"])
 
 
-def unlabelled(context: StepContext, task: Task, seed: int) -> None:
+def unlabelled(context: StepContext, task: Task) -> None:
     """Read the unlabelled texts into a memory-mapped file."""
     from compress.data.splits.prepare_splits import load_prepared
     from compress.data.splits.unlabelled_texts import prepare_unlabelled
 
-    prepare_unlabelled(task, load_prepared(context.inputs["data"]), seed, context.work, context.console)
+    roles = load_prepared(context.inputs["data"])
+    prepare_unlabelled(task, roles, task.data.split_seed, context.work, context.console)
 
 
-def slices(context: StepContext, task: Task, seed: int) -> None:
+def slices(context: StepContext, task: Task) -> None:
     """Record the values of the columns by which test scores are grouped."""
     from compress.data.splits.prepare_splits import load_prepared
     from compress.data.splits.slice_columns import slice_values
 
     info = load_prepared(context.inputs["data"]).info
-    values = slice_values(info.split_like(task), info.labels, seed, info.counts["test"], context.console)
+    seed, rows = task.data.split_seed, info.counts["test"]
+    values = slice_values(info.split_like(task), info.labels, seed, rows, context.console)
     context.write_json(SLICES_FILE, {"columns": values})

@@ -22,6 +22,8 @@ def environment_facts(report: Report) -> list[tuple[str, str]]:
         facts["System"].append(f"Python {seen.python}")
         facts |= _snapshot_facts(machine.name, seen)
     facts["Machine"].append(machine.accelerator)
+    seeds = {"{} of trainings": report.recipe.get("seed"), "{} of splits": report.data.split_seed}
+    facts["Seeds"] = [_known(text, seed) for text, seed in seeds.items()]
     return [(name, ", ".join(filter(None, parts))) for name, parts in facts.items() if any(parts)]
 
 

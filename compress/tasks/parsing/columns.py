@@ -21,8 +21,8 @@ LABEL_HINT = "every row of train, select and test needs a label"
 SEPARATORS = {
     "\t": "tabs: set task.data.format: tsv",
     ",": "commas: set task.data.format: csv",
-    ";": "semicolons: save it with commas, or with tabs as tsv",
-    "|": "bars: save it with commas, or with tabs as tsv",
+    ";": "semicolons: set task.data.format: csv",
+    "|": "bars: set task.data.format: csv",
 }
 """What separates columns that were read as one."""
 EMPTY_VALUE = "(empty)"

@@ -1,5 +1,7 @@
 """Identity of data: contents and order, never paths."""
 
+import gzip
+
 import pytest
 
 from compress.data.loading.data_digest import contents_digest, find_files
@@ -19,6 +21,29 @@ def test_paths_do_not_count_contents_do(write, tmp_path):
     assert digest(train=one, test=other) != digest(train=other, test=one)
     assert digest(train=one) != digest(train=one, select=one)
     assert digest(train=[str(one), str(other)]) != digest(train=[str(other), str(one)])
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_whole_file_is_decoded(write, packed):
+    content = "text,label\n" + 300_000 * "fine,a\n" + "café,b\n"
+
+    def file(name, encoding):
+        raw = content.encode(encoding)
+        return write(f"{name}.csv.gz" if packed else f"{name}.csv", gzip.compress(raw) if packed else raw)
+
+    latin, utf16 = file("latin", "latin-1"), file("utf16", "utf-16")
+    with pytest.raises(DataError, match=r"line 300002: byte 0xe9 at character 4 is not utf-8") as error:
+        digest(train=latin)
+    assert "task.data.encoding" in error.value.hint
+    assert "compress init --encoding" in error.value.hint
+    with pytest.raises(DataError, match="is not utf-8") as error:
+        digest(train=utf16)
+    assert "utf-16, as its first bytes look" in error.value.hint
+    digest(train=latin, encoding="latin-1")
+    digest(train=utf16, encoding="utf-16")
+    with pytest.raises(DataError, match="NUL byte") as error:
+        digest(train=write("n.csv", b"a\0b\n"))
+    assert "utf-16" in error.value.hint
 
 
 def test_hub_sets_are_known_by_name_revision_and_splits():

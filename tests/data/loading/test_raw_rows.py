@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from compress.data.loading.raw_rows import file_rows, format_of
+from compress.data.loading.raw_rows import LINE, file_rows, format_of
 from compress.errors import DataError
 from compress.recipe.task_schema import Data
 
@@ -187,11 +187,40 @@ def test_a_broken_parquet_file(write):
         read(write("a.parquet", b"PAR1 nonsense"))
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a", "a.xlsx.gz", "a.gz"])
+@pytest.mark.parametrize("name", ["a", "a.xlsx.gz", "a.gz"])
 def test_unknown_file_name_extensions_are_refused(write, name):
     with pytest.raises(DataError, match="unknown file name extension"):
         format_of(write(name, TSV))
     assert values(write("a.txt", TSV), format="tsv") == ROWS
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+def test_the_delimiter_of_a_csv_is_recognised(write, delimiter):
+    path = write("a.csv", CSV.replace(",", delimiter).replace(f"one{delimiter}", "one,"))
+    assert values(path) == ROWS
+    assert values(path, role="unlabelled") == ROWS
+    assert values(write("b.csv", f'"text"{delimiter}"label"\n"one"{delimiter}"a"\n')) == [{"text": "one", "label": "a"}]
+    assert values(write("c.csv", f"one{delimiter}a\n"), header=["text", "label"]) == [{"text": "one", "label": "a"}]
+    assert values(write("d.csv", f"one{delimiter}a\ntwo{delimiter}b\n"), header=False)[1] == {"0": "two", "1": "b"}
+
+
+def test_other_delimiters_within_the_texts_of_a_csv_are_text(write):
+    assert values(write("a.csv", "text,label\none; two,a\nthree; four,b\n"))[0] == {"text": "one; two", "label": "a"}
+    assert values(write("b.csv", "text\none; two\nthree; four\n"))[0] == {"text": "one; two"}
+    assert values(write("c.csv", "text;label, final\none, two;a\nthree;b\n"))[0] == {
+        "text": "one, two",
+        "label, final": "a",
+    }
+    assert values(write("d.csv", "one; two,a\nthree; four,b\n"), header=False)[0] == {"0": "one; two", "1": "a"}
+    with pytest.raises(DataError, match=r"row 2 .* has 3 fields where 2 are expected"):
+        read(write("e.csv", "text;label\none;a\ntwo;b;c\n"))
+
+
+def test_lines_of_a_text_file_are_rows(write):
+    content = "one, two\r\n\nthree\tfour\n"
+    for path in (write("a.txt", content), write("b.txt.gz", gzip.compress(content.encode()))):
+        assert [row.values for row in read(path, role="unlabelled")] == [{LINE: "one, two"}, {LINE: "three\tfour"}]
+        assert read(path, role="unlabelled")[1].where.endswith("line 3")
 
 
 def test_a_file_that_is_gone(tmp_path):

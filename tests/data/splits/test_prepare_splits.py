@@ -47,25 +47,52 @@ def test_select_and_test_are_held_back(write, task_of, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("count", "max_drop", "share"),
+    ("count", "share"),
     [
-        (5452, 0.01, 0.2),  # 9,000 rows are needed
-        (60_000, 0.01, 0.15),
-        (60_000, 0.03, 0.05),  # 1,000 rows would do
-        (10_000, 0.03, 0.1),
-        (100, 0.0, 0.2),
+        (100, 0.2),
+        (5452, 0.2),  # 9,000 rows are needed
+        (60_000, 0.15),
+        (600_000, 0.05),
     ],
 )
-def test_the_automatic_share_depends_on_rows_and_gate(count, max_drop, share):
-    assert automatic_share(count, max_drop) == pytest.approx(share)
-    assert automatic_share(10 * count, max_drop, left=0.5) <= 0.1
+def test_the_automatic_share_depends_on_rows_alone(count, share):
+    assert automatic_share(count) == pytest.approx(share)
+    assert automatic_share(10 * count, left=0.5) <= 0.1
 
 
-def test_the_gate_decides_the_rows_of_select(write, task_of, tmp_path):
+IDENTIFIED = "id,text,label,topic\n" + "".join(
+    f"{number},text {number},{'ab'[number % 2]},{'xyz'[number % 3]}\n" for number in range(40)
+)
+
+
+@pytest.mark.parametrize("has_test", [False, True])
+def test_a_label_that_identifies_rows_is_named_with_other_columns(write, task_of, tmp_path, has_test):
+    file, test = write("t.csv", IDENTIFIED), write("e.csv", "id,text,label,topic\n99,text,a,x\n")
+    more = {"test": test, "select": test} if has_test else {"test_share": 0.1}
+    with pytest.raises(DataError, match=r"'id' has 40 values in 40 rows: it identifies rows and is no class") as error:
+        prepare_splits(task_of(train=file, label="id", **more), 0, tmp_path)
+    assert "columns with few values are 'label' (2), 'topic' (3)" in error.value.hint
+    assert prepare_splits(task_of(train=file, test_share=0.1), 0, tmp_path).counts["select"] == 7
+
+
+def test_rows_that_do_not_fit_are_counted(write, task_of, tmp_path):
+    lines = [f"text {number}\t{'' if number in (3, 5, 9) else 'ab'[number % 2]}\n" for number in range(20)]
+    file = write("t.tsv", "text\tlabel\n" + "".join(lines))
+    with pytest.raises(
+        DataError, match=r"row 4 .*: the label is empty\. It is the first of 3 rows, of 20, that"
+    ) as error:
+        prepare_splits(task_of(train=file, test_share=0.1), 0, tmp_path)
+    assert "task.data.bad_rows: skip" in error.value.hint
+    once = write("o.tsv", "text\tlabel\n" + "".join(lines[:5] + lines[6:9] + lines[10:]))
+    with pytest.raises(DataError, match=r"row 4 .*: the label is empty\.$"):
+        prepare_splits(task_of(train=once, test_share=0.1), 0, tmp_path)
+
+
+def test_the_recipe_decides_the_rows_of_select(write, task_of, tmp_path):
     task = task_of(train=write("t.tsv", table(200)), test=write("e.tsv", table(4)))
-    assert prepare_splits(task, 0, tmp_path, max_drop=0.2).counts["select"] == 22
+    assert prepare_splits(task, 0, tmp_path).counts["select"] == 40
     fixed = task_of(train=write("t.tsv", table(200)), test=write("e.tsv", table(4)), select_share=0.3)
-    assert prepare_splits(fixed, 0, tmp_path, max_drop=0.2).counts["select"] == 60
+    assert prepare_splits(fixed, 0, tmp_path).counts["select"] == 60
 
 
 def test_the_seed_decides_what_is_held_back(write, task_of, tmp_path):

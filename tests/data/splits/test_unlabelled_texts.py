@@ -103,6 +103,21 @@ def prepared(write, task_of, tmp_path):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_reads_a_file_with_one_text_a_line(prepared, kind, tmp_path):
+    expected = KINDS[kind][-1]
+    words = {name: part for name, part in expected.items() if part is not None}
+    parts = [part for value in words.values() for part in (value if isinstance(value, list) else [value])]
+    line = (" " if kind == "token_classification" else "\t").join(parts)
+    _, beside = prepared(kind, unlabelled=f"\n{line}\n", name="more.txt")
+    assert list(unlabelled_rows(beside)) == [expected]
+
+
+def test_a_line_that_is_no_input_of_the_kind_is_named(prepared):
+    with pytest.raises(DataError, match=r"more\.txt, line 2: .* reads"):
+        prepared("multiple_choice", unlabelled="\nonly one\n", name="more.txt")
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_reads_them_and_puts_them_into_batches(prepared, kind, word_folder):
     roles, beside = prepared(kind)
     train, unlabelled = roles.rows("train"), unlabelled_rows(beside)
