@@ -242,6 +242,7 @@ def _show(report: Report, folder: Path, console: Console) -> None:
     from compress.report.tables.ledger_tables import ledger_table
     from compress.report.tables.packaged_table import packaged_table
     from compress.report.tables.training_table import training_table
+    from compress.report.winner_verdict import held_back_lines
 
     if console.format == "json":
         console.data(report)
@@ -261,6 +262,8 @@ def _show(report: Report, folder: Path, console: Console) -> None:
         winner = run / "winner" / verdict.target
         summary = f"{verdict.target}: {verdict.winner or 'no winner'}: {verdict.reason}"
         console.line(summary if console.format == "human" else str(winner if verdict.winner else ""))
+        for line in held_back_lines(verdict):
+            console.note(line)
     for remark in report.remarks:
         console.note(remark)
     if folder.is_dir():

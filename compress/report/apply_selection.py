@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from compress.errors import pluralize
+from compress.report import format_numbers as fmt
 from compress.report.report_schema import LedgerRow, Report
 from compress.report.report_warnings import report_warnings
-from compress.report.retention import quality_on_test, ratio_above_baseline, score_ratio
+from compress.report.retention import SIGNIFICANCE, quality_on_test, ratio_above_baseline, score_ratio
 from compress.report.speedup_breakdown import fastest_variant, speedup, times_smaller
 from compress.report.winner_verdict import Verdict, WinnerComparison
+from compress.select.gate import format_change, format_points, loss_against
 from compress.select.selection import Selection, TargetSelection
 
 
@@ -40,7 +45,31 @@ def _verdict(report: Report, result: TargetSelection) -> Verdict:
         why=result.why,
         comparisons=tuple(comparisons.values()),
         trade=result.trade,
+        held_back=result.held_back,
+        contradictions=tuple(_contradictions(report, result)),
     )
+
+
+def _contradictions(report: Report, result: TargetSelection) -> Iterator[str]:
+    """Yield what the winner lost on test by more than chance, in the primary metric and in the recall of classes."""
+    test = quality_on_test(report, result.winner, result.target)
+    if test is None or test.versus_teacher is None:
+        return
+    larger = test.larger_is_better
+    loss = loss_against("the teacher", test.versus_teacher, report.rules.max_drop)
+    if loss.outcome(strict=False) == "missed":
+        yield (
+            f"on test it {format_change(loss.drop, larger)} against the teacher"
+            f" (p {fmt.p_value(test.versus_teacher.p_value)}), {format_points(loss.allowed, larger)} allowed"
+        )
+    teacher = quality_on_test(report, report.teacher, result.target)
+    classes = teacher.per_class if teacher else {}
+    for label, ours in test.per_class.items():
+        chance = SIGNIFICANCE / len(test.per_class)  # one of many classes falls by chance (Bonferroni)
+        fell = classes[label].recall - ours.recall if label in classes else 0.0
+        if fell > 0 and ours.recall_p_value is not None and ours.recall_p_value < chance:
+            rows = f"{pluralize(ours.rows, 'row')}, p {fmt.p_value(ours.recall_p_value)}"
+            yield f"recall of '{label}' fell by {format_points(fell)} on test ({rows})"
 
 
 def _comparison(report: Report, against: str, winner: LedgerRow, other: LedgerRow, title: str) -> WinnerComparison:

@@ -82,6 +82,14 @@ class Trade(ResultModel):
     """Its speed, and what it lost."""
 
 
+class HeldBack(ResultModel):
+    """A row that was faster than the winner, and did not pass the gate."""
+
+    key: str
+    text: str
+    """Its time, the outcome and the reasons."""
+
+
 class TargetSelection(ResultModel):
     """The result on one target."""
 
@@ -93,6 +101,8 @@ class TargetSelection(ResultModel):
     """By row key, for every candidate."""
     trade: Trade | None = None
     """The fastest row that loses little more than allowed, where it is clearly faster than the winner."""
+    held_back: tuple[HeldBack, ...] = ()
+    """All rows that were timed faster than the winner and did not pass the gate, the fastest first."""
 
 
 class Selection(ResultModel):

@@ -6,13 +6,13 @@ allowed. The reference (the teacher in PyTorch) is no candidate: where nothing e
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from compress.errors import group_by_reason
 from compress.measure.result_base import Score
 from compress.measure.timing.latency import ratio
 from compress.select.gate import MANY, format_change, format_more_rows, format_points, gate
-from compress.select.selection import Candidate, GateResult, Rules, TargetSelection, Trade
+from compress.select.selection import Candidate, GateResult, HeldBack, Rules, TargetSelection, Trade
 
 
 def select_winner(
@@ -50,7 +50,14 @@ def select_winner(
     near = [row for row in candidates if row.key in gates and _is_trade(row, gates[row.key], winner, rules)]
     nearest = min(near, key=lambda row: _speed(row, rules).value, default=None)
     trade = nearest and _trade(nearest, gates[nearest.key], winner, reference)
-    return TargetSelection(target=target, winner=winner.key, why=why, gates=gates, trade=trade)
+    return TargetSelection(
+        target=target,
+        winner=winner.key,
+        why=why,
+        gates=gates,
+        trade=trade,
+        held_back=tuple(_held_back(candidates, gates, winner, rules)),
+    )
 
 
 def _speed(row: Candidate, rules: Rules) -> Score:
@@ -65,6 +72,17 @@ def _as_fast(row: Candidate, fastest: Candidate, rules: Rules) -> bool:
         factor = ratio(row.latency, fastest.latency)
         return factor is not None and factor.low <= 1.0
     return _speed(row, rules).low <= _speed(fastest, rules).high
+
+
+def _held_back(
+    candidates: Sequence[Candidate], gates: Mapping[str, GateResult], winner: Candidate, rules: Rules
+) -> Iterator[HeldBack]:
+    """Yield the rows that were timed faster than the winner and did not pass, and why."""
+    timed = [row for row in candidates if row.key in gates and row.latency.quantile(rules.rank_by) is not None]
+    for row in sorted(timed, key=lambda row: _speed(row, rules).value):
+        result, speed = gates[row.key], _speed(row, rules).value
+        if result.outcome != "passed" and speed < _speed(winner, rules).value:
+            yield HeldBack(key=row.key, text=f"{speed:.3g} ms, {result.outcome}: {'; '.join(result.reasons)}")
 
 
 def _is_trade(row: Candidate, result: GateResult, winner: Candidate, rules: Rules) -> bool:

@@ -6,8 +6,9 @@ from compress.report.pages.render import render_html, render_markdown
 from compress.report.report_schema import LedgerRow, Report, Rules, report_json
 from compress.report.tables.ledger_tables import ledger_table
 from compress.report.tables.speed_tables import timing_table
+from compress.report.winner_verdict import Verdict, held_back_lines
 from compress.select.gate import correction, gate
-from compress.select.selection import GateResult
+from compress.select.selection import GateResult, HeldBack
 from tests.report.conftest import apply_gates
 
 RULES = Rules(max_drop=0.01, quantize_max_drop=0.005)
@@ -154,6 +155,19 @@ def test_an_undecided_gate_says_how_many_rows_would_tell(select):
     assert gate(RULES, missed, {}, quantized=True).outcome == "missed"
 
 
+def test_the_second_rule_holds_a_variant_back_only_where_it_is_missed(select):
+    def outcome(teacher: Difference, unquantized: Difference, strict: bool = False) -> str:
+        scored = select.model_copy(update={"versus_teacher": teacher, "versus_unquantized": unquantized})
+        return gate(RULES.model_copy(update={"strict": strict}), scored, {}, quantized=True)
+
+    gained, unclear = unsure(-0.011, 0.005), unsure(0.004, 0.01)
+    assert outcome(gained, unclear).outcome == "passed"
+    assert outcome(gained, unclear).reasons == ()
+    assert outcome(gained, unsure(0.02, 0.01)).outcome == "missed"
+    assert outcome(unsure(0.012, 0.01), unclear).outcome == "undecided"  # the first rule cannot tell either
+    assert outcome(gained, unclear, strict=True).outcome == "missed"
+
+
 def test_few_rows_of_a_class_leave_its_recall_undecided(select):
     with_classes = RULES.model_copy(update={"max_class_drop": 0.02})
     ours = select.model_copy(update={"per_class": {"good": ClassScore(rows=60, recall=0.87)}})
@@ -184,6 +198,46 @@ def test_an_undecided_variant_does_not_win_over_one_that_passed(make_report):
     rows = {(row["model"], row["variant"]): row["gate"] for row in ledger_table(report, "cpu").rows}
     assert rows["pruned", "onnx-int8"] == "undecided"
     assert report.remarks == ()  # the gate could not tell: that is no stage that missed it
+
+
+def test_every_faster_row_that_is_held_back_says_why(make_report, latency_of):
+    report = undecided(make_report(), "pruned/onnx-int8", drop=0.009, error=0.003)
+    report = undecided(report, "pruned/onnx-fp32", drop=0.05, error=0.003)
+    report = apply_gates(edited(report, "pruned/onnx-fp32", latency=latency_of(1.1, seed=5)))
+    verdict = report.verdicts[0]
+    assert [row.key for row in verdict.held_back] == ["pruned/onnx-int8", "pruned/onnx-fp32"]
+    assert verdict.held_back[1].text.endswith("ms, missed: lost 5 points against the teacher, 1 point allowed")
+    (line,) = held_back_lines(verdict)  # the other one is the trade
+    assert line == f"held back: pruned/onnx-fp32 ({verdict.held_back[1].text})"
+    assert line[1:] in render_html(report)
+    assert line[1:] in render_markdown(report)
+
+
+def test_many_rows_that_are_held_back_are_counted():
+    rows = tuple(HeldBack(key=f"pruned/{number}", text="0.1 ms, missed: lost it") for number in range(7))
+    lines = held_back_lines(Verdict(target="cpu", winner="a/b", why="it is", held_back=rows))
+    assert len(lines) == 6
+    assert lines[-1] == "held back: 2 more, with their reasons in the report (The gate, on select)"
+
+
+def test_what_test_contradicts_stands_beside_the_verdict(make_report):
+    report = make_report()
+    test = report.row("pruned/onnx-int8").targets["cpu"].test
+    fell = {"bad": test.per_class["bad"].model_copy(update={"recall": 0.7, "recall_p_value": 0.001})}
+    by_chance = test.per_class["good"].model_copy(update={"recall": 0.8, "recall_p_value": 0.03})  # of two classes
+    changes = {"versus_teacher": unsure(0.023, 0.01), "per_class": {**fell, "good": by_chance}}
+    report = apply_gates(edited(report, "pruned/onnx-int8", test=test.model_copy(update=changes)))
+    verdict = report.verdicts[0]
+    assert verdict.winner == "pruned/onnx-int8"
+    assert verdict.contradictions == (
+        "on test it lost 2.3 points against the teacher (p 0.5), 1 point allowed",
+        "recall of 'bad' fell by 20.5 points on test (428 rows, p 0.001)",
+    )
+    for clause in verdict.contradictions:
+        assert clause in verdict.reason
+        assert clause in render_markdown(report)
+    within = test.model_copy(update={"versus_teacher": unsure(0.012, 0.01)})  # the rows cannot tell
+    assert apply_gates(edited(report, "pruned/onnx-int8", test=within)).verdicts[0].contradictions == ()
 
 
 def test_where_none_passed_the_fastest_undecided_one_within_the_allowance_wins(make_report):
