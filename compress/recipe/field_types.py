@@ -117,6 +117,7 @@ def bytes_of(value: Any) -> Any:
 
 size = BeforeValidator(bytes_of)
 """A number of bytes that may have a unit: `2GiB`."""
+Bytes = Annotated[Natural, size]
 
 
 switched = BeforeValidator(lambda value: {} if value is True else value)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import model_validator
+from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from compress.measure.quality.quality_result import Quality
 from compress.measure.result_base import ResultModel
@@ -19,14 +19,39 @@ SELECT_FILE = "select.json"
 Outcome = Literal["passed", "undecided", "missed"]
 
 
+RankBy = Literal["p50", "p95", "p99", "size"]
+
+
+class Limits(ResultModel):
+    """What a winner may take and weigh."""
+
+    target: str | None = None
+    """The title of the target at which it holds; None: at all."""
+    p50: float | None = None
+    """Milliseconds of the model alone, and so is the next."""
+    p95: float | None = None
+    size: int | None = None
+    """Bytes of all files that predicting needs."""
+    speedup: float | None = None
+    """How many times faster than the teacher in PyTorch it must be."""
+    smaller: float | None = None
+    """How many times smaller than it."""
+
+
 class Rules(ResultModel):
-    """The quality loss that a recipe allows, and what it ranks by."""
+    """The quality loss that a recipe allows, its budget, and what it ranks by."""
 
     max_drop: float
     strict: bool = False
     max_class_drop: float | None = None
     quantize_max_drop: float | None = None
-    rank_by: Literal["p50", "p95", "p99"] = "p50"
+    rank_by: RankBy = "p50"
+    budget: tuple[Limits, ...] = ()
+
+    @model_serializer(mode="wrap")
+    def _omit_no_budget(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave an empty budget out: results of versions without one are not made again."""
+        return {name: value for name, value in serialize(self).items() if name != "budget" or value}
 
 
 @dataclass(frozen=True)
@@ -58,6 +83,13 @@ class GateResult(ResultModel):
     """If undecided: about how many more select rows would decide; None where it is more than the set could have."""
     reasons: tuple[str, ...] = ()
     """Why it did not pass."""
+    ruled_out: tuple[str, ...] = ()
+    """Why it cannot win whatever it scored: what it exceeds of the budget."""
+
+    @property
+    def state(self) -> str:
+        """The outcome, or `ruled out`."""
+        return "ruled out" if self.ruled_out and self.outcome != "missed" else self.outcome
 
     @model_validator(mode="before")
     @classmethod
@@ -70,6 +102,8 @@ class GateResult(ResultModel):
     @property
     def may_win(self) -> bool:
         """Whether it passed, or is undecided with losses that are as measured within what is allowed."""
+        if self.ruled_out:
+            return False
         within = self.excess is not None and self.excess <= 0
         return self.outcome == "passed" or (self.outcome == "undecided" and within)
 

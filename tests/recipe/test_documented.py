@@ -18,6 +18,7 @@ PAGE = DOCS / "measuring.md"
 TASKS = (DOCS / "tasks.md").read_text(encoding="utf-8")
 PAGES = sorted(DOCS.glob("*.md"))
 SHOWN = (
+    "budget",
     "distilling",
     "pruning",
     "pruning-by-latency",

@@ -8,7 +8,7 @@ from compress.report.tables.ledger_tables import ledger_table
 from compress.report.tables.speed_tables import timing_table
 from compress.report.winner_verdict import Verdict, held_back_lines
 from compress.select.gate import correction, gate
-from compress.select.selection import GateResult, HeldBack
+from compress.select.selection import GateResult, HeldBack, Limits
 from tests.report.conftest import apply_gates
 
 RULES = Rules(max_drop=0.01, quantize_max_drop=0.005)
@@ -312,6 +312,82 @@ def test_ranking_by_another_quantile(make_report, latency_of):
     few = few.model_copy(update={"model": few.model.model_copy(update={"p99": None})})
     by_p99 = edited(make_report(rules=RULES.model_copy(update={"rank_by": "p99"})), "teacher/onnx-int8", latency=few)
     assert apply_gates(by_p99).verdicts[0].winner == "pruned/onnx-int8"
+
+
+def budget(**limits: object) -> Rules:
+    return RULES.model_copy(update={"budget": (Limits(**limits),)})
+
+
+def test_a_budget_rules_rows_out(make_report):
+    report = apply_gates(make_report(rules=budget(p50=5.0, size=20_000_000)))
+    verdict = report.verdicts[0]
+    assert verdict.winner == "pruned/onnx-int8"
+    assert verdict.why.startswith("the fastest of 2 that passed the gate within the budget (")
+    gates = {row.key: row.targets["cpu"].gate for row in report.rows if row.targets["cpu"].gate}
+    assert gates["teacher/onnx-int8"].ruled_out == ("has 23.4 MB, 20 MB allowed",)
+    slow = "takes 5.15 ms (p50), 5 ms allowed"
+    assert [reason.startswith("takes 5.") for reason in gates["teacher/onnx-fp32"].ruled_out] == [True, False], slow
+    assert gates["teacher/onnx-fp32"].outcome == "passed"
+    rows = {(row["model"], row["variant"]): row["gate"] for row in ledger_table(report, "cpu").rows}
+    assert rows["teacher", "onnx-fp32"] == "ruled out"
+    assert "has 91.1 MB, 20 MB allowed" in render_html(report)
+
+
+def test_the_fastest_row_loses_to_one_within_the_budget_and_says_why(make_report):
+    report = apply_gates(make_report(rules=RULES.model_copy(update={"budget": (Limits(smaller=3.0, p95=1.5),)})))
+    assert report.verdicts[0].winner == "pruned/onnx-int8"
+    limited = RULES.model_copy(update={"budget": (Limits(size=10_000_000),)})
+    nothing = apply_gates(make_report(rules=limited)).verdicts[0]
+    assert nothing.winner is None
+    assert nothing.why == (
+        "no variant is within the gate and the budget; the nearest, teacher/onnx-fp32, has 91.1 MB, 10 MB allowed"
+    )
+
+
+def test_what_a_budget_rules_out_is_no_trade_and_is_held_back(make_report):
+    report = make_report(rules=budget(speedup=1.0))
+    small = report.row("pruned/onnx-int8").footprint.model_copy(update={"bytes_total": 99_000_000})
+    rows = tuple(
+        row.model_copy(update={"footprint": small}) if row.key == "pruned/onnx-int8" else row for row in report.rows
+    )
+    report = report.model_copy(update={"rows": rows, "rules": budget(smaller=1.0)})
+    verdict = apply_gates(report).verdicts[0]
+    assert verdict.winner == "student/onnx-int8"
+    assert verdict.trade is None
+    (held,) = verdict.held_back
+    assert held.key == "pruned/onnx-int8"
+    assert "ms, ruled out: is 0.922 times smaller than the teacher, 1 asked for" in held.text
+
+
+def test_a_budget_of_one_target_holds_there_alone(make_report):
+    elsewhere = apply_gates(make_report(rules=budget(target="cuda", size=1)))
+    assert elsewhere.verdicts[0].winner == "pruned/onnx-int8"
+    assert apply_gates(make_report(rules=budget(target="cpu", size=1))).verdicts[0].winner is None
+
+
+def test_what_is_not_known_is_not_within_a_budget(make_report):
+    untimed = Latency(status="failed", reason="the process was ended by SIGKILL")
+    report = edited(make_report(rules=budget(speedup=2.0, p95=9.0)), "pruned/onnx-int8", latency=untimed)
+    gate = apply_gates(report).row("pruned/onnx-int8").targets["cpu"].gate
+    assert gate.ruled_out == (
+        "its p95 is not known (the process was ended by SIGKILL), 9 ms allowed",
+        "how many times faster than the teacher it is is not known, 2 asked for",
+    )
+
+
+def test_the_smallest_wins_where_rows_are_ranked_by_size(make_report):
+    report = make_report(rules=RULES.model_copy(update={"rank_by": "size"}))
+    verdict = apply_gates(report).verdicts[0]
+    assert verdict.winner == "pruned/onnx-int8"
+    assert verdict.why.startswith("the smallest of 8 that passed the gate")
+    untimed = Latency(status="failed", reason="it crashed")
+    failed = edited(report, "pruned/onnx-int8", latency=untimed)
+    assert apply_gates(failed).verdicts[0].winner == "student/onnx-int8"
+
+
+def test_rules_without_a_budget_are_stored_as_before():
+    assert "budget" not in RULES.model_dump(mode="json")
+    assert budget(size=5).model_dump(mode="json")["budget"][0]["size"] == 5
 
 
 def test_failed_timing_does_not_win_and_is_reported(make_report):

@@ -11,7 +11,7 @@ from compress.pipeline.steps.quality_step import read_quality, reference_key
 from compress.pipeline.strip_paths import strip_paths
 from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Recipe
-from compress.select.selection import SELECT_FILE, Candidate, Rules, Selection, TargetSelection
+from compress.select.selection import SELECT_FILE, Candidate, Limits, Rules, Selection, TargetSelection
 from compress.select.winner import select_winner
 from compress.variants import Variant
 
@@ -42,7 +42,8 @@ def select(context: StepContext, plan: Plan) -> None:
 def rules_of(recipe: Recipe) -> Rules:
     """The rules that a recipe's sections state."""
     quantize_max_drop = recipe.quantize.max_drop if recipe.quantize else None
-    return Rules(**recipe.gate.model_dump(), quantize_max_drop=quantize_max_drop, rank_by=recipe.rank_by)
+    limits = tuple(Limits(**dict(budget)) for budget in recipe.budget)
+    return Rules(**recipe.gate.model_dump(), quantize_max_drop=quantize_max_drop, rank_by=recipe.rank_by, budget=limits)
 
 
 def read_timings(context: StepContext) -> Measured:
