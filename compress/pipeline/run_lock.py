@@ -15,6 +15,8 @@ from compress.pipeline.steps.pretrain_steps import PRETRAIN
 from compress.storage.atomic_write import atomic_write
 
 LOCK_FILE = "lock.json"
+PREVIOUS_FOLDER = "previous"
+"""In a run's folder: reports of its former recipes, each with its winners and lock."""
 
 
 def write_lock(folder: Path, planned: Sequence[Step], keep: Collection[str] = ()) -> None:
