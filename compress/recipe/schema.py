@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from compress.recipe.distill_schema import Distill, QuantizationAware
 from compress.recipe.field_types import (
@@ -32,6 +32,7 @@ from compress.recipe.student_schema import Student
 from compress.recipe.task_schema import Task
 from compress.recipe.training_schema import Training
 from compress.recipe.yaml_lines import KeyPath
+from compress.runtime_releases import check_runs_in
 from compress.storage.file_names import FileName
 
 
@@ -121,6 +122,8 @@ class Recipe(RecipeFile):
     gate: Gate = Gate()
     targets: Annotated[tuple[Target, ...], as_list] = Field((Target(device="cpu"),), min_length=1)
     rank_by: Literal["p50", "p95", "p99"] = "p50"
+    runs_in: Annotated[tuple[Annotated[str, AfterValidator(check_runs_in)], ...], as_list] = ()
+    """Where else the winner must run: `web` (transformers.js in browsers), `onnxruntime-1.20` or any other release."""
     measure: Measure = Measure()
     publish: Publish | None = None
     service: PathText | None = None

@@ -33,6 +33,9 @@ class Verdict(ResultModel):
     comparisons: tuple[WinnerComparison, ...] = ()
     trade: Trade | None = None
     """The fastest row just outside the gate, where it is clearly faster than the winner."""
+    everywhere: Verdict | None = None
+    """The same of the best row that runs wherever the root of a published entry does; None where that is the winner,
+    where there is none, and in reports of earlier versions."""
 
     def comparison_with(self, key: str) -> WinnerComparison | None:
         """Return the comparison with the row of this key; None where the winner was not compared with it."""

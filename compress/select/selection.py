@@ -27,6 +27,8 @@ class Rules(ResultModel):
     max_class_drop: float | None = None
     quantize_max_drop: float | None = None
     rank_by: Literal["p50", "p95", "p99"] = "p50"
+    runs_in: tuple[str, ...] = ()
+    """Runtimes in which the winner must run, beside its own."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,10 @@ class Candidate:
     quantized: bool = False
     reference: bool = False
     """The teacher in PyTorch: others are compared with it, and it cannot win."""
+    ruled_out: str | None = None
+    """Why it does not run where the rules want the winner to run."""
+    runs_everywhere: bool = True
+    """Whether it runs wherever the root of a published entry does (`runtime_releases.EVERYWHERE`)."""
 
 
 class GateResult(ResultModel):
@@ -58,6 +64,8 @@ class GateResult(ResultModel):
     """If undecided: about how many more select rows would decide; None where it is more than the set could have."""
     reasons: tuple[str, ...] = ()
     """Why it did not pass."""
+    ruled_out: str | None = None
+    """Why it cannot win whatever it lost: it does not run where the recipe wants the winner to run."""
 
     @model_validator(mode="before")
     @classmethod
@@ -68,8 +76,20 @@ class GateResult(ResultModel):
         return value
 
     @property
+    def state(self) -> str:
+        """`ruled out`, or its outcome."""
+        return "ruled out" if self.ruled_out else self.outcome
+
+    @property
+    def why(self) -> str:
+        """Why it is ruled out or did not pass; empty where it passed."""
+        return "; ".join(filter(None, (self.ruled_out, *self.reasons)))
+
+    @property
     def may_win(self) -> bool:
         """Whether it passed, or is undecided with losses that are as measured within what is allowed."""
+        if self.ruled_out:
+            return False
         within = self.excess is not None and self.excess <= 0
         return self.outcome == "passed" or (self.outcome == "undecided" and within)
 
@@ -93,6 +113,9 @@ class TargetSelection(ResultModel):
     """By row key, for every candidate."""
     trade: Trade | None = None
     """The fastest row that loses little more than allowed, where it is clearly faster than the winner."""
+    everywhere: str | None = None
+    """The key of the best row that runs wherever the root of a published entry does: often the winner's own. None where
+    no row that may win does, and in results of earlier versions."""
 
 
 class Selection(ResultModel):
@@ -106,6 +129,11 @@ class Selection(ResultModel):
     def winners(self) -> dict[str, str]:
         """By target title, the key of the winner; without targets where nothing won."""
         return {one.target: one.winner for one in self.targets if one.winner}
+
+    @property
+    def everywhere(self) -> dict[str, str]:
+        """By target title, the key of the row that runs everywhere where the winner does not."""
+        return {one.target: one.everywhere for one in self.targets if one.everywhere and one.everywhere != one.winner}
 
 
 def read_selection(folder: Path) -> Selection:

@@ -30,27 +30,51 @@ def select_winner(
     classes = reference.select.per_class if reference and reference.select else {}
     compared = len({row.select.versus_teacher for row in candidates if row.select and not row.reference})
     gates = {
-        row.key: gate(rules, row.select, classes, quantized=row.quantized, compared=compared)
+        row.key: gate(rules, row.select, classes, quantized=row.quantized, compared=compared).model_copy(
+            update={"ruled_out": row.ruled_out}
+        )
         for row in candidates
         if not row.reference
     }
-    passing = [row for row in candidates if row.key in gates and gates[row.key].outcome == "passed"]
+    passing = [row for row in candidates if row.key in gates and gates[row.key].state == "passed"]
     eligible = passing or [row for row in candidates if row.key in gates and gates[row.key].may_win]
     timed = [row for row in eligible if row.latency.quantile(rules.rank_by) is not None]
     if missing is not None:
         return TargetSelection(target=target, winner=None, why=f"not measured: {missing}", gates=gates)
     if not timed:
         return TargetSelection(target=target, winner=None, why=_why_none(eligible, gates, rules), gates=gates)
-    fastest = min(timed, key=lambda row: _speed(row, rules).value)
-    equals = [row for row in timed if row is fastest or _as_fast(row, fastest, rules)]
-    winner = min(equals, key=lambda row: (float("inf") if row.bytes_total is None else row.bytes_total, row.key))
+    fastest, winner = _best(timed, rules)
+    everywhere = [row for row in timed if row.runs_everywhere]
     why = _why(winner, fastest, len(timed), gates[winner.key])
     if compared > MANY:
         why += f"; the gate is corrected for {compared} variants"
+    if faster := [row for row in candidates if row.ruled_out and _would_win(row, gates[row.key], winner, rules)]:
+        row = min(faster, key=lambda row: _speed(row, rules).value)
+        why += f"; {row.key} is faster and ruled out: {row.ruled_out}"
     near = [row for row in candidates if row.key in gates and _is_trade(row, gates[row.key], winner, rules)]
     nearest = min(near, key=lambda row: _speed(row, rules).value, default=None)
     trade = nearest and _trade(nearest, gates[nearest.key], winner, reference)
-    return TargetSelection(target=target, winner=winner.key, why=why, gates=gates, trade=trade)
+    return TargetSelection(
+        target=target,
+        winner=winner.key,
+        why=why,
+        gates=gates,
+        trade=trade,
+        everywhere=_best(everywhere, rules)[1].key if everywhere else None,
+    )
+
+
+def _best(timed: Sequence[Candidate], rules: Rules) -> tuple[Candidate, Candidate]:
+    """Return the fastest row, and the smallest of those that are as fast."""
+    fastest = min(timed, key=lambda row: _speed(row, rules).value)
+    equals = [row for row in timed if row is fastest or _as_fast(row, fastest, rules)]
+    return fastest, min(equals, key=lambda row: (float("inf") if row.bytes_total is None else row.bytes_total, row.key))
+
+
+def _would_win(row: Candidate, result: GateResult, winner: Candidate, rules: Rules) -> bool:
+    """Whether a row that is ruled out passed the gate and is faster than the winner."""
+    is_timed = row.latency.quantile(rules.rank_by) is not None
+    return result.outcome == "passed" and is_timed and _speed(row, rules).value < _speed(winner, rules).value
 
 
 def _speed(row: Candidate, rules: Rules) -> Score:
@@ -69,7 +93,7 @@ def _as_fast(row: Candidate, fastest: Candidate, rules: Rules) -> bool:
 
 def _is_trade(row: Candidate, result: GateResult, winner: Candidate, rules: Rules) -> bool:
     """Whether a row did not pass, is clearly faster than the winner, and loses little more than what is allowed."""
-    if result.outcome == "passed" or row is winner or row.latency.quantile(rules.rank_by) is None:
+    if result.outcome == "passed" or result.ruled_out or row is winner or row.latency.quantile(rules.rank_by) is None:
         return False
     near = result.outcome == "undecided" or (result.excess is not None and result.excess <= result.allowed)
     faster = _speed(row, rules).value < _speed(winner, rules).value and not _as_fast(winner, row, rules)
@@ -119,6 +143,13 @@ def _why_none(eligible: Sequence[Candidate], gates: Mapping[str, GateResult], ru
         return f"no variant that {passed} could be timed: {why}"
     if not gates:
         return "nothing that may win was measured here"
+    if ruled_out := {key: result.ruled_out for key, result in gates.items() if result.ruled_out}:
+        rows = group_by_reason(ruled_out.items())
+        excluded = "; ".join(f"{keys}: {reason}" for reason, keys in rows.items())
+        gates = {key: result for key, result in gates.items() if not result.ruled_out}
+        if not gates:
+            return f"no variant runs in {' and '.join(rules.runs_in)}; {excluded}"
+        return f"{_why_none([], gates, rules)}; ruled out are {excluded}"
     known = {key: result for key, result in gates.items() if result.drop is not None} or gates
     key = min(known, key=lambda one: float("inf") if (drop := known[one].drop) is None else drop)
     return f"no variant passed the gate; the nearest, {key}, {'; '.join(known[key].reasons)}"
