@@ -45,7 +45,7 @@ class Format:
     """Programs that building runs; `module:function` decides by the build's settings whether one is needed, None: it
     always is."""
     minimum: Mapping[str, str] = field(default_factory=dict)
-    """Distributions that can open it, and the lowest version of each; any one of them is enough. Of ONNX graphs, that of
+    """Distributions that can open it, and the lowest version of each; any one of them is enough. Of ONNX graphs that of
     the plainest: each file states its own (`runtime_releases`)."""
     devices: tuple[str, ...] = ("cpu",)
     """Devices on which an export of this format runs."""

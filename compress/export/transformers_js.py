@@ -11,7 +11,6 @@ import json
 from pathlib import Path
 
 from compress.data.tokenizer import read_json
-from compress.formats import FORMATS
 from compress.model_info import FolderInfo, TaskInfo
 from compress.runtime.model_formats import find_graph
 from compress.runtime_releases import WEB, why_not_in
@@ -76,7 +75,7 @@ def transformers_js_section(info: FolderInfo, file: str, folder: str = "FOLDER")
         f"```js\n{NODE.format(names=names, load=load.format(folder=f'./{folder}'), shown=shown)}\n```",
     ]
     if reason := why_not_in(WEB, variant.format, variant.operators):
-        return "\n\n".join([*parts, f"Not in a browser: {reason}."])
+        return "\n\n".join([*parts, f"In a browser it does not run there: {reason}."])
     page = BROWSER.format(names=names, version=VERSION, load=load.format(folder=folder), shown=shown)
     return "\n\n".join([*parts, "In a page beside it, from any server of files:", f"```html\n{page}\n```"])
 
@@ -86,9 +85,9 @@ def _lines(task: TaskInfo, file: str) -> tuple[str, str, str] | None:
     kind, options = kind_of(task), "" if file.startswith("onnx/") else ', { subfolder: "" }'
     options = options.replace("{", "{{").replace("}", "}}")
     function = FUNCTIONS.get(kind.hub_pipeline)
-    if kind.is_variadic or task.kind == "multiple_choice":
+    if kind.hub_pipeline == "multiple-choice":
         return None
-    is_pair = len(task.text) > 1 and kind.hub_pipeline != "sentence-similarity"
+    is_pair = (len(task.text) > 1 or kind.is_variadic) and kind.hub_pipeline != "sentence-similarity"
     texts = '"a question", "a context"' if kind.hub_pipeline == "question-answering" else '"a text"'
     if function and task.kind != "regression" and (not is_pair or kind.hub_pipeline == "question-answering"):
         load = f'const {function} = await pipeline("{kind.hub_pipeline}", "{{folder}}"{options});'

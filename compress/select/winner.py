@@ -48,7 +48,8 @@ def select_winner(
     why = _why(winner, fastest, len(timed), gates[winner.key])
     if compared > MANY:
         why += f"; the gate is corrected for {compared} variants"
-    if faster := [row for row in candidates if row.ruled_out and _would_win(row, gates[row.key], winner, rules)]:
+    others = [row for row in candidates if row.key in gates and row.ruled_out]
+    if faster := [row for row in others if _would_win(row, gates[row.key], winner, rules)]:
         row = min(faster, key=lambda row: _speed(row, rules).value)
         why += f"; {row.key} is faster and ruled out: {row.ruled_out}"
     near = [row for row in candidates if row.key in gates and _is_trade(row, gates[row.key], winner, rules)]
