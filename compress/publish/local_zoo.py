@@ -18,6 +18,7 @@ from filelock import FileLock, Timeout
 
 from compress.errors import CompressError, ModelError, UsageError
 from compress.export.runners.export_readme import export_readme
+from compress.export.transformers_js import name_file
 from compress.measure.resources.footprint import needed_files
 from compress.model_info import GOLDEN_FILE, INFO_FILE
 from compress.publish.checksums import DIGESTS_FILE, Digests, read_digests, write_digests
@@ -35,7 +36,7 @@ LOCK_SECONDS = 600.0
 """How long to wait for another process that publishes into the same zoo."""
 
 
-def publish_entry(winners: Mapping[str, Path], report: Report, zoo: Path, name: str) -> Path:
+def publish_entry(winners: Mapping[str, Path], report: Report, zoo: Path, name: str, root: Path | None = None) -> Path:
     """Publish the winners of a run as ``zoo/name`` and return that path.
 
     The first target's winner fills the entry's root, where the hub, optimum and transformers.js expect it. A different
@@ -47,12 +48,13 @@ def publish_entry(winners: Mapping[str, Path], report: Report, zoo: Path, name: 
         report: the run's report, published with the entry.
         zoo: the folder of published models; created if it does not exist.
         name: the entry's name.
+        root: the folder of the best variant that runs everywhere, where the first winner does not; it fills the root.
     """
     try:
         check_file_name(name)
     except ValueError as error:
         raise UsageError(f"the name of a published model {error}.", hint="choose another one with --name") from error
-    entry = make_entry(winners, report, name)
+    entry = make_entry(winners, report, name, root)
     with _locked(zoo):
         _check_replaceable(zoo / name)
         entries = read_index(zoo)
@@ -62,7 +64,7 @@ def publish_entry(winners: Mapping[str, Path], report: Report, zoo: Path, name: 
     return zoo / name
 
 
-def is_published(winners: Mapping[str, Path], report: Report, zoo: Path, name: str) -> bool:
+def is_published(winners: Mapping[str, Path], report: Report, zoo: Path, name: str, root: Path | None = None) -> bool:
     """Whether ``zoo/name`` already holds exactly these winners with this report, and the index lists it."""
     folder = zoo / name
     try:
@@ -70,7 +72,7 @@ def is_published(winners: Mapping[str, Path], report: Report, zoo: Path, name: s
         same_report = (folder / REPORT_FOLDER / REPORT_FILE).read_text(encoding="utf-8") == report_json(report)
         if not same_report or indexed["digest"] != read_digests(folder).combined:
             return False
-        sources = {variant.path or ".": variant.source for variant in make_entry(winners, report, name).variants}
+        sources = {variant.path or ".": variant.source for variant in make_entry(winners, report, name, root).variants}
         return sources.keys() == {variant["path"] for variant in indexed["variants"]} and all(
             (folder / path / INFO_FILE).read_bytes() == (source / INFO_FILE).read_bytes()
             for path, source in sources.items()
@@ -123,6 +125,7 @@ def _write_entry(work: Path, entry: Entry) -> Digests:
         if variant.path and (file := variant.exported_file):
             readme = export_readme(variant.info, file)
             (work / variant.path / "README.md").write_text(readme, encoding="utf-8")
+        name_file(work / variant.path)
         for form in packaged_folders(variant.source):
             shutil.copytree(form, work / variant.path / form.name)
     (work / "README.md").write_text(model_card(entry), encoding="utf-8")
@@ -149,7 +152,8 @@ def _index_entry(entry: Entry, listed: Digests) -> dict[str, Any]:
         "variants": [
             {
                 "path": variant.path or ".",
-                "targets": [one.target for one in variant.verdicts],
+                "targets": [one.target for one in variant.won],
+                "runs_everywhere": variant.why_not_everywhere is None,
                 **_index_variant(variant),
             }
             for variant in entry.variants

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from compress.errors import nearest
 from compress.recipe.distill_schema import Distill, QuantizationAware
@@ -36,6 +36,7 @@ from compress.recipe.student_schema import Student
 from compress.recipe.task_schema import Task
 from compress.recipe.training_schema import Training
 from compress.recipe.yaml_lines import KeyPath
+from compress.runtime_releases import check_runs_in
 from compress.storage.file_names import FileName
 
 
@@ -149,6 +150,8 @@ class Recipe(RecipeFile):
     budget: Annotated[tuple[Budget, ...], as_list] = ()
     rank_by: Literal["p50", "p95", "p99", "size"] = "p50"
     """What the winner has least of, among those that pass the gate within the budget."""
+    runs_in: Annotated[tuple[Annotated[str, AfterValidator(check_runs_in)], ...], as_list] = ()
+    """Where else the winner must run: `web` (transformers.js in browsers), `onnxruntime-1.20` or any other release."""
     measure: Measure = Measure()
     publish: Publish | None = None
     service: PathText | None = None

@@ -11,6 +11,7 @@ from compress.report.report_warnings import report_warnings
 from compress.report.retention import SIGNIFICANCE, quality_on_test, ratio_above_baseline, score_ratio
 from compress.report.speedup_breakdown import fastest_variant, speedup, times_smaller
 from compress.report.winner_verdict import Verdict, WinnerComparison
+from compress.runtime_releases import EVERYWHERE
 from compress.select.gate import format_change, format_points, loss_against
 from compress.select.selection import Selection, TargetSelection
 
@@ -31,23 +32,36 @@ def _gated(row: LedgerRow, selection: Selection) -> LedgerRow:
 
 def _verdict(report: Report, result: TargetSelection) -> Verdict:
     """Compare the winner with the teacher in PyTorch, and with the best variant of every model of the run."""
-    comparisons: dict[str, WinnerComparison] = {}
-    if winner := report.row(result.winner):
-        models = dict.fromkeys(row.model for row in report.rows)
-        others = {"the teacher in PyTorch": report.row(report.teacher)}
-        others |= {f"the best variant of {model}": fastest_variant(report, model, result.target) for model in models}
-        for against, row in others.items():
-            if row is not None and row is not winner and row.key not in comparisons:
-                comparisons[row.key] = _comparison(report, against, winner, row, result.target)
+    everywhere = result.everywhere if result.everywhere != result.winner else None
     return Verdict(
         target=result.target,
         winner=result.winner,
         why=result.why,
-        comparisons=tuple(comparisons.values()),
+        comparisons=_comparisons(report, result.winner, result.target),
         trade=result.trade,
         held_back=result.held_back,
         contradictions=tuple(_contradictions(report, result)),
+        everywhere=everywhere
+        and Verdict(
+            target=result.target,
+            winner=everywhere,
+            why=f"the best that passed and runs in {' and '.join(EVERYWHERE)}",
+            comparisons=_comparisons(report, everywhere, result.target),
+        ),
     )
+
+
+def _comparisons(report: Report, key: str | None, title: str) -> tuple[WinnerComparison, ...]:
+    """Compare a row with the teacher in PyTorch, and with the best variant of every model."""
+    comparisons: dict[str, WinnerComparison] = {}
+    if winner := report.row(key):
+        models = dict.fromkeys(row.model for row in report.rows)
+        others = {"the teacher in PyTorch": report.row(report.teacher)}
+        others |= {f"the best variant of {model}": fastest_variant(report, model, title) for model in models}
+        for against, row in others.items():
+            if row is not None and row is not winner and row.key not in comparisons:
+                comparisons[row.key] = _comparison(report, against, winner, row, title)
+    return tuple(comparisons.values())
 
 
 def _contradictions(report: Report, result: TargetSelection) -> Iterator[str]:

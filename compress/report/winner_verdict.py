@@ -40,6 +40,9 @@ class Verdict(ResultModel):
     """All rows that were timed faster than the winner and did not pass the gate, the fastest first."""
     contradictions: tuple[str, ...] = ()
     """What the winner lost on test although it passed on select, each as a clause."""
+    everywhere: Verdict | None = None
+    """The same of the best row that runs wherever the root of a published entry does; None where that is the winner,
+    where there is none, and in reports of earlier versions."""
 
     def comparison_with(self, key: str) -> WinnerComparison | None:
         """Return the comparison with the row of this key; None where the winner was not compared with it."""

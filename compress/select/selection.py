@@ -46,12 +46,14 @@ class Rules(ResultModel):
     max_class_drop: float | None = None
     quantize_max_drop: float | None = None
     rank_by: RankBy = "p50"
+    runs_in: tuple[str, ...] = ()
+    """Runtimes in which the winner must run, beside its own."""
     budget: tuple[Limits, ...] = ()
 
     @model_serializer(mode="wrap")
-    def _omit_no_budget(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave an empty budget out: results of versions without one are not made again."""
-        return {name: value for name, value in serialize(self).items() if name != "budget" or value}
+    def _omit_unused(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what rules nothing out: results of versions without these rules are not made again."""
+        return {name: value for name, value in serialize(self).items() if name not in ("runs_in", "budget") or value}
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,10 @@ class Candidate:
     quantized: bool = False
     reference: bool = False
     """The teacher in PyTorch: others are compared with it, and it cannot win."""
+    ruled_out: str | None = None
+    """Why it does not run where the rules want the winner to run."""
+    runs_everywhere: bool = True
+    """Whether it runs wherever the root of a published entry does (`runtime_releases.EVERYWHERE`)."""
 
 
 class GateResult(ResultModel):
@@ -84,12 +90,7 @@ class GateResult(ResultModel):
     reasons: tuple[str, ...] = ()
     """Why it did not pass."""
     ruled_out: tuple[str, ...] = ()
-    """Why it cannot win whatever it scored: what it exceeds of the budget."""
-
-    @property
-    def state(self) -> str:
-        """The outcome, or `ruled out`."""
-        return "ruled out" if self.ruled_out and self.outcome != "missed" else self.outcome
+    """Why it cannot win whatever it lost: where it does not run, and what it exceeds of the budget."""
 
     @model_validator(mode="before")
     @classmethod
@@ -98,6 +99,16 @@ class GateResult(ResultModel):
         if isinstance(value, Mapping) and "passed" in value and "outcome" not in value:
             return {**value, "outcome": "passed" if value["passed"] else "missed"}
         return value
+
+    @property
+    def state(self) -> str:
+        """`ruled out`, or its outcome."""
+        return "ruled out" if self.ruled_out else self.outcome
+
+    @property
+    def why(self) -> str:
+        """Why it is ruled out or did not pass; empty where it passed."""
+        return "; ".join((*self.ruled_out, *self.reasons))
 
     @property
     def may_win(self) -> bool:
@@ -137,6 +148,9 @@ class TargetSelection(ResultModel):
     """The fastest row that loses little more than allowed, where it is clearly faster than the winner."""
     held_back: tuple[HeldBack, ...] = ()
     """All rows that were timed faster than the winner and did not pass the gate, the fastest first."""
+    everywhere: str | None = None
+    """The key of the best row that runs wherever the root of a published entry does: often the winner's own. None where
+    no row that may win does, and in results of earlier versions."""
 
 
 class Selection(ResultModel):
@@ -150,6 +164,11 @@ class Selection(ResultModel):
     def winners(self) -> dict[str, str]:
         """By target title, the key of the winner; without targets where nothing won."""
         return {one.target: one.winner for one in self.targets if one.winner}
+
+    @property
+    def everywhere(self) -> dict[str, str]:
+        """By target title, the key of the row that runs everywhere where the winner does not."""
+        return {one.target: one.everywhere for one in self.targets if one.everywhere and one.everywhere != one.winner}
 
 
 def read_selection(folder: Path) -> Selection:

@@ -14,8 +14,11 @@ from functools import partial
 from compress.errors import group_by_reason
 from compress.measure.timing.latency import ratio
 from compress.select.budget import over_budget
-from compress.select.gate import MANY, format_change, format_more_rows, format_points, gate
+from compress.select.gate import MANY, SEVERITY, format_change, format_more_rows, format_points, gate
 from compress.select.selection import Candidate, GateResult, HeldBack, Rules, TargetSelection, Trade
+
+SHARED_REASONS = 2
+"""Reasons for which rows are ruled out that are listed with all their rows."""
 
 
 def select_winner(
@@ -34,7 +37,7 @@ def select_winner(
     compared = len({row.select.versus_teacher for row in candidates if row.select and not row.reference})
     gates = {
         row.key: gate(rules, row.select, classes, quantized=row.quantized, compared=compared).model_copy(
-            update={"ruled_out": tuple(over_budget(rules.budget, target, row, reference))}
+            update={"ruled_out": _ruled_out(target, row, rules, reference)}
         )
         for row in candidates
         if not row.reference
@@ -45,10 +48,11 @@ def select_winner(
     if missing is not None:
         return TargetSelection(target=target, winner=None, why=f"not measured: {missing}", gates=gates)
     if not timed:
-        return TargetSelection(target=target, winner=None, why=_why_none(eligible, gates, rules), gates=gates)
-    first = min(timed, key=partial(_order, rules=rules))
-    equals = [row for row in timed if row is first or _is_level(row, first, rules)]
-    winner = min(equals, key=lambda row: (math.inf if row.bytes_total is None else row.bytes_total, row.key))
+        ranked = sorted((row for row in candidates if row.key in gates), key=partial(_order, rules=rules))
+        why = _why_none(eligible, {row.key: gates[row.key] for row in ranked}, rules)
+        return TargetSelection(target=target, winner=None, why=why, gates=gates)
+    first, winner = _best(timed, rules)
+    everywhere = [row for row in timed if row.runs_everywhere]
     why = _why(winner, first, len(timed), gates[winner.key], rules)
     if compared > MANY:
         why += f"; the gate is corrected for {compared} variants"
@@ -62,7 +66,21 @@ def select_winner(
         gates=gates,
         trade=trade,
         held_back=tuple(_held_back(candidates, gates, winner, rules)),
+        everywhere=_best(everywhere, rules)[1].key if everywhere else None,
     )
+
+
+def _ruled_out(target: str, row: Candidate, rules: Rules, reference: Candidate | None) -> tuple[str, ...]:
+    """Return why a row cannot win whatever it lost: where it does not run, and what it exceeds of the budget."""
+    elsewhere = (row.ruled_out,) if row.ruled_out else ()
+    return (*elsewhere, *over_budget(rules.budget, target, row, reference))
+
+
+def _best(timed: Sequence[Candidate], rules: Rules) -> tuple[Candidate, Candidate]:
+    """Return the first row, and the smallest of those that are as fast."""
+    first = min(timed, key=partial(_order, rules=rules))
+    equals = [row for row in timed if row is first or _is_level(row, first, rules)]
+    return first, min(equals, key=lambda row: (math.inf if row.bytes_total is None else row.bytes_total, row.key))
 
 
 def _rank(row: Candidate, rules: Rules) -> float | None:
@@ -104,8 +122,7 @@ def _held_back(
         if result and result.state != "passed" and _is_ahead(row, winner, rules):
             rank = _rank(row, rules) or 0.0
             shown = f"{rank / 1e6:.3g} MB" if rules.rank_by == "size" else f"{rank:.3g} ms"
-            reasons = "; ".join([*result.reasons, *result.ruled_out])
-            yield HeldBack(key=row.key, text=f"{shown}, {result.state}: {reasons}")
+            yield HeldBack(key=row.key, text=f"{shown}, {result.state}: {result.why}")
 
 
 def _is_trade(row: Candidate, result: GateResult, winner: Candidate, rules: Rules) -> bool:
@@ -160,9 +177,22 @@ def _why_none(eligible: Sequence[Candidate], gates: Mapping[str, GateResult], ru
         return f"no variant that {passed} could be timed: {why}"
     if not gates:
         return "nothing that may win was measured here"
-    if barred := {key: result for key, result in gates.items() if result.state == "ruled out"}:
-        key = min(barred, key=lambda one: len(barred[one].ruled_out))
-        return f"no variant is within the gate and the budget; the nearest, {key}, {'; '.join(barred[key].ruled_out)}"
+    if barred := {key: "; ".join(result.ruled_out) for key, result in gates.items() if result.ruled_out}:
+        others = {key: result for key, result in gates.items() if not result.ruled_out}
+        excluded = _excluded(barred, gates)
+        return f"{_why_none([], others, rules)}; {excluded}" if others else f"every variant is ruled out: {excluded}"
     known = {key: result for key, result in gates.items() if result.drop is not None} or gates
     key = min(known, key=lambda one: float("inf") if (drop := known[one].drop) is None else drop)
     return f"no variant passed the gate; the nearest, {key}, {'; '.join(known[key].reasons)}"
+
+
+def _excluded(barred: Mapping[str, str], gates: Mapping[str, GateResult]) -> str:
+    """Return what is ruled out and why: every row where they share reasons, else the first that passed or nearly did.
+
+    ``gates``: the first in rank first.
+    """
+    rows = group_by_reason(barred.items())
+    if len(rows) <= SHARED_REASONS:
+        return "; ".join(f"{keys}: {reason}" for reason, keys in rows.items())
+    key = min((one for one in gates if one in barred), key=lambda one: SEVERITY.index(gates[one].outcome))
+    return f"the first in rank, {key}, {barred[key]}"

@@ -10,9 +10,11 @@ import pytest
 from compress.errors import ModelError, UsageError
 from compress.model_info import read_info, write_info
 from compress.publish.local_zoo import is_published, publish_entry, read_index
+from compress.publish.pull import pull
 from compress.publish.verify import verify
 from compress.report.report_schema import read_report, write_report
 from compress.runtime.text_model import TextModel
+from tests.publish.conftest import FOUR_BITS
 from tests.report.conftest import apply_gates
 
 
@@ -137,6 +139,35 @@ def test_winners_of_several_targets_share_an_entry(two_winners, two_target_repor
     (entry / "variants" / "student-onnx-fp32" / "config.json").write_text("{}")
     with pytest.raises(ModelError, match=r"variants/student-onnx-fp32/config\.json has 2 bytes"):
         verify(entry)
+
+
+def test_the_root_runs_everywhere_and_a_winner_that_does_not_is_below_variants(four_bit, tmp_path):
+    winners, root, report = four_bit
+    zoo = tmp_path / "zoo"
+    assert not is_published(winners, report, zoo, "films", root)
+    entry = publish_entry(winners, report, zoo, "films", root)
+    assert is_published(winners, report, zoo, "films", root)
+    assert read_info(entry).variant.name == "onnx-fp32"
+    assert read_info(entry / "variants" / "pruned-onnx-int8").variant.operators == FOUR_BITS
+    assert json.loads((entry / "config.json").read_text())["transformers.js_config"] == {"dtype": "fp32"}
+    verify(entry)
+    texts = ["good film", "a very bad plot"]
+    assert TextModel.open(entry).predict(texts) == TextModel.open(root).predict(texts)
+    assert pull(entry, tmp_path / "pulled") == tmp_path / "pulled"
+    indexed = read_index(zoo)["films"]
+    assert (indexed["variant"], indexed["target"]) == ("onnx-fp32", "cpu")
+    assert [(one["path"], one["targets"], one["runs_everywhere"]) for one in indexed["variants"]] == [
+        (".", [], True),
+        ("variants/pruned-onnx-int8", ["cpu"], False),
+    ]
+
+
+def test_where_nothing_runs_everywhere_the_root_is_the_winner(four_bit, tmp_path):
+    winners, _, report = four_bit
+    entry = publish_entry(winners, report, tmp_path / "zoo", "films")
+    assert read_info(entry).variant.name == "onnx-int8"
+    (listed,) = read_index(tmp_path / "zoo")["films"]["variants"]
+    assert (listed["path"], listed["runs_everywhere"]) == (".", False)
 
 
 def test_a_row_that_wins_on_two_targets_is_published_once(two_winners, two_target_report, tmp_path):

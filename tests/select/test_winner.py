@@ -1,15 +1,19 @@
+from dataclasses import replace
+
 import pytest
 
 from compress.measure.quality.quality_result import ClassScore, Difference, Quality
 from compress.measure.timing.latency import Latency
+from compress.report.apply_selection import apply_selection
 from compress.report.pages.render import render_html, render_markdown
 from compress.report.report_schema import LedgerRow, Report, Rules, report_json
 from compress.report.tables.ledger_tables import ledger_table
 from compress.report.tables.speed_tables import timing_table
 from compress.report.winner_verdict import Verdict, held_back_lines
 from compress.select.gate import correction, gate
-from compress.select.selection import GateResult, HeldBack, Limits
-from tests.report.conftest import apply_gates
+from compress.select.selection import Candidate, GateResult, HeldBack, Limits, Selection
+from compress.select.winner import select_winner
+from tests.report.conftest import apply_gates, candidates
 
 RULES = Rules(max_drop=0.01, quantize_max_drop=0.005)
 
@@ -67,6 +71,55 @@ def test_fastest_passing_candidate_wins(make_report):
     assert against.smaller == pytest.approx(91.3 / 13.9)
     assert against.kept == pytest.approx(0.906 / 0.915)
     assert (cuda.winner, cuda.why) == (None, "not measured: no CUDA here")
+
+
+def ruled_out(report: Report, *keys: str, reason: str = "web has no X", everywhere: bool = False) -> list[Candidate]:
+    """The candidates on cpu, of which these do not run where they must, or where the root of an entry does."""
+    return [
+        replace(
+            one, runs_everywhere=one.key not in keys, ruled_out=None if everywhere or one.key not in keys else reason
+        )
+        for one in candidates(report, "cpu")
+    ]
+
+
+def test_what_does_not_run_where_it_must_is_ruled_out_with_the_reason(make_report):
+    report = make_report()
+    rules = report.rules.model_copy(update={"runs_in": ("web",)})
+    result = select_winner("cpu", ruled_out(report, report.teacher, "pruned/onnx-int8"), rules)
+    assert result.winner == result.everywhere == "student/onnx-int8"
+    assert [row.key for row in result.held_back] == ["pruned/onnx-int8"]
+    assert result.held_back[0].text.endswith("ms, ruled out: web has no X")
+    gate = result.gates["pruned/onnx-int8"]
+    assert (gate.outcome, gate.state, gate.why, gate.may_win) == ("passed", "ruled out", "web has no X", False)
+    shown = apply_selection(report, Selection(targets=(result,)))
+    (row,) = [
+        row for row in ledger_table(shown, "cpu").rows if f"{row['model']} {row['variant']}" == "pruned onnx-int8"
+    ]
+    assert row["gate"].startswith("ruled out")
+    assert "web has no X" in render_markdown(shown)
+
+
+def test_where_everything_is_ruled_out_nothing_wins(make_report):
+    report = make_report()
+    rules = report.rules.model_copy(update={"runs_in": ("web",)})
+    result = select_winner("cpu", ruled_out(report, *(row.key for row in report.rows)), rules)
+    assert (result.winner, result.everywhere) == (None, None)
+    assert result.why.startswith("every variant is ruled out: ")
+    assert result.why.endswith(": web has no X")
+
+
+def test_the_best_row_that_runs_everywhere_is_named_beside_the_winner(make_report):
+    report = make_report()
+    fastest = ("pruned/onnx-int8", "student/onnx-int8")
+    result = select_winner("cpu", ruled_out(report, *fastest, everywhere=True), report.rules)
+    assert (result.winner, result.everywhere) == ("pruned/onnx-int8", "pruned/onnx-fp32")
+    (verdict,) = apply_selection(report, Selection(targets=(result,))).verdicts
+    assert verdict.winner == "pruned/onnx-int8"
+    assert verdict.everywhere.winner == "pruned/onnx-fp32"
+    assert verdict.everywhere.comparison_with("teacher/torch-fp32").speedup.value == pytest.approx(11.6 / 1.4, rel=0.05)
+    nowhere = select_winner("cpu", ruled_out(report, *(row.key for row in report.rows), everywhere=True), report.rules)
+    assert (nowhere.winner, nowhere.everywhere) == ("pruned/onnx-int8", None)
 
 
 def test_the_reference_is_no_candidate(make_report):
@@ -263,7 +316,9 @@ def test_nothing_wins_where_all_undecided_ones_lost_more_than_allowed(make_repor
     report = apply_gates(undecided(make_report(), *keys, drop=0.011, error=0.003))
     verdict = report.verdicts[0]
     assert verdict.winner is None
-    assert "the nearest, teacher/onnx-fp32, lost 1.1 points against the teacher" in verdict.why
+    assert (
+        "the nearest, pruned/onnx-int8, lost 1.1 points against the teacher" in verdict.why
+    )  # of equal ones the fastest
     assert report.remarks[0].startswith("On cpu the gate is undecided: no variant passed")
 
 
@@ -340,7 +395,7 @@ def test_the_fastest_row_loses_to_one_within_the_budget_and_says_why(make_report
     nothing = apply_gates(make_report(rules=limited)).verdicts[0]
     assert nothing.winner is None
     assert nothing.why == (
-        "no variant is within the gate and the budget; the nearest, teacher/onnx-fp32, has 91.1 MB, 10 MB allowed"
+        "every variant is ruled out: the first in rank, pruned/onnx-int8, has 13.9 MB, 10 MB allowed"
     )
 
 

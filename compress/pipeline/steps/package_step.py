@@ -1,9 +1,13 @@
-"""The package step: the folders that deploy, `<target>/`, of winners only; they are copied to `winner/<target>/`."""
+"""The package step: the folders that deploy, `<target>/`, of winners only; they are copied to `winner/<target>/`.
+
+Where a winner does not run everywhere, the best variant that does is collected too, for the root of a published entry.
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 
 from compress.errors import UsageError, nearest
@@ -21,28 +25,44 @@ from compress.storage.file_digests import digests
 
 PACKAGE_FILE = "package.json"
 WINNER_FOLDER = "winner"
+EVERYWHERE_FOLDER = "_everywhere"
+"""Beside the folders of targets, whose names begin with a letter or digit."""
 
 
 def package(context: StepContext, plan: Plan) -> None:
     """Collect each target's winner, with its lineage and the recipe, because it leaves the run behind."""
     entries = {entry.key: entry for entry in plan.variants}
-    winners = read_selection(context.inputs["select"]).winners
-    for target, key in winners.items():
+    selection = read_selection(context.inputs["select"])
+    for target, key in selection.winners.items():
         _collect(context, plan, entries[key], context.work / target)
         _add_formats(context, plan, target)
-    context.write_json(PACKAGE_FILE, {"winners": winners})
+    for target, key in selection.everywhere.items():
+        _collect(context, plan, entries[key], context.work / EVERYWHERE_FOLDER / target)
+    context.write_json(PACKAGE_FILE, {"winners": selection.winners, "everywhere": selection.everywhere})
 
 
 def copy_winners(packaged: Path, folder: Path) -> None:
     """Make ``folder/winner`` hold the packaged winners; those that are there already are not copied again."""
-    winners = json.loads((packaged / PACKAGE_FILE).read_bytes())["winners"]
-    for stale in (folder / WINNER_FOLDER).glob("*"):
-        if stale.is_dir() and stale.name not in winners:
+    collected = json.loads((packaged / PACKAGE_FILE).read_bytes())
+    _copy_targets(collected["winners"], packaged, folder / WINNER_FOLDER)
+    everywhere = folder / WINNER_FOLDER / EVERYWHERE_FOLDER
+    _copy_targets(collected.get("everywhere", ()), packaged / EVERYWHERE_FOLDER, everywhere)
+
+
+def _copy_targets(targets: Collection[str], source: Path, folder: Path) -> None:
+    """Make ``folder`` hold the folders of these targets below ``source``, and no others."""
+    for stale in folder.glob("*"):
+        if stale.is_dir() and stale.name not in (*targets, EVERYWHERE_FOLDER):
             shutil.rmtree(stale)
-    for target in winners:
-        source, copy = packaged / target, folder / WINNER_FOLDER / target
-        if not copy.is_dir() or digests(source) != digests(copy):
-            atomic_copy_folder(source, copy)
+    for target in targets:
+        if not (folder / target).is_dir() or digests(source / target) != digests(folder / target):
+            atomic_copy_folder(source / target, folder / target)
+
+
+def everywhere_folder(winners: Path, report: Report, target: str) -> Path | None:
+    """Return the folder of the best variant that runs everywhere; None where that is the winner or there is none."""
+    verdict, folder = report.verdict(target), winners / EVERYWHERE_FOLDER / target
+    return folder if verdict and verdict.everywhere and (folder / INFO_FILE).is_file() else None
 
 
 def winner_folder(winners: Path, report: Report, target: str) -> Path:

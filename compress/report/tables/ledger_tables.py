@@ -141,7 +141,7 @@ def gate_table(report: Report, title: str) -> Table:
                 "loss on select": fmt.points(result.gate.drop, larger),
                 "allowed": fmt.points(result.gate.allowed, larger),
                 "outcome": result.gate.state,
-                "reason": "; ".join([*result.gate.reasons, *result.gate.ruled_out]) or fmt.ABSENT,
+                "reason": result.gate.why or fmt.ABSENT,
             }
             for row, result in report.results(title)
             if result.gate is not None
