@@ -24,6 +24,13 @@ def apply_selection(report: Report, selection: Selection) -> Report:
     return decided.model_copy(update={"remarks": (*report.remarks, *report_warnings(decided))})
 
 
+def verdict_by_hand(report: Report, key: str, title: str) -> Verdict:
+    """Return the verdict of a target with a row that somebody chose in place of the winner."""
+    chosen = report.verdict(title)
+    why = f"chosen by hand in place of {chosen.winner}" if chosen and chosen.winner else "chosen by hand"
+    return Verdict(target=title, winner=key, why=why, comparisons=_comparisons(report, key, title))
+
+
 def _gated(row: LedgerRow, selection: Selection) -> LedgerRow:
     gates = {one.target: one.gates.get(row.key) for one in selection.targets}
     targets = {title: result.model_copy(update={"gate": gates.get(title)}) for title, result in row.targets.items()}

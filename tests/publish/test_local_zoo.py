@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from compress.errors import ModelError, UsageError
+from compress.errors import CompressError, ModelError, UsageError
 from compress.model_info import read_info, write_info
 from compress.publish.local_zoo import is_published, publish_entry, read_index
 from compress.publish.pull import pull
@@ -54,7 +54,14 @@ def test_an_entry_is_replaced_as_a_whole(published, winner, report):
     (published / "left over").write_text("from an older version")
     before = read_index(published.parent)["films-small"]["digest"]
     (winner / "config.json").write_text('{"model_type": "bert", "pad_token_id": 0, "more": 1}')
-    assert publish_entry({"cpu": winner}, report, published.parent, "films-small") == published
+    again = {"winners": {"cpu": winner}, "report": report, "zoo": published.parent, "name": "films-small"}
+    with pytest.raises(CompressError) as refused:
+        publish_entry(**again)
+    assert "films-small holds another result, onnx-int8 (accuracy 0.906, " in refused.value.message
+    assert "nothing was replaced" in refused.value.message
+    assert refused.value.hint.endswith("--replace, or --name for an entry beside it")
+    assert (published / "left over").exists()
+    assert publish_entry(**again, replace=True) == published
     assert not (published / "left over").exists()
     assert verify(published) == 9
     assert read_index(published.parent)["films-small"]["digest"] != before

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 from compress.errors import UsageError, nearest
-from compress.model_info import INFO_FILE, Parent, read_info, write_info
+from compress.model_info import INFO_FILE, Parent, VariantInfo, read_info, write_info
 from compress.pipeline.graph import ModelVariant, Plan
 from compress.pipeline.step_context import StepContext
-from compress.pipeline.step_store import RECORD_FILE, share_folder
+from compress.pipeline.step_store import RECORD_FILE, StepRecord, share_folder
 from compress.pipeline.steps.scoring_steps import ANSWERS_FILE
 from compress.pipeline.strip_paths import recipe_without_paths
 from compress.report.packaged_format import read_packaged
@@ -94,18 +95,32 @@ def _add_formats(context: StepContext, plan: Plan, target: str) -> None:
 
 
 def _collect(context: StepContext, plan: Plan, entry: ModelVariant, folder: Path) -> None:
-    share_folder(context.inputs[entry.step], folder)
+    source, record = context.inputs[entry.step], context.records[entry.step]
+    collect(source, record, entry.variant.info, recipe_without_paths(plan.recipe), folder)
+
+
+def collect(source: Path, record: StepRecord, variant: VariantInfo, recipe: Mapping[str, Any], folder: Path) -> None:
+    """Copy the result of a step to a folder that deploys, with its lineage and the recipe.
+
+    Args:
+        source: the step's folder.
+        record: of the step.
+        variant: what the folder is used as, where it does not name one.
+        recipe: the run's, without paths.
+        folder: to write.
+    """
+    share_folder(source, folder)
     for name in (RECORD_FILE, ANSWERS_FILE):
         (folder / name).unlink(missing_ok=True)
-    record, info = context.records[entry.step], read_info(folder)
+    info = read_info(folder)
     parents = tuple(
         Parent(step=name, fingerprint=made.fingerprint, digest=made.digest) for name, made in record.inputs.items()
     )
     # A variant that is only a way to run the model's own folder (torch-bf16) is not named there.
     changes = {
-        "variant": info.variant or entry.variant.info,
+        "variant": info.variant or variant,
         "parents": parents,
         "made_by": record.made_by or info.made_by,
-        "recipe": recipe_without_paths(plan.recipe),
+        "recipe": recipe,
     }
     write_info(folder, info.model_copy(update=changes))
