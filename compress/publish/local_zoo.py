@@ -126,8 +126,8 @@ def _check_keeps(
     if any(now.get(name) != file for name, file in read_digests(folder).files.items() if _is_of_a_model(name)):
         there = f", {_in_words(before)}, published {before['published'][:10]}" if before else ""
         raise CompressError(
-            f"{folder} holds another result{there}; this one is {_in_words(after)}. It was not published, and nothing was"
-            " replaced.",
+            f"{folder} holds another result{there}; this one is {_in_words(after)}. It was not published, and nothing"
+            " was replaced.",
             hint=hint,
         )
 
