@@ -9,6 +9,7 @@ from pathlib import Path
 
 from compress.errors import CompressError
 from compress.report import format_numbers as fmt
+from compress.report.charts.report_charts import speed_picture
 from compress.report.pages.markdown import markdown_cell, markdown_table
 from compress.report.report_schema import REPORT_FILE, Report, read_report
 from compress.report.retention import quality_on_test, winner_above_baseline
@@ -21,16 +22,22 @@ COLUMNS = (
 )
 """The columns of index.csv: plain numbers, empty where there is none."""
 
+PICTURE = "speed.svg"
+"""Beside a report: its score against its speed at the first target."""
 HARNESS_PAGE = "harness/report.md"
 """The page of the check of the measuring harness."""
 
 
 def write_index(reports: Path) -> list[Path]:
-    """Write index.md and index.csv into ``reports``; return the reports they list."""
+    """Write index.md and index.csv into ``reports``, and a picture of each report; return the reports they list."""
     if not reports.is_dir():
         raise CompressError(f"there is no folder of reports at {reports}.")
     paths = [path for path in sorted(reports.glob(f"*/{REPORT_FILE}")) if _is_run(path)]
     entries = [entry for path in paths for entry in index_entries(path.parent.name, read_report(path))]
+    for path in paths:
+        report = read_report(path)
+        if picture := speed_picture(report, report.titles[0]):
+            (path.parent / PICTURE).write_text(picture + "\n", encoding="utf-8")
     (reports / "index.csv").write_text(index_csv(entries), encoding="utf-8", newline="")
     text = index_markdown(entries)
     if (reports / HARNESS_PAGE).is_file():

@@ -247,6 +247,8 @@ def _publish(command: Command) -> None:
     sub.add_argument("--to", default="zoo", metavar="ZOO", help="a local zoo folder (zoo/)")
     sub.add_argument("--name", help="name of the published model; by default the run's")
     sub.add_argument("--target", help="publish the winner of this target only")
+    sub.add_argument("--row", metavar="ROW", help="publish this row of the ledger in place of the winner")
+    sub.add_argument("--replace", action="store_true", help="replace an entry that holds another result")
     sub.add_argument("--hub", metavar="OWNER/NAME", help="push to the model hub too (token from HF_TOKEN)")
 
 

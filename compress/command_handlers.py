@@ -187,13 +187,18 @@ def export(options: argparse.Namespace, console: Console) -> None:
 def publish(options: argparse.Namespace, console: Console) -> None:
     """Publish a finished run's winners."""
     from compress.pipeline.commands.listing import run_folder
-    from compress.pipeline.steps.publish_step import publish_winners
+    from compress.pipeline.steps.publish_step import publish_row, publish_winners
     from compress.report.report_schema import read_report
 
     folder = run_folder(options.run, options.runs)
     finished = read_report(folder)
     name = finished.name if options.name is None else options.name
-    entry = publish_winners(folder, finished, Path(options.to).expanduser(), name, console, options.target)
+    zoo, replace = Path(options.to).expanduser(), options.replace
+    if options.row:
+        target = options.target or finished.titles[0]
+        entry = publish_row(folder, finished, options.row, zoo, name, console, target, replace=replace)
+    else:
+        entry = publish_winners(folder, finished, zoo, name, console, options.target, replace=replace)
     if options.hub:
         from compress.publish.hub_push import push
 
@@ -242,6 +247,7 @@ def _show(report: Report, folder: Path, console: Console) -> None:
     from compress.report.tables.ledger_tables import ledger_table
     from compress.report.tables.packaged_table import packaged_table
     from compress.report.tables.training_table import training_table
+    from compress.report.winner_verdict import held_back_lines
 
     if console.format == "json":
         console.data(report)
@@ -261,6 +267,8 @@ def _show(report: Report, folder: Path, console: Console) -> None:
         winner = run / "winner" / verdict.target
         summary = f"{verdict.target}: {verdict.winner or 'no winner'}: {verdict.reason}"
         console.line(summary if console.format == "human" else str(winner if verdict.winner else ""))
+        for line in held_back_lines(verdict):
+            console.note(line)
     for remark in report.remarks:
         console.note(remark)
     if folder.is_dir():

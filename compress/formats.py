@@ -45,7 +45,8 @@ class Format:
     """Programs that building runs; `module:function` decides by the build's settings whether one is needed, None: it
     always is."""
     minimum: Mapping[str, str] = field(default_factory=dict)
-    """Distributions that can open it, and the lowest version of each; any one of them is enough."""
+    """Distributions that can open it, and the lowest version of each; any one of them is enough. Of ONNX graphs that of
+    the plainest: each file states its own (`runtime_releases`)."""
     devices: tuple[str, ...] = ("cpu",)
     """Devices on which an export of this format runs."""
     has_lstm: bool = True
@@ -73,9 +74,9 @@ FORMATS: Mapping[str, Format] = {
             weights=(".onnx", ".onnx.data", ".onnx_data"),
             suffix=".onnx",
             builder="compress.export.builders.onnx:export_onnx",
-            version=3,
+            version=4,
             build_modules={**FROM_PYTORCH, "onnxscript": "train"},
-            minimum={"onnxruntime": "1.23", "onnxruntime-gpu": "1.23"},
+            minimum={"onnxruntime": "1.19", "onnxruntime-gpu": "1.19"},
             devices=("cpu", "cuda"),
         ),
         Format(
@@ -87,8 +88,8 @@ FORMATS: Mapping[str, Format] = {
             suffix=".ort",
             builder="compress.export.builders.ort_format:export_ort",
             source="onnx",
-            version=2,
-            minimum={"onnxruntime": "1.23"},
+            version=3,
+            minimum={"onnxruntime": "1.19"},
             competes=False,
         ),
         Format(
@@ -150,8 +151,9 @@ FORMATS: Mapping[str, Format] = {
             usual="int8",
             build_modules={"onnx": "train"},
             build_programs={"node": None, "npm": "compress.export.web.npm_assets:must_download"},
-            minimum={"onnxruntime": "1.23", "onnxruntime-gpu": "1.23"},
+            minimum={"onnxruntime": "1.19", "onnxruntime-gpu": "1.19"},
             competes=False,
+            version=2,
         ),
     )
 }

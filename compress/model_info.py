@@ -99,7 +99,8 @@ class VariantInfo(Info):
     """Libraries that can open it, and the lowest version of each; any one of them is enough."""
     operators: tuple[str, ...] = ()
     """Operators of an ONNX graph, those beyond the standard with their domain, after the version of the standard:
-    `opset 20`. Empty for other formats."""
+    `opset 20`. Of the ORT format those that ONNX Runtime
+    made of them. Empty for other formats."""
     portable: bool | None = None
     """Whether every CPU computes it right: no two neighbouring INT8 products can exceed the 16 bits in which x86
     processors without VNNI add them. None where that is not known."""

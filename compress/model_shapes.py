@@ -125,7 +125,7 @@ def pruned_shape(parent: ShapeInfo, settings: Prune) -> ShapeInfo:
     """Return the parent's shape with the ratios removed evenly: which layers lose most is known only after scoring."""
     heads, ffn = 1 - settings.heads, 1 - settings.ffn
     if settings.to is not None:
-        heads = ffn = settings.remaining or 1 / (settings.speedup or 1.0)
+        heads = ffn = settings.remaining or 1 / settings.to.expected_speedup
     changes = {
         "heads": tuple(max(1, round(count * heads)) for count in parent.heads),
         "ffn": tuple(max(1, round(count * ffn)) for count in parent.ffn),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import shutil
 from pathlib import Path
+from typing import Any
 
 import compress
+from compress.environment import versions
 from compress.errors import DeviceUnavailable, MissingExtra, ModelError
 from compress.export.build_context import BuildContext
 from compress.export.companion_files import copy_companions
@@ -14,10 +16,12 @@ from compress.export.comparison.golden_file import write_golden
 from compress.export.comparison.golden_inputs import golden_batches
 from compress.export.comparison.parity import Parity, compare_all, compare_groups, total
 from compress.export.runners.export_readme import export_readme
+from compress.export.transformers_js import name_file
 from compress.model_info import GOLDEN_FILE, FolderInfo, write_info
 from compress.runtime import open_predictor
 from compress.runtime.model_formats import find_graph
 from compress.runtime.predictor import ONE_THREAD, Placement, Predictor
+from compress.runtime_releases import least_release
 
 STANDARD = ("", "ai.onnx")
 """Names of the domain of ONNX's own operators."""
@@ -49,10 +53,11 @@ def write_variant(
     Raises:
         ModelError: the outputs differ by more, or are not numbers.
     """
-    variant = context.variant.model_copy(update={"operators": operators(context.work)})
+    variant = context.variant.model_copy(update=_requirements(context))
     changes = {"step": variant.name, "made_by": f"compress {compress.__version__}", "variant": variant, "parents": ()}
     info = base.model_copy(update={**changes, "inputs": inputs or base.inputs})
     copy_companions(context.source, context.work)
+    name_file(context.work)
     write_info(context.work, info)
     golden = golden_batches(context.work, info.task)
     if (context.source / GOLDEN_FILE).is_file():  # an export, which has PyTorch's outputs
@@ -82,17 +87,27 @@ def write_variant(
     return info, parity
 
 
-def operators(folder: Path) -> tuple[str, ...]:
-    """Return the version of the ONNX standard and the operators that the graph in ``folder`` uses; none without one."""
-    graph = find_graph(folder, "onnx") or find_graph(folder, "web")
-    if graph is None:
-        return ()
+def _requirements(context: BuildContext) -> dict[str, Any]:
+    """Return the operators of the graph that was built, and the oldest ONNX Runtime that runs it."""
+    graph, variant = find_graph(context.work, "onnx") or find_graph(context.work, "web"), context.variant
+    used, ir = operators(graph) if graph else (variant.operators, 0)  # the ORT format's are known to its builder
+    if not used:
+        return {}
+    installed = next(iter(versions(variant.libraries).values()), "")
+    return {
+        "operators": used,
+        "libraries": dict.fromkeys(variant.libraries, least_release(used, ir, installed)),
+    }
+
+
+def operators(graph: Path) -> tuple[tuple[str, ...], int]:
+    """Return the version of the ONNX standard and the operators that a graph uses, and the IR version of its file."""
     import onnx
 
     model = onnx.load(graph, load_external_data=False)
     version = next(opset.version for opset in model.opset_import if opset.domain in STANDARD)
     names = {node.op_type if node.domain in STANDARD else f"{node.domain}.{node.op_type}" for node in model.graph.node}
-    return (f"opset {version}", *sorted(names))
+    return (f"opset {version}", *sorted(names)), model.ir_version
 
 
 def _require_within(tolerance: float, parity: Parity, context: BuildContext, rows: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,17 +26,18 @@ from compress.pipeline.preflight.preflight import Findings, check
 from compress.pipeline.preflight.service_problems import service_problems
 from compress.pipeline.preflight.unused_settings import unused_settings
 from compress.pipeline.resolve import resolve
-from compress.pipeline.run_lock import LOCK_FILE, named_steps, write_lock
-from compress.pipeline.step_store import StepStore
+from compress.pipeline.run_lock import LOCK_FILE, PREVIOUS_FOLDER, named_steps, write_lock
+from compress.pipeline.step_store import StepStore, share_folder
 from compress.pipeline.steps.build_report import DISAGREEMENTS_FILE
-from compress.pipeline.steps.package_step import copy_winners
+from compress.pipeline.steps.package_step import WINNER_FOLDER, copy_winners
 from compress.pipeline.steps.provenance import chosen_settings
+from compress.pipeline.strip_paths import recipe_without_paths
 from compress.pipeline.torchrun_launch import Launch, leave_group
 from compress.recipe.load import dump_recipe, load_recipe, parse_recipe
 from compress.recipe.schema import Recipe
 from compress.recipe.yaml_lines import dump_yaml
 from compress.report.report_schema import REPORT_FILE, Report, read_report
-from compress.storage.atomic_write import atomic_write
+from compress.storage.atomic_write import atomic_write, new_folder
 from compress.tasks.validate_task import task_problems
 from compress.train.core.auto_settings import describe_chosen
 
@@ -165,6 +167,8 @@ def _execute(plan: Plan, options: Options, console: Console, launch: Launch) -> 
     for warning in findings.warnings:
         console.warn(warning)
     with store.hold(f"run-{plan.recipe.name}", console):
+        if kept := _keep_previous(folder, plan):
+            console.note(f"{folder} holds the report of another recipe: it is kept in {kept}")
         _open_folder(folder, plan, store)
         outcome = executor.run(forced, options.until)
         report = _finish(folder, plan, store, outcome)
@@ -187,6 +191,27 @@ def forced_steps(plan: Plan, options: Options) -> set[str]:
     if options.begin:
         return plan.dependents([step.name for step in plan.matching(options.begin)])
     return set()
+
+
+def _keep_previous(folder: Path, plan: Plan) -> Path | None:
+    """Keep the report, winners and steps of a run whose recipe was another one; returns where, if there are any.
+
+    They get a folder of their own, by the time of the report, before anything of it is replaced.
+    """
+    try:
+        report = read_report(folder)
+    except CompressError:  # there is none, or none that this version reads
+        return None
+    kept = folder / PREVIOUS_FOLDER / report.created[:19].replace(":", "-")
+    if kept.is_dir() or report.recipe == recipe_without_paths(plan.recipe):
+        return None
+    with new_folder(kept) as work:
+        for file in sorted(folder.iterdir()):
+            if file.is_file():
+                shutil.copyfile(file, work / file.name)
+        if (folder / WINNER_FOLDER).is_dir():
+            share_folder(folder / WINNER_FOLDER, work / WINNER_FOLDER)
+    return kept
 
 
 def _open_folder(folder: Path, plan: Plan, store: StepStore) -> None:

@@ -13,8 +13,11 @@ from compress.errors import CompressError, UsageError
 from compress.pipeline.graph import Step
 from compress.pipeline.steps.pretrain_steps import PRETRAIN
 from compress.storage.atomic_write import atomic_write
+from compress.storage.file_names import STEPS_FOLDER
 
 LOCK_FILE = "lock.json"
+PREVIOUS_FOLDER = "previous"
+"""In a run's folder: reports of its former recipes, each with its winners and lock."""
 
 
 def write_lock(folder: Path, planned: Sequence[Step], keep: Collection[str] = ()) -> None:
@@ -44,6 +47,15 @@ def named_steps(lock: Path) -> set[str]:
     """Return the step folders that a run's lock names, and those of an earlier run whose report still exists."""
     content = _read(lock)
     return {*content["steps"].values(), *content.get("earlier", ())}
+
+
+def step_folder(run: Path, step: str) -> Path:
+    """Return the folder of a step of a finished run, or of what is kept of a former one."""
+    name: str = _read(run / LOCK_FILE)["steps"].get(step, step)
+    for root in run.absolute().parents:
+        if (root / STEPS_FOLDER / name).is_dir():
+            return root / STEPS_FOLDER / name
+    raise UsageError(f"the result of {step} is not in {STEPS_FOLDER} any more.", hint="compress run makes it again")
 
 
 def _read(lock: Path) -> dict[str, Any]:

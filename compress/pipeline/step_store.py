@@ -245,6 +245,14 @@ def _content_key(name: str, version: int, settings: Mapping[str, Any], inputs: M
     return json.dumps([name, version, settings, inputs], sort_keys=True)
 
 
+def read_record(folder: Path) -> StepRecord:
+    """Return the record of the step in ``folder``."""
+    record = _read_record(folder / RECORD_FILE)
+    if record is None:
+        raise CompressError(f"{folder} is not the result of a step: its {RECORD_FILE} is missing or damaged.")
+    return record
+
+
 def _read_record(path: Path) -> StepRecord | None:
     try:
         return StepRecord.model_validate_json(path.read_bytes())

@@ -176,7 +176,8 @@ def cut_from_model(
     """
     require_prunable(family_of(model))
     before = shape_of(model)
-    goal = None if settings.speedup is None else SpeedupGoal(model, settings, latency, console or Console("quiet"))
+    timed = settings.has_latency_goal
+    goal = SpeedupGoal(model, settings, latency, console or Console("quiet")) if timed else None
     select = goal.select if goal else _by_shares(before, settings, is_later)
     batches = list(_scoring_batches(rows, task, tokens, teacher_ids, settings, seed, model.device))
     units = collect_units(model, batches, _scoring_loss(model, teacher, task), seed, console)

@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 from compress.errors import ModelError, first_error
 from compress.model_info import ShapeInfo
 from compress.quantize import QUANTIZERS
+from compress.recipe.prune_schema import PruneTo
 from compress.storage.schema_version import up_to
 from compress.storage.stored_info import Info
 
@@ -129,16 +130,35 @@ class SpeedupResult(Info):
     """The number of the attempt that became the model, from 0."""
 
 
-def unreachable(table: LatencyTable, shape: ShapeInfo, speedup: float, round_to: int) -> str | None:
-    """Return why a model of this shape cannot become that much faster, or not within `TOLERANCE`; None where it can."""
-    largest = table.largest_speedup(shape, round_to)
+def wanted_speedup(to: PruneTo, table: LatencyTable, shape: ShapeInfo) -> float:
+    """Return how many times faster a model of this shape is to become: its goal, or what its goal of time means here.
+
+    1 or less where it takes no longer than that already.
+    """
+    if to.p50 is None:
+        assert to.speedup is not None  # a goal of latency has one of both
+        return to.speedup
+    return round(table.model_time(shape.heads, shape.ffn) / to.p50, 2)
+
+
+def unreachable(table: LatencyTable, shape: ShapeInfo, to: PruneTo, round_to: int) -> str | None:
+    """Return why a model of this shape cannot reach a goal of latency within `TOLERANCE`; None where it can."""
+    largest, speedup = table.largest_speedup(shape, round_to), wanted_speedup(to, table, shape)
+    whole = table.model_time(shape.heads, shape.ffn)
+    if speedup <= 1:
+        return (
+            f"the model takes {whole:.3g} ms before pruning by the latency table ({table.variant}, {table.length} word"
+            f" pieces), which is within {to.p50:g} ms: leave out prune, or give a shorter time."
+        )
     if speedup <= largest * (1 + TOLERANCE):
         return None
     stays = "every layer keeps at least" if table.layer is None else "at least one layer stays, with"
-    return (
-        f"{speedup:g} cannot be reached: {stays} one head and {round_to} neurons (`round_to`), so the model"
-        f" becomes at most {largest:.1f} times faster. Give a smaller speedup, or prune a student of fewer layers."
-    )
+    least = f"{stays} one head and {round_to} neurons (`round_to`), so the model"
+    if to.p50 is None:
+        wish, reached, other = f"{speedup:g}", f"becomes at most {largest:.1f} times faster", "smaller speedup"
+    else:
+        wish, reached, other = f"{to.p50:g} ms", f"takes at least {whole / largest:.3g} ms", "longer time"
+    return f"{wish} cannot be reached: {least} {reached}. Give a {other}, or prune a student of fewer layers."
 
 
 def read_table(path: Path) -> LatencyTable:

@@ -28,6 +28,7 @@ from compress.prune.latency_table import (
     SpeedupResult,
     read_table,
     unreachable,
+    wanted_speedup,
 )
 from compress.prune.surgery import remove_units
 from compress.prune.time_predictors import compare_times, open_variant, random_inputs
@@ -60,8 +61,8 @@ class SpeedupGoal:
     """
 
     def __init__(self, model: PreTrainedModel, settings: Prune, table: LatencyTable | None, console: Console) -> None:
-        assert settings.speedup is not None
-        self.model, self.goal, self.round_to, self.console = model, settings.speedup, settings.round_to, console
+        assert settings.to is not None
+        self.model, self.round_to, self.console = model, settings.round_to, console
         self.is_here = settings.latency_table is None
         """Whether the table was measured on this machine, so that the real model can be timed."""
         self.result: SpeedupResult | None = None
@@ -71,9 +72,10 @@ class SpeedupGoal:
         if table is None:
             raise ModelError("a goal of speed-up needs a latency table.", hint="name a file: prune.latency_table")
         shape, self.table = shape_of(model), table
-        reason = table.mismatch(shape) or unreachable(table, shape, self.goal, self.round_to)
+        reason = table.mismatch(shape) or unreachable(table, shape, settings.to, self.round_to)
         if reason:
-            raise ModelError(f"prune.to.speedup: {reason}")
+            raise ModelError(f"prune.to: {reason}")
+        self.goal = wanted_speedup(settings.to, table, shape)
         self.largest = table.largest_speedup(shape, self.round_to)
 
     def select(self, heads: Importance, ffn: Importance) -> tuple[list[list[int]], list[list[int]]]:
@@ -104,7 +106,9 @@ class SpeedupGoal:
         speeds = [speed for speed, _ in attempts]
         reached = [speed for speed in speeds if speed >= self.goal * (1 - TOLERANCE)]
         if not reached:
-            raise ModelError(f"prune.to.speedup: {self.goal:g} cannot be reached: measured at most {max(speeds):.2f}.")
+            raise ModelError(
+                f"prune.to: {self.goal:g} times faster was not reached: measured at most {max(speeds):.2f}."
+            )
         measured = min(reached, key=lambda speed: abs(speed / self.goal - 1))
         if measured > self.goal * (1 + TOLERANCE):
             self.console.warn(f"cut: the exported model is {measured:.2f} times faster; the goal was {self.goal:g}")

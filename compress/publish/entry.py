@@ -1,4 +1,7 @@
-"""What one zoo entry holds: the winners of a run, each variant once, and the report that compares them."""
+"""What one zoo entry holds: the winners of a run, each variant once, and the report that compares them.
+
+Its root runs everywhere: where the first target's winner does not, the best variant that does is there instead.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from compress.formats import EXPORTS
 from compress.model_info import FolderInfo, read_info
 from compress.report.report_schema import LedgerRow, Report, TargetResult
 from compress.report.winner_verdict import Verdict
+from compress.runtime_releases import EVERYWHERE, why_not_in_all
 
 VARIANTS_FOLDER = "variants"
 """Holds the variants of an entry except the first, each in a folder that opens on its own."""
@@ -27,7 +31,16 @@ class PublishedVariant:
     info: FolderInfo
     row: LedgerRow
     verdicts: tuple[Verdict, ...]
-    """Of the targets on which it won; at least one."""
+    """Of the targets on which it won, or on the first target that of the best variant that runs everywhere."""
+    won: tuple[Verdict, ...]
+    """Of the targets on which it won."""
+
+    @property
+    def why_not_everywhere(self) -> str | None:
+        """Why it does not run where the root of an entry should; None where it does."""
+        variant = self.info.variant or self.row.variant
+        stated = variant.libraries.get("onnxruntime")
+        return why_not_in_all(EVERYWHERE, variant.format, variant.operators, stated)
 
     @property
     def result(self) -> TargetResult:
@@ -55,7 +68,7 @@ class Entry:
         return self.variants[0]
 
 
-def make_entry(winners: Mapping[str, Path], report: Report, name: str) -> Entry:
+def make_entry(winners: Mapping[str, Path], report: Report, name: str, root: Path | None = None) -> Entry:
     """Match every winner's folder with its row of the report.
 
     Args:
@@ -63,6 +76,7 @@ def make_entry(winners: Mapping[str, Path], report: Report, name: str) -> Entry:
             wins on several targets is listed once, with the folder of the first of them.
         report: the run's report.
         name: the entry's name in its zoo.
+        root: the folder of the best variant that runs everywhere, where the first target's winner does not.
     """
     verdicts: dict[str, list[Verdict]] = {}
     for title in winners:
@@ -70,15 +84,21 @@ def make_entry(winners: Mapping[str, Path], report: Report, name: str) -> Entry:
         if verdict is None or verdict.winner is None:
             raise UsageError(f"report '{report.name}' names no winner on target '{title}'.")
         verdicts.setdefault(verdict.winner, []).append(verdict)
+    first = report.verdict(next(iter(winners)))
+    everywhere = first.everywhere if first and root else None
+    folders = {key: winners[won[0].target] for key, won in verdicts.items()}
+    if everywhere and everywhere.winner and root:
+        verdicts = {everywhere.winner: verdicts.get(everywhere.winner, []), **verdicts}
+        folders[everywhere.winner] = root
     variants: list[PublishedVariant] = []
     for key, won in verdicts.items():
-        folder = winners[won[0].target]
+        folder, shown = folders[key], [everywhere] if everywhere and not variants else won
         row = next(row for row in report.rows if row.key == key)
         info = read_info(folder)
         if info.variant is not None and info.variant.name != row.variant.name:
-            raise ModelError(f"{folder} holds {info.variant.name}; the report's winner on {won[0].target} is {key}.")
+            raise ModelError(f"{folder} holds {info.variant.name}; the report's winner on {shown[0].target} is {key}.")
         path = f"{VARIANTS_FOLDER}/{key.replace('/', '-')}" if variants else ""
-        variants.append(PublishedVariant(path, folder, info, row, tuple(won)))
+        variants.append(PublishedVariant(path, folder, info, row, tuple(shown), tuple(won)))
     return Entry(name, report, tuple(variants))
 
 

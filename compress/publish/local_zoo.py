@@ -11,18 +11,20 @@ import shutil
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from filelock import FileLock, Timeout
 
 from compress.errors import CompressError, ModelError, UsageError
 from compress.export.runners.export_readme import export_readme
+from compress.export.transformers_js import name_file
 from compress.measure.resources.footprint import needed_files
 from compress.model_info import GOLDEN_FILE, INFO_FILE
 from compress.publish.checksums import DIGESTS_FILE, Digests, read_digests, write_digests
 from compress.publish.entry import Entry, PublishedVariant, make_entry, path_in_entry
 from compress.publish.model_card import model_card
+from compress.report import format_numbers as fmt
 from compress.report.pages.render import write_pages
 from compress.report.report_schema import REPORT_FILE, Report, report_json
 from compress.storage.atomic_write import atomic_write, new_folder
@@ -35,34 +37,48 @@ LOCK_SECONDS = 600.0
 """How long to wait for another process that publishes into the same zoo."""
 
 
-def publish_entry(winners: Mapping[str, Path], report: Report, zoo: Path, name: str) -> Path:
+def publish_entry(
+    winners: Mapping[str, Path],
+    report: Report,
+    zoo: Path,
+    name: str,
+    root: Path | None = None,
+    *,
+    replace: bool = False,
+) -> Path:
     """Publish the winners of a run as ``zoo/name`` and return that path.
 
     The first target's winner fills the entry's root, where the hub, optimum and transformers.js expect it. A different
     winner of another target becomes a complete model folder in ``variants/<model>-<variant>/``. An entry that compress
-    published under this name before is replaced as a whole; anything else there is left as it is, with an error.
+    published under this name before is replaced as a whole where its models are among those that come, or on request;
+    anything else there is left as it is, with an error.
 
     Args:
         winners: the folder of each target's winner, by target title.
         report: the run's report, published with the entry.
         zoo: the folder of published models; created if it does not exist.
         name: the entry's name.
+        root: the folder of the best variant that runs everywhere, where the first winner does not; it fills the root.
+        replace: an entry with other models too.
     """
     try:
         check_file_name(name)
     except ValueError as error:
         raise UsageError(f"the name of a published model {error}.", hint="choose another one with --name") from error
-    entry = make_entry(winners, report, name)
+    entry = make_entry(winners, report, name, root)
     with _locked(zoo):
         _check_replaceable(zoo / name)
         entries = read_index(zoo)
         with new_folder(zoo / name) as work:
             listed = _write_entry(work, entry)
+            if (zoo / name).exists() and not replace:
+                hint = f"compress publish {report.name} --to {zoo} --replace, or --name for an entry beside it"
+                _check_keeps(zoo / name, listed, entries.get(name), _index_entry(entry, listed), hint)
         _write_index(zoo, {**entries, name: _index_entry(entry, listed)})
     return zoo / name
 
 
-def is_published(winners: Mapping[str, Path], report: Report, zoo: Path, name: str) -> bool:
+def is_published(winners: Mapping[str, Path], report: Report, zoo: Path, name: str, root: Path | None = None) -> bool:
     """Whether ``zoo/name`` already holds exactly these winners with this report, and the index lists it."""
     folder = zoo / name
     try:
@@ -70,7 +86,7 @@ def is_published(winners: Mapping[str, Path], report: Report, zoo: Path, name: s
         same_report = (folder / REPORT_FOLDER / REPORT_FILE).read_text(encoding="utf-8") == report_json(report)
         if not same_report or indexed["digest"] != read_digests(folder).combined:
             return False
-        sources = {variant.path or ".": variant.source for variant in make_entry(winners, report, name).variants}
+        sources = {variant.path or ".": variant.source for variant in make_entry(winners, report, name, root).variants}
         return sources.keys() == {variant["path"] for variant in indexed["variants"]} and all(
             (folder / path / INFO_FILE).read_bytes() == (source / INFO_FILE).read_bytes()
             for path, source in sources.items()
@@ -102,6 +118,37 @@ def _check_replaceable(folder: Path) -> None:
         )
 
 
+def _check_keeps(
+    folder: Path, listed: Digests, before: Mapping[str, Any] | None, after: Mapping[str, Any], hint: str
+) -> None:
+    """Refuse to replace an entry whose models are not among those that come."""
+    now = listed.files
+    if any(now.get(name) != file for name, file in read_digests(folder).files.items() if _is_of_a_model(name)):
+        there = f", {_in_words(before)}, published {before['published'][:10]}" if before else ""
+        raise CompressError(
+            f"{folder} holds another result{there}; this one is {_in_words(after)}. It was not published, and nothing"
+            " was replaced.",
+            hint=hint,
+        )
+
+
+def _is_of_a_model(name: str) -> bool:
+    """Whether a file of an entry is a model's, and not about how it was made and measured."""
+    path = PurePosixPath(name)
+    return path.name not in (INFO_FILE, "README.md") and path.parts[0] != REPORT_FOLDER
+
+
+def _in_words(entry: Mapping[str, Any]) -> str:
+    """`onnx-int8 with accuracy 0.913, 0.91 ms and 4.2 MB`."""
+    score, p50, size = entry["score"], entry["p50_ms"], entry["bytes"]
+    figures = [
+        *([f"{fmt.metric(entry['metric'])} {score:.4g}"] if score is not None else []),
+        *([fmt.milliseconds(p50)] if p50 is not None else []),
+        *([fmt.size(size)] if size is not None else []),
+    ]
+    return f"{entry['variant']} ({', '.join(figures)})"
+
+
 def _locked(zoo: Path) -> AbstractContextManager[object]:
     """Create the zoo's folder if needed and acquire its lock, which the returned context manager releases."""
     try:
@@ -123,6 +170,7 @@ def _write_entry(work: Path, entry: Entry) -> Digests:
         if variant.path and (file := variant.exported_file):
             readme = export_readme(variant.info, file)
             (work / variant.path / "README.md").write_text(readme, encoding="utf-8")
+        name_file(work / variant.path)
         for form in packaged_folders(variant.source):
             shutil.copytree(form, work / variant.path / form.name)
     (work / "README.md").write_text(model_card(entry), encoding="utf-8")
@@ -149,7 +197,8 @@ def _index_entry(entry: Entry, listed: Digests) -> dict[str, Any]:
         "variants": [
             {
                 "path": variant.path or ".",
-                "targets": [one.target for one in variant.verdicts],
+                "targets": [one.target for one in variant.won],
+                "runs_everywhere": variant.why_not_everywhere is None,
                 **_index_variant(variant),
             }
             for variant in entry.variants

@@ -9,6 +9,7 @@ import yaml
 
 from compress.cards import HubCheckpoint, TeacherCard, available, find_teacher
 from compress.export.runners.export_readme import describe_task, runner_section
+from compress.export.transformers_js import VERSION, transformers_js_section
 from compress.formats import FORMATS
 from compress.measure.quality.quality_result import Quality
 from compress.model_sources import HUB_ID
@@ -25,6 +26,7 @@ from compress.report.tables.table_type import make_table
 from compress.report.tables.throughput_unit import describe_call, per_call_suffix, timed_unit
 from compress.report.winner_verdict import Verdict
 from compress.runtime import runtime_of
+from compress.runtime_releases import EVERYWHERE, OLDEST
 from compress.tasks import kind_of
 
 VERIFICATION = (
@@ -44,6 +46,10 @@ def model_card(entry: Entry) -> str:
         _headline(entry),
         _usage(entry),
         runner_section(entry.main.info, entry.main.exported_file) if entry.main.exported_file else "",
+        transformers_js_section(entry.main.info, entry.main.exported_file, entry.name)
+        if entry.main.exported_file
+        else "",
+        _runtimes(entry),
         _variants(entry),
         _formats(entry),
         _scores(entry),
@@ -154,19 +160,34 @@ def _usage(entry: Entry) -> str:
     return "\n".join(["```python", *lines, "```"])
 
 
+def _runtimes(entry: Entry) -> str:
+    """Return where the root folder runs beside its own runtime, and what was left for that."""
+    reason, libraries = entry.main.why_not_everywhere, (entry.main.info.variant or entry.main.row.variant).libraries
+    if reason:
+        runtimes = " and ".join(EVERYWHERE)
+        return f"## Where it runs\n\nIn its own runtime; nothing was published here that runs in {runtimes}: {reason}."
+    text = (
+        f"ONNX Runtime {libraries.get('onnxruntime', OLDEST)} or later, transformers.js {VERSION} in Node.js and"
+        " browsers, optimum."
+    )
+    faster = [f"`{each.path}`: {each.why_not_everywhere}" for each in entry.variants if each.why_not_everywhere]
+    if faster:
+        text += f" A faster or smaller variant with fewer runtimes is in {'; '.join(faster)}."
+    return f"## Where it runs\n\n{text}"
+
+
 def _variants(entry: Entry) -> str:
     """Return the table of variants with their targets; empty for an entry that won on one target only."""
     if len(entry.variants) == len(entry.main.verdicts) == 1:
         return ""
-
     target = entry.report.target
     rows = [
         {
             "variant": variant.row.key,
             "folder": f"{entry.name}/{variant.path}".rstrip("/"),
-            "fastest on": ", ".join(
-                f"{won.target} ({describe_target(target(won.target))})" for won in variant.verdicts
-            ),
+            "fastest on": ", ".join(f"{won.target} ({describe_target(target(won.target))})" for won in variant.won)
+            or fmt.ABSENT,
+            "runs everywhere": "no" if variant.why_not_everywhere else "yes",
             "p50": ", ".join(format_p50(variant.row.targets[won.target].latency) for won in variant.verdicts),
             "size": fmt.size(variant.row.footprint.bytes_total if variant.row.footprint else None),
         }
@@ -179,7 +200,7 @@ def _variants(entry: Entry) -> str:
 def _formats(entry: Entry) -> str:
     """Return the table of further formats that the entry holds beside its variants."""
     report = entry.report
-    folders = {won.target: variant.path for variant in entry.variants for won in variant.verdicts[:1]}
+    folders = {won.target: variant.path for variant in entry.variants for won in variant.won[:1]}
     held = [each for each in report.packaged if each.is_delivered and each.target in folders]
     if not held:
         return ""

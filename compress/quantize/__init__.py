@@ -17,6 +17,7 @@ from compress.export.build_context import BuildContext
 from compress.export.variant_record import Variant
 from compress.formats import FORMATS, FROM_PYTORCH
 from compress.model_info import read_info
+from compress.runtime_releases import MICROSOFT, least_release
 
 
 def _for_onnx_runtime(method: str, name: str, builder: str, **further: Any) -> Variant:
@@ -86,6 +87,9 @@ _AI_EDGE = Variant(
     build_modules={"ai_edge_quantizer": "litert"},
 )
 
+GATHER_4BIT = f"{MICROSOFT}GatherBlockQuantized"
+"""The operator that reads word vectors of 4 bits; models with a small vocabulary have none."""
+
 # On CUDA every product would travel to the CPU and back.
 _NOT_ON_CUDA = {"cuda": "ONNX Runtime has no kernels for dynamic INT8 on CUDA"}
 
@@ -111,6 +115,8 @@ QUANTIZERS: Mapping[str, Variant] = {
             version=2,
             batch_sensitive=True,
             absent=_NOT_ON_CUDA,
+            libraries=dict.fromkeys(FORMATS["onnx"].minimum, least_release((GATHER_4BIT,))),
+            operators=(GATHER_4BIT,),
         ),
         *(
             _for_onnx_runtime(

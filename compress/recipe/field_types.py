@@ -15,6 +15,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PlainSerializer,
     SerializerFunctionWrapHandler,
     Strict,
     ValidationInfo,
@@ -91,6 +92,20 @@ duration = BeforeValidator(lambda value: _with_unit(value, UNITS, "a duration su
 """A number of seconds that may have a unit: `30s`, `5m`."""
 
 
+TIMES = {"us": 1e-3, "ms": 1.0, "s": 1e3}
+
+
+def _latency(value: Any) -> Any:
+    """Convert `0.5ms` to milliseconds; a number without a unit is refused, since it may mean seconds too."""
+    if not isinstance(value, str) or not value.endswith(tuple(TIMES)):
+        raise ValueError(f"expected a latency with its unit such as 0.5ms or 800us, got '{str(value)[:60]}'")
+    return _with_unit(value, TIMES, "a latency such as 0.5ms or 800us")
+
+
+Milliseconds = Annotated[Positive, BeforeValidator(_latency), PlainSerializer(lambda value: f"{value:g}ms")]
+"""A latency, written with a unit: `0.5ms`, `800us`."""
+
+
 SIZES = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
@@ -102,6 +117,7 @@ def bytes_of(value: Any) -> Any:
 
 size = BeforeValidator(bytes_of)
 """A number of bytes that may have a unit: `2GiB`."""
+Bytes = Annotated[Natural, size]
 
 
 switched = BeforeValidator(lambda value: {} if value is True else value)

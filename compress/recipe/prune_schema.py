@@ -12,6 +12,7 @@ from compress.recipe.distill_schema import Recover
 from compress.recipe.field_types import (
     Flag,
     Frozen,
+    Milliseconds,
     Natural,
     Number,
     OneOf,
@@ -27,12 +28,24 @@ from compress.recipe.student_schema import Vocabulary
 class PruneTo(OneOf):
     """The goal of pruning, instead of what is removed: one of these."""
 
-    instead = "give one goal: parameters: 0.3, or speedup: 2"
+    instead = "give one goal: parameters: 0.3, speedup: 2, or p50: 0.5ms"
     parameters: Number | None = Field(None, gt=0.0, lt=1.0)
     """Remaining share of the encoder layers' parameters (without embeddings)."""
     speedup: Number | None = Field(None, gt=1.0, le=1_000)
     """How many times faster the pruned model should be than the model before pruning, in `prune.variant` at
     `prune.target`."""
+    p50: Milliseconds | None = None
+    """What the pruned model alone may take there: becomes a speed-up by the latency table."""
+
+    @property
+    def is_of_latency(self) -> bool:
+        """Whether latencies are needed to reach the goal."""
+        return self.parameters is None
+
+    @property
+    def expected_speedup(self) -> float:
+        """The goal for estimates: before latencies are measured, what a goal of time needs is not known."""
+        return self.speedup or 2.0
 
 
 LATENCY_KEYS = ("target", "variant", "latency_table")
@@ -45,14 +58,16 @@ class Prune(Frozen):
     ffn: Share = 0.0
     to: PruneTo | None = None
     target: str | None = None
-    """The title of the target at which `to.speedup` is measured; by default the first."""
+    """The title of the target at which `to.speedup` and `to.p50` are measured; by default the first."""
     variant: Annotated[str, name_in("latency variants")] | None = None
-    """The variant in which it is measured; by default the INT8 variant that the recipe builds, else onnx-fp32."""
+    """The variant in which it is measured; by default onnx-int8 if the recipe quantizes, else onnx-fp32. It need not
+    compete."""
     latency_table: PathText | None = None
     """A file with latencies measured elsewhere, for a target that is not here: latency_table.json of a `latency` step.
     Without it they are measured here."""
     criterion: Annotated[str, name_in("pruning criteria")] = "taylor"
-    """How importance is computed; with `to.speedup` by default `fisher`, which compares heads with neurons better."""
+    """How importance is computed; for a goal of latency by default `fisher`, which compares heads with neurons
+    better."""
     batches: Natural = Field(64, le=10**6)
     """Batches of train over which importance is summed."""
     round_to: Width = 16
@@ -73,8 +88,8 @@ class Prune(Frozen):
     def _choose_criterion(cls, value: Any) -> Any:
         goal = value.get("to") if isinstance(value, Mapping) else None
         goal = dict(goal) if isinstance(goal, PruneTo) else goal
-        has_speedup = isinstance(goal, Mapping) and goal.get("speedup") is not None
-        return {"criterion": "fisher", **value} if has_speedup else value
+        of_latency = isinstance(goal, Mapping) and any(goal.get(name) is not None for name in ("speedup", "p50"))
+        return {"criterion": "fisher", **value} if of_latency else value
 
     @model_serializer(mode="wrap")
     def _omit_latency(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -95,7 +110,8 @@ class Prune(Frozen):
     def _check_amount(self) -> Prune:
         if not self.removes_units and self.vocabulary is None:
             raise ValueError(
-                "say how much: heads: 0.25, ffn: 0.5, to: {parameters: 0.3}, or to: {speedup: 2}; or vocabulary: seen"
+                "say how much: heads: 0.25, ffn: 0.5, to: {parameters: 0.3}, to: {speedup: 2}, or to: {p50: 0.5ms};"
+                " or vocabulary: seen"
             )
         if self.to is not None and (self.heads or self.ffn):
             raise ValueError("give either the shares removed (heads, ffn) or the goal (to)")
@@ -118,11 +134,11 @@ class Prune(Frozen):
 
     @model_validator(mode="after")
     def _check_latency(self) -> Prune:
-        if self.speedup is None and (unused := [key for key in LATENCY_KEYS if getattr(self, key) is not None]):
+        if not self.has_latency_goal and (unused := [key for key in LATENCY_KEYS if getattr(self, key) is not None]):
             raise ValueError(f"{', '.join(unused)}: only for a goal of latency, to: {{speedup: 2}}")
-        if self.speedup is not None and self.even:
+        if self.has_latency_goal and self.even:
             raise ValueError("even: a goal of latency chooses how much each layer loses; leave out even")
-        if self.speedup is not None and self.cuts > 1:
+        if self.has_latency_goal and self.cuts > 1:
             raise ValueError("cuts: a goal of latency is reached in one cut; leave out cuts")
         if self.latency_table is not None and self.target is not None:
             raise ValueError("give either target (measured here) or latency_table (measured elsewhere)")
@@ -134,6 +150,6 @@ class Prune(Frozen):
         return self.to.parameters if self.to else None
 
     @property
-    def speedup(self) -> float | None:
-        """The goal of latency; None where the goal is another."""
-        return self.to.speedup if self.to else None
+    def has_latency_goal(self) -> bool:
+        """Whether the goal is a speed-up or a time, for which latencies are measured."""
+        return self.to is not None and self.to.is_of_latency

@@ -10,13 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from compress.errors import nearest
 from compress.recipe.distill_schema import Distill, QuantizationAware
 from compress.recipe.field_types import (
+    Bytes,
     Flag,
     Frozen,
+    Milliseconds,
     PathText,
+    PositiveFloat,
     RecipeFile,
     ShortForm,
     Weight,
@@ -32,6 +36,7 @@ from compress.recipe.student_schema import Student
 from compress.recipe.task_schema import Task
 from compress.recipe.training_schema import Training
 from compress.recipe.yaml_lines import KeyPath
+from compress.runtime_releases import check_runs_in
 from compress.storage.file_names import FileName
 
 
@@ -90,6 +95,28 @@ class Gate(Frozen):
     """Also the largest loss of recall of any class with 50 rows or more."""
 
 
+class Budget(Frozen):
+    """What the winner may take and weigh: rows that exceed it are ruled out, with the reason in the report."""
+
+    target: str | None = None
+    """The title of the target at which it holds; by default at all."""
+    p50: Milliseconds | None = None
+    """The median of the model alone (`0.5ms`)."""
+    p95: Milliseconds | None = None
+    size: Bytes | None = None
+    """All files that predicting needs (`5MB`)."""
+    speedup: PositiveFloat | None = None
+    """How many times faster than the teacher in PyTorch it is at least."""
+    smaller: PositiveFloat | None = None
+    """How many times smaller than it."""
+
+    @model_validator(mode="after")
+    def _check_limits(self) -> Budget:
+        if all(value is None for name, value in self if name != "target"):
+            raise ValueError("give at least one limit: p50: 0.5ms, p95: 1ms, size: 5MB, speedup: 12, smaller: 20")
+        return self
+
+
 class Publish(ShortForm):
     """The zoo that winners go to: a local folder."""
 
@@ -120,7 +147,11 @@ class Recipe(RecipeFile):
     """Variants that compete in addition to those of the devices, `export` and `quantize`: `torch-compiled`."""
     gate: Gate = Gate()
     targets: Annotated[tuple[Target, ...], as_list] = Field((Target(device="cpu"),), min_length=1)
-    rank_by: Literal["p50", "p95", "p99"] = "p50"
+    budget: Annotated[tuple[Budget, ...], as_list] = ()
+    rank_by: Literal["p50", "p95", "p99", "size"] = "p50"
+    """What the winner has least of, among those that pass the gate within the budget."""
+    runs_in: Annotated[tuple[Annotated[str, AfterValidator(check_runs_in)], ...], as_list] = ()
+    """Where else the winner must run: `web` (transformers.js in browsers), `onnxruntime-1.20` or any other release."""
     measure: Measure = Measure()
     publish: Publish | None = None
     service: PathText | None = None
@@ -133,6 +164,9 @@ class Recipe(RecipeFile):
         titles = [target.title for target in self.targets]
         if len(set(titles)) < len(titles):
             raise ValueError(f"targets: two of {', '.join(titles)} are called the same; give them names")
+        for budget in self.budget:
+            if budget.target is not None and budget.target not in titles:
+                raise ValueError(f"budget: no target is called '{budget.target}'{nearest(budget.target, titles)}")
         return self
 
     @field_validator("export")

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from compress.errors import pluralize
+from compress.report import format_numbers as fmt
 from compress.report.report_schema import LedgerRow, Report
 from compress.report.report_warnings import report_warnings
-from compress.report.retention import quality_on_test, ratio_above_baseline, score_ratio
+from compress.report.retention import SIGNIFICANCE, quality_on_test, ratio_above_baseline, score_ratio
 from compress.report.speedup_breakdown import fastest_variant, speedup, times_smaller
 from compress.report.winner_verdict import Verdict, WinnerComparison
+from compress.runtime_releases import EVERYWHERE
+from compress.select.gate import format_change, format_points, loss_against
 from compress.select.selection import Selection, TargetSelection
 
 
@@ -18,6 +24,13 @@ def apply_selection(report: Report, selection: Selection) -> Report:
     return decided.model_copy(update={"remarks": (*report.remarks, *report_warnings(decided))})
 
 
+def verdict_by_hand(report: Report, key: str, title: str) -> Verdict:
+    """Return the verdict of a target with a row that somebody chose in place of the winner."""
+    chosen = report.verdict(title)
+    why = f"chosen by hand in place of {chosen.winner}" if chosen and chosen.winner else "chosen by hand"
+    return Verdict(target=title, winner=key, why=why, comparisons=_comparisons(report, key, title))
+
+
 def _gated(row: LedgerRow, selection: Selection) -> LedgerRow:
     gates = {one.target: one.gates.get(row.key) for one in selection.targets}
     targets = {title: result.model_copy(update={"gate": gates.get(title)}) for title, result in row.targets.items()}
@@ -26,21 +39,58 @@ def _gated(row: LedgerRow, selection: Selection) -> LedgerRow:
 
 def _verdict(report: Report, result: TargetSelection) -> Verdict:
     """Compare the winner with the teacher in PyTorch, and with the best variant of every model of the run."""
-    comparisons: dict[str, WinnerComparison] = {}
-    if winner := report.row(result.winner):
-        models = dict.fromkeys(row.model for row in report.rows)
-        others = {"the teacher in PyTorch": report.row(report.teacher)}
-        others |= {f"the best variant of {model}": fastest_variant(report, model, result.target) for model in models}
-        for against, row in others.items():
-            if row is not None and row is not winner and row.key not in comparisons:
-                comparisons[row.key] = _comparison(report, against, winner, row, result.target)
+    everywhere = result.everywhere if result.everywhere != result.winner else None
     return Verdict(
         target=result.target,
         winner=result.winner,
         why=result.why,
-        comparisons=tuple(comparisons.values()),
+        comparisons=_comparisons(report, result.winner, result.target),
         trade=result.trade,
+        held_back=result.held_back,
+        contradictions=tuple(_contradictions(report, result)),
+        everywhere=everywhere
+        and Verdict(
+            target=result.target,
+            winner=everywhere,
+            why=f"the best that passed and runs in {' and '.join(EVERYWHERE)}",
+            comparisons=_comparisons(report, everywhere, result.target),
+        ),
     )
+
+
+def _comparisons(report: Report, key: str | None, title: str) -> tuple[WinnerComparison, ...]:
+    """Compare a row with the teacher in PyTorch, and with the best variant of every model."""
+    comparisons: dict[str, WinnerComparison] = {}
+    if winner := report.row(key):
+        models = dict.fromkeys(row.model for row in report.rows)
+        others = {"the teacher in PyTorch": report.row(report.teacher)}
+        others |= {f"the best variant of {model}": fastest_variant(report, model, title) for model in models}
+        for against, row in others.items():
+            if row is not None and row is not winner and row.key not in comparisons:
+                comparisons[row.key] = _comparison(report, against, winner, row, title)
+    return tuple(comparisons.values())
+
+
+def _contradictions(report: Report, result: TargetSelection) -> Iterator[str]:
+    """Yield what the winner lost on test by more than chance, in the primary metric and in the recall of classes."""
+    test = quality_on_test(report, result.winner, result.target)
+    if test is None or test.versus_teacher is None:
+        return
+    larger = test.larger_is_better
+    loss = loss_against("the teacher", test.versus_teacher, report.rules.max_drop)
+    if loss.outcome(strict=False) == "missed":
+        yield (
+            f"on test it {format_change(loss.drop, larger)} against the teacher"
+            f" (p {fmt.p_value(test.versus_teacher.p_value)}), {format_points(loss.allowed, larger)} allowed"
+        )
+    teacher = quality_on_test(report, report.teacher, result.target)
+    classes = teacher.per_class if teacher else {}
+    for label, ours in test.per_class.items():
+        chance = SIGNIFICANCE / len(test.per_class)  # one of many classes falls by chance (Bonferroni)
+        fell = classes[label].recall - ours.recall if label in classes else 0.0
+        if fell > 0 and ours.recall_p_value is not None and ours.recall_p_value < chance:
+            rows = f"{pluralize(ours.rows, 'row')}, p {fmt.p_value(ours.recall_p_value)}"
+            yield f"recall of '{label}' fell by {format_points(fell)} on test ({rows})"
 
 
 def _comparison(report: Report, against: str, winner: LedgerRow, other: LedgerRow, title: str) -> WinnerComparison:

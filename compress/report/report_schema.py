@@ -210,7 +210,7 @@ class Report(ResultModel):
 
     def with_outcome(self, outcome: Outcome, title: str) -> list[LedgerRow]:
         """Return the rows whose gate on a target has this outcome, timed or not."""
-        return [row for row, result in self.results(title) if result.gate and result.gate.outcome == outcome]
+        return [row for row, result in self.results(title) if result.gate and result.gate.state == outcome]
 
     def is_undecided(self, verdict: Verdict) -> bool:
         """Whether the select rows leave the winner on a target undecided."""

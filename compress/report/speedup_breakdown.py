@@ -76,13 +76,19 @@ def speedup(before: LedgerRow, after: LedgerRow, title: str, part: Part = "model
 def speedup_of_cut(report: Report, model: str, reached: SpeedupResult) -> tuple[LedgerRow, LedgerRow, Score] | None:
     """Return the rows before and after pruning in the variant of the goal, and their ratio at the cut's target.
 
-    None where they were not timed there, or where the latency table is from elsewhere.
+    Where that variant does not compete, in the first of its precision that both have. None where they were not timed
+    there, or where the latency table is from elsewhere.
     """
     parent = next((each.parent for each in report.all_models if each.name == model), None)
-    before, after = (report.row(f"{name}/{reached.table.variant}") for name in (parent, model))
-    title = report.pruned[model].target
-    factor = speedup(before, after, title) if before and after and title else None
-    return (before, after, factor) if before and after and factor else None
+    wanted, title = reached.table.variant, report.pruned[model].target
+    precision = wanted.split("-")[1]
+    same = [row.variant.name for row in report.rows if row.model == model and row.variant.precision == precision]
+    for variant in (wanted, *same):
+        before, after = (report.row(f"{name}/{variant}") for name in (parent, model))
+        factor = speedup(before, after, title) if before and after and title else None
+        if before and after and factor:
+            return before, after, factor
+    return None
 
 
 def times_smaller(before: LedgerRow, after: LedgerRow) -> float | None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from compress.measure.result_base import ResultModel, Score
-from compress.select.selection import Trade
+from compress.select.selection import HeldBack, Trade
+
+MOST_HELD_BACK = 5
+"""Rows faster than the winner that are named one by one."""
 
 
 class WinnerComparison(ResultModel):
@@ -33,6 +36,13 @@ class Verdict(ResultModel):
     comparisons: tuple[WinnerComparison, ...] = ()
     trade: Trade | None = None
     """The fastest row just outside the gate, where it is clearly faster than the winner."""
+    held_back: tuple[HeldBack, ...] = ()
+    """All rows that were timed faster than the winner and did not pass the gate, the fastest first."""
+    contradictions: tuple[str, ...] = ()
+    """What the winner lost on test although it passed on select, each as a clause."""
+    everywhere: Verdict | None = None
+    """The same of the best row that runs wherever the root of a published entry does; None where that is the winner,
+    where there is none, and in reports of earlier versions."""
 
     def comparison_with(self, key: str) -> WinnerComparison | None:
         """Return the comparison with the row of this key; None where the winner was not compared with it."""
@@ -40,5 +50,17 @@ class Verdict(ResultModel):
 
     @property
     def reason(self) -> str:
-        """Why the winner won or nothing did, and the best trade outside the gate."""
-        return f"{self.why}; {self.trade.text}" if self.trade else self.why
+        """Why the winner won or nothing did, what test contradicts, and the best trade outside the gate."""
+        return "; ".join([self.why, *self.contradictions, *([self.trade.text] if self.trade else [])])
+
+
+def held_back_lines(verdict: Verdict) -> list[str]:
+    """Return a line for each row that was faster than the winner and did not pass, the fastest first.
+
+    The one that `Verdict.reason` describes has none.
+    """
+    rows = [row for row in verdict.held_back if verdict.trade is None or row.key != verdict.trade.key]
+    lines = [f"held back: {row.key} ({row.text})" for row in rows[:MOST_HELD_BACK]]
+    if more := rows[MOST_HELD_BACK:]:
+        lines.append(f"held back: {len(more)} more, with their reasons in the report (The gate, on select)")
+    return lines

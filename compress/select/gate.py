@@ -3,8 +3,9 @@
 It is evaluated on the select rows, so that test stays unseen until the end. A candidate may lose ``max_drop`` against
 the teacher, a quantized one also ``quantize.max_drop`` against its own unquantized model, and with ``max_class_drop``
 so much recall of each class. Each loss is *passed* or *missed* where it is at least one standard error of the paired
-difference away from what is allowed, and *undecided* between; the worst of them counts. With ``strict`` the whole 95 %
-interval must be within, and everything else is missed.
+difference away from what is allowed, and *undecided* between; the worst of them counts. The loss against the own
+unquantized model is a second rule: a candidate that passed against the teacher is held back by it only where it is
+missed. With ``strict`` the whole 95 % interval must be within, and everything else is missed.
 
 Among many variants some seem better than they are. With more than `MANY` different ones, errors and intervals are
 widened so that the chance that any of them is misjudged is no larger than with `MANY` (Bonferroni's correction).
@@ -12,7 +13,7 @@ widened so that the chance that any of them is misjudged is no larger than with 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 from statistics import NormalDist
@@ -28,6 +29,8 @@ MANY = 10
 MOST_ROWS = 100
 """How many times the select rows are still worth naming as what would decide."""
 SEVERITY: tuple[Outcome, ...] = ("passed", "undecided", "missed")
+UNQUANTIZED = "its own unquantized model"
+"""What a quantized candidate is compared with beside the teacher."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,8 @@ class Loss:
     """Standard error of the drop."""
     highest: float
     """The end of its 95 % interval."""
+    second_rule: bool = False
+    """Whether it matters only where it is missed, once all other losses passed."""
 
     @property
     def excess(self) -> float:
@@ -81,7 +86,7 @@ def gate(
         return failed.model_copy(update={"reasons": ("it was not scored on select",)})
     baselines = {"the teacher": (select.versus_teacher, rules.max_drop)}
     if quantized and rules.quantize_max_drop is not None:
-        baselines["its own unquantized model"] = (select.versus_unquantized, rules.quantize_max_drop)
+        baselines[UNQUANTIZED] = (select.versus_unquantized, rules.quantize_max_drop)
     absent = tuple(
         f"it was not compared with {name}" for name, (difference, _) in baselines.items() if difference is None
     )
@@ -94,7 +99,7 @@ def gate(
     if rules.max_class_drop is not None:
         losses += _class_losses(select, teacher_classes, rules.max_class_drop)
     losses = [loss.widened(correction(compared, strict=rules.strict)) for loss in losses]
-    outcomes = {loss: loss.outcome(rules.strict) for loss in losses}
+    outcomes = _outcomes(losses, rules.strict)
     more_rows = [loss.more_rows(select.rows) for loss, outcome in outcomes.items() if outcome == "undecided"]
     return GateResult(
         outcome=max(outcomes.values(), key=SEVERITY.index),
@@ -108,6 +113,14 @@ def gate(
             if outcome != "passed"
         ),
     )
+
+
+def _outcomes(losses: Sequence[Loss], strict: bool) -> dict[Loss, Outcome]:
+    """Return the outcome of each loss; one of the second rule that is undecided passes where all others do."""
+    outcomes = {loss: loss.outcome(strict) for loss in losses}
+    if all(outcome == "passed" for loss, outcome in outcomes.items() if not loss.second_rule):
+        return {loss: "passed" if outcome == "undecided" else outcome for loss, outcome in outcomes.items()}
+    return outcomes
 
 
 def correction(compared: int, *, strict: bool) -> float:
@@ -150,7 +163,8 @@ def round_rows(rows: float) -> int:
 def loss_against(baseline: str, difference: Difference, allowed: float) -> Loss:
     """Return the loss that a paired difference of scores shows."""
     error = (difference.high - difference.low) / (2.0 * TWO_SIDED)
-    return Loss(f"against {baseline}", -difference.value, allowed, error, -difference.low)
+    second_rule = baseline == UNQUANTIZED
+    return Loss(f"against {baseline}", -difference.value, allowed, error, -difference.low, second_rule)
 
 
 def _class_losses(select: Quality, teachers: Mapping[str, ClassScore], allowed: float) -> Iterator[Loss]:

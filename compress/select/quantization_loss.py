@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from compress.measure.quality.bootstrap_scorer import BootstrapScorer, Predictions
 from compress.measure.result_base import ResultModel
-from compress.select.gate import format_change, format_points, loss_against
+from compress.select.gate import UNQUANTIZED, format_change, format_points, loss_against
 from compress.select.selection import Outcome, Rules
 
 
@@ -30,7 +30,7 @@ class QuantizationLoss(ResultModel):
             doubt = "; the gate is strict, and a larger loss is not excluded"
         elif self.outcome == "undecided" and self.drop > self.allowed:
             doubt = "; the rows cannot tell whether it is more"
-        return f"{change} on select against its own unquantized model, {allowed} allowed{doubt}"
+        return f"{change} on select against {UNQUANTIZED}, {allowed} allowed{doubt}"
 
 
 class Fallback(ResultModel):
@@ -61,7 +61,7 @@ def quantization_loss(
     """Judge the predictions of a quantized file on the rows of select."""
     allowed = rules.quantize_max_drop
     assert allowed is not None  # a recipe that quantizes has it
-    loss = loss_against("its own unquantized model", scorer.difference(answers, unquantized, gold), allowed)
+    loss = loss_against(UNQUANTIZED, scorer.difference(answers, unquantized, gold), allowed)
     return QuantizationLoss(
         outcome=loss.outcome(rules.strict),
         score=scorer.primary(answers, gold).value,

@@ -1,18 +1,24 @@
-"""The winner on a target: the fastest candidate that passes the gate; among equally fast ones the smallest.
+"""The winner on a target: of the candidates that pass the gate within the budget the fastest, or the smallest.
 
-Where none passes, the fastest wins that the select rows leave undecided and whose losses are as measured within what is
-allowed. The reference (the teacher in PyTorch) is no candidate: where nothing else may win, nothing wins.
+Of equally fast ones the smaller wins. Where none passes, the first wins that the select rows leave undecided and whose
+losses are as measured within what is allowed. The reference (the teacher in PyTorch) is no candidate: where nothing
+else may win, nothing wins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from compress.errors import group_by_reason
-from compress.measure.result_base import Score
 from compress.measure.timing.latency import ratio
-from compress.select.gate import MANY, format_change, format_more_rows, format_points, gate
-from compress.select.selection import Candidate, GateResult, Rules, TargetSelection, Trade
+from compress.select.budget import over_budget
+from compress.select.gate import MANY, SEVERITY, format_change, format_more_rows, format_points, gate
+from compress.select.selection import Candidate, GateResult, HeldBack, Rules, TargetSelection, Trade
+
+SHARED_REASONS = 2
+"""Reasons for which rows are ruled out that are listed with all their rows."""
 
 
 def select_winner(
@@ -30,50 +36,101 @@ def select_winner(
     classes = reference.select.per_class if reference and reference.select else {}
     compared = len({row.select.versus_teacher for row in candidates if row.select and not row.reference})
     gates = {
-        row.key: gate(rules, row.select, classes, quantized=row.quantized, compared=compared)
+        row.key: gate(rules, row.select, classes, quantized=row.quantized, compared=compared).model_copy(
+            update={"ruled_out": _ruled_out(target, row, rules, reference)}
+        )
         for row in candidates
         if not row.reference
     }
-    passing = [row for row in candidates if row.key in gates and gates[row.key].outcome == "passed"]
-    eligible = passing or [row for row in candidates if row.key in gates and gates[row.key].may_win]
-    timed = [row for row in eligible if row.latency.quantile(rules.rank_by) is not None]
+    eligible = [row for row in candidates if row.key in gates and gates[row.key].may_win]
+    eligible = [row for row in eligible if gates[row.key].outcome == "passed"] or eligible
+    timed = [row for row in eligible if row.latency.timed and _rank(row, rules) is not None]
     if missing is not None:
         return TargetSelection(target=target, winner=None, why=f"not measured: {missing}", gates=gates)
     if not timed:
-        return TargetSelection(target=target, winner=None, why=_why_none(eligible, gates, rules), gates=gates)
-    fastest = min(timed, key=lambda row: _speed(row, rules).value)
-    equals = [row for row in timed if row is fastest or _as_fast(row, fastest, rules)]
-    winner = min(equals, key=lambda row: (float("inf") if row.bytes_total is None else row.bytes_total, row.key))
-    why = _why(winner, fastest, len(timed), gates[winner.key])
+        ranked = sorted((row for row in candidates if row.key in gates), key=partial(_order, rules=rules))
+        why = _why_none(eligible, {row.key: gates[row.key] for row in ranked}, rules)
+        return TargetSelection(target=target, winner=None, why=why, gates=gates)
+    first, winner = _best(timed, rules)
+    everywhere = [row for row in timed if row.runs_everywhere]
+    why = _why(winner, first, len(timed), gates[winner.key], rules)
     if compared > MANY:
         why += f"; the gate is corrected for {compared} variants"
     near = [row for row in candidates if row.key in gates and _is_trade(row, gates[row.key], winner, rules)]
-    nearest = min(near, key=lambda row: _speed(row, rules).value, default=None)
+    nearest = min(near, key=partial(_order, rules=rules), default=None)
     trade = nearest and _trade(nearest, gates[nearest.key], winner, reference)
-    return TargetSelection(target=target, winner=winner.key, why=why, gates=gates, trade=trade)
+    return TargetSelection(
+        target=target,
+        winner=winner.key,
+        why=why,
+        gates=gates,
+        trade=trade,
+        held_back=tuple(_held_back(candidates, gates, winner, rules)),
+        everywhere=_best(everywhere, rules)[1].key if everywhere else None,
+    )
 
 
-def _speed(row: Candidate, rules: Rules) -> Score:
-    score = row.latency.quantile(rules.rank_by)
-    assert score is not None
-    return score
+def _ruled_out(target: str, row: Candidate, rules: Rules, reference: Candidate | None) -> tuple[str, ...]:
+    """Return why a row cannot win whatever it lost: where it does not run, and what it exceeds of the budget."""
+    elsewhere = (row.ruled_out,) if row.ruled_out else ()
+    return (*elsewhere, *over_budget(rules.budget, target, row, reference))
 
 
-def _as_fast(row: Candidate, fastest: Candidate, rules: Rules) -> bool:
+def _best(timed: Sequence[Candidate], rules: Rules) -> tuple[Candidate, Candidate]:
+    """Return the first row, and the smallest of those that are as fast."""
+    first = min(timed, key=partial(_order, rules=rules))
+    equals = [row for row in timed if row is first or _is_level(row, first, rules)]
+    return first, min(equals, key=lambda row: (math.inf if row.bytes_total is None else row.bytes_total, row.key))
+
+
+def _rank(row: Candidate, rules: Rules) -> float | None:
+    """Return what rows are ranked by: milliseconds or bytes; None where it is not known."""
+    if rules.rank_by == "size":
+        return row.bytes_total
+    quantile = row.latency.quantile(rules.rank_by)
+    return quantile.value if quantile else None
+
+
+def _order(row: Candidate, rules: Rules) -> tuple[float, float]:
+    """Return the sort key of a row: its rank, then its median time."""
+    rank, median = _rank(row, rules), row.latency.quantile("p50")
+    return math.inf if rank is None else rank, median.value if median else math.inf
+
+
+def _is_level(row: Candidate, first: Candidate, rules: Rules) -> bool:
     """Whether the interval leaves open which is faster: of the ratio for p50, of the quantiles themselves else."""
+    if rules.rank_by == "size":
+        return False
     if rules.rank_by == "p50":
-        factor = ratio(row.latency, fastest.latency)
+        factor = ratio(row.latency, first.latency)
         return factor is not None and factor.low <= 1.0
-    return _speed(row, rules).low <= _speed(fastest, rules).high
+    ours, theirs = row.latency.quantile(rules.rank_by), first.latency.quantile(rules.rank_by)
+    return ours is not None and theirs is not None and ours.low <= theirs.high
+
+
+def _is_ahead(row: Candidate, winner: Candidate, rules: Rules) -> bool:
+    ours, theirs = _rank(row, rules), _rank(winner, rules)
+    return ours is not None and theirs is not None and ours < theirs
+
+
+def _held_back(
+    candidates: Sequence[Candidate], gates: Mapping[str, GateResult], winner: Candidate, rules: Rules
+) -> Iterator[HeldBack]:
+    """Yield the rows that are ahead of the winner and did not pass, or are ruled out, and why."""
+    for row in sorted(candidates, key=partial(_order, rules=rules)):
+        result = gates.get(row.key)
+        if result and result.state != "passed" and _is_ahead(row, winner, rules):
+            rank = _rank(row, rules) or 0.0
+            shown = f"{rank / 1e6:.3g} MB" if rules.rank_by == "size" else f"{rank:.3g} ms"
+            yield HeldBack(key=row.key, text=f"{shown}, {result.state}: {result.why}")
 
 
 def _is_trade(row: Candidate, result: GateResult, winner: Candidate, rules: Rules) -> bool:
     """Whether a row did not pass, is clearly faster than the winner, and loses little more than what is allowed."""
-    if result.outcome == "passed" or row is winner or row.latency.quantile(rules.rank_by) is None:
+    if result.outcome == "passed" or result.ruled_out or row is winner:
         return False
     near = result.outcome == "undecided" or (result.excess is not None and result.excess <= result.allowed)
-    faster = _speed(row, rules).value < _speed(winner, rules).value and not _as_fast(winner, row, rules)
-    return near and faster
+    return near and _is_ahead(row, winner, rules) and not _is_level(winner, row, rules)
 
 
 def _trade(row: Candidate, result: GateResult, winner: Candidate, reference: Candidate | None) -> Trade:
@@ -94,12 +151,13 @@ def _trade(row: Candidate, result: GateResult, winner: Candidate, reference: Can
     return Trade(key=row.key, text=text)
 
 
-def _why(winner: Candidate, fastest: Candidate, timed: int, result: GateResult) -> str:
-    passed = result.outcome == "passed"
-    among = f"of {timed} {'that passed the gate' if passed else 'undecided ones'}"
+def _why(winner: Candidate, first: Candidate, timed: int, result: GateResult, rules: Rules) -> str:
+    passed, within = result.outcome == "passed", " within the budget" if rules.budget else ""
+    among = f"of {timed} {'that passed the gate' if passed else 'undecided ones'}{within}"
     if timed == 1:
-        among = f"and the only {'one that passed the gate' if passed else 'undecided one'}"
-    won = f"the fastest {among}" if fastest is winner else f"as fast as {fastest.key} and the smaller, {among}"
+        among = f"and the only {'one that passed the gate' if passed else 'undecided one'}{within}"
+    best = "the smallest" if rules.rank_by == "size" else "the fastest"
+    won = f"{best} {among}" if first is winner else f"as fast as {first.key} and the smaller, {among}"
     larger = winner.select.larger_is_better if winner.select else True
     more = "" if passed else f"; {format_more_rows(result.more_rows)}"
     return f"{won} ({_loss(result.drop, larger)}, {format_points(result.allowed, larger)} allowed{more})"
@@ -119,6 +177,22 @@ def _why_none(eligible: Sequence[Candidate], gates: Mapping[str, GateResult], ru
         return f"no variant that {passed} could be timed: {why}"
     if not gates:
         return "nothing that may win was measured here"
+    if barred := {key: "; ".join(result.ruled_out) for key, result in gates.items() if result.ruled_out}:
+        others = {key: result for key, result in gates.items() if not result.ruled_out}
+        excluded = _excluded(barred, gates)
+        return f"{_why_none([], others, rules)}; {excluded}" if others else f"every variant is ruled out: {excluded}"
     known = {key: result for key, result in gates.items() if result.drop is not None} or gates
     key = min(known, key=lambda one: float("inf") if (drop := known[one].drop) is None else drop)
     return f"no variant passed the gate; the nearest, {key}, {'; '.join(known[key].reasons)}"
+
+
+def _excluded(barred: Mapping[str, str], gates: Mapping[str, GateResult]) -> str:
+    """Return what is ruled out and why: every row where they share reasons, else the first that passed or nearly did.
+
+    ``gates``: the first in rank first.
+    """
+    rows = group_by_reason(barred.items())
+    if len(rows) <= SHARED_REASONS:
+        return "; ".join(f"{keys}: {reason}" for reason, keys in rows.items())
+    key = min((one for one in gates if one in barred), key=lambda one: SEVERITY.index(gates[one].outcome))
+    return f"the first in rank, {key}, {barred[key]}"

@@ -22,6 +22,11 @@ def test_every_measured_target_has_a_line(tmp_path):
     page = (tmp_path / "index.md").read_text(encoding="utf-8")
     assert "[a](a/report.md)" in page
     assert page.count("\n| [") == 2
+    picture = (tmp_path / "a" / "speed.svg").read_text(encoding="utf-8")
+    assert picture.startswith("<svg xmlns=")
+    for name in ("teacher/torch-fp32", "teacher/onnx-int8", "student/onnx-int8", "pruned/onnx-int8"):
+        assert f">{name}</text>" in picture
+    assert "<style>:root" in picture
 
 
 def test_a_target_without_winner_is_listed_empty(tmp_path):

@@ -33,6 +33,27 @@ def test_publishing_another_targets_winner_replaces_the_entry(finished_run: Path
         assert (read_info(entry).made_by == "phone") == (target == "phone")
 
 
+def test_a_row_that_did_not_win_is_published(finished_run: Path, tmp_path: Path, capsys) -> None:
+    report = read_report(finished_run)
+    won = report.verdict("cpu").winner
+    key = next(row.key for row in report.rows if row.variant.name == "onnx-fp32" and row.key != won)
+    zoo = tmp_path / "zoo"
+    command = ["publish", "tiny", "--runs", str(finished_run.parent / "runs"), "--to", str(zoo)]
+    assert main([*command, "--row", key]) == 0
+    assert read_report(zoo / "tiny" / "report").verdict("cpu").winner == key
+    assert f"chosen by hand in place of {won}" in (zoo / "tiny" / "report" / "report.md").read_text()
+    assert main(["verify", str(zoo / "tiny")]) == 0
+    assert main(["predict", str(zoo / "tiny"), "good film"]) == 0
+    capsys.readouterr()
+    assert main(command) == 1  # the winner is another model
+    error = capsys.readouterr().err
+    assert "holds another result, onnx-fp32" in error
+    assert "--replace" in error
+    assert main([*command, "--replace"]) == 0
+    assert main([*command, "--row", "nobody/onnx-int8"]) == 2
+    assert "has no row 'nobody/onnx-int8' on cpu" in capsys.readouterr().err
+
+
 def test_publish_refuses_an_unknown_target(finished_run, tmp_path, capsys) -> None:
     command = ["publish", "tiny", "--runs", str(finished_run.parent / "runs"), "--to", str(tmp_path / "zoo")]
     assert main(command) == 0

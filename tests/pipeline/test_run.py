@@ -12,6 +12,7 @@ from compress.errors import UsageError
 from compress.model_info import read_info
 from compress.pipeline.commands.plan_command import preview
 from compress.pipeline.run import Options, prepare
+from compress.pipeline.run_lock import named_steps
 from compress.report.report_schema import read_report
 from tests.conftest import write_tiny_recipe
 
@@ -271,6 +272,21 @@ def test_earlier_recipe_restores_its_winner(copy: Path) -> None:
     assert read_info(winner) != before
     assert rerun(copy) == (0, ["publish"])  # the zoo holds the other recipe's winner
     assert read_info(winner) == before
+
+
+def test_the_report_of_a_changed_recipe_is_kept(copy: Path) -> None:
+    run = copy / "runs" / "tiny"
+    shown, winner = read_report(run), read_info(run / "winner" / "cpu")
+    assert rerun(copy, "--set", "gate.max_drop=0.9")[0] == 0
+    (kept,) = (run / "previous").iterdir()
+    assert read_report(kept) == shown
+    assert read_info(kept / "winner" / "cpu") == winner
+    assert main(["clean", "--runs", str(copy / "runs"), "--format", "quiet"]) == 0
+    assert {path.name for path in (copy / "runs" / ".steps").iterdir()} >= named_steps(kept / "lock.json")
+    assert rerun(copy, "--set", "gate.max_drop=0.9")[0] == 0  # the same recipe again
+    assert [path.name for path in (run / "previous").iterdir()] == [kept.name]
+    assert rerun(copy)[0] == 0
+    assert len([*(run / "previous").iterdir()]) == 2
 
 
 def test_run_that_stops_early_names_the_result_of_its_last_step(tmp_path: Path, capsys) -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from compress.errors import ModelError
 from compress.model_info import ShapeInfo
-from compress.prune.latency_table import LatencyTable, read_table, unreachable
+from compress.prune.latency_table import LatencyTable, read_table, unreachable, wanted_speedup
+from compress.recipe.prune_schema import PruneTo
 
 
 def table(**changes):
@@ -43,17 +44,28 @@ def test_a_dropped_layer_saves_what_it_takes_with_the_smallest_sizes():
     dropping = table(layer=0.6)
     assert dropping.model_time([4, 0], [64, 0]) == pytest.approx(1.0 - 0.6 + 9.0)
     assert dropping.largest_speedup(shape(), 16) == pytest.approx(19.0 / 0.4)
-    assert "at least one layer stays, with one head" in unreachable(dropping, shape(), 60.0, 16)
-    assert unreachable(dropping, shape(), 40.0, 16) is None
+    assert "at least one layer stays, with one head" in unreachable(dropping, shape(), PruneTo(speedup=60.0), 16)
+    assert unreachable(dropping, shape(), PruneTo(speedup=40.0), 16) is None
 
 
 def test_a_goal_within_tolerance_of_the_largest_is_not_refused():
-    assert unreachable(table(), shape(), 20.0, 16) is None
-    assert "at most 19.0 times faster" in unreachable(table(), shape(), 21.0, 16)
+    assert unreachable(table(), shape(), PruneTo(speedup=20.0), 16) is None
+    assert "at most 19.0 times faster" in unreachable(table(), shape(), PruneTo(speedup=21.0), 16)
+
+
+def test_a_goal_of_time_is_a_speedup_by_the_table():
+    to = PruneTo(p50="5ms")
+    assert wanted_speedup(to, table(), shape()) == 3.8  # the whole model takes 19 ms
+    assert unreachable(table(), shape(), to, 16) is None
+    assert "0.9 ms cannot be reached" in unreachable(table(), shape(), PruneTo(p50="900us"), 16)
+    assert "takes at least 1 ms" in unreachable(table(), shape(), PruneTo(p50="900us"), 16)
+    reason = unreachable(table(), shape(), PruneTo(p50="20ms"), 16)
+    assert reason.startswith("the model takes 19 ms before pruning by the latency table (onnx-int8, 16 word pieces)")
+    assert reason.endswith("which is within 20 ms: leave out prune, or give a shorter time.")
 
 
 def test_wide_blocks_limit_the_speedup():
-    reason = unreachable(table(), shape(), 2.0, 64)
+    reason = unreachable(table(), shape(), PruneTo(speedup=2.0), 64)
     assert "one head and 64 neurons (`round_to`), so the model becomes at most 1.5 times faster" in reason
     assert table().largest_speedup(shape(ffn=(64, 32)), 128) == pytest.approx(15.0 / 9.0)
     assert table(layer=0.6).largest_speedup(shape(ffn=(64, 32)), 128) == pytest.approx(15.0 / 2.4)

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,22 @@ from compress.measure.quality.quality_result import Quality
 from compress.measure.timing.latency import Latency
 from compress.model_info import Parent, read_info, write_info
 from compress.publish.local_zoo import publish_entry
+from compress.report.apply_selection import apply_selection
 from compress.report.report_schema import Report
 from compress.runtime import open_predictor
+from compress.select.selection import Selection
+from compress.select.winner import select_winner
 from tests.measure.conftest import write_variant
-from tests.report.conftest import VARIANTS, MakeReport, apply_gates, full_report, latency, made_report, quality
+from tests.report.conftest import (
+    VARIANTS,
+    MakeReport,
+    apply_gates,
+    candidates,
+    full_report,
+    latency,
+    made_report,
+    quality,
+)
 
 RECIPE = {"name": "films", "teacher": {"source": "bert-base", "revision": None}}
 
@@ -81,6 +94,22 @@ def two_target_report() -> Report:
         for row in report.rows
     )
     return apply_gates(report.model_copy(update={"targets": (report.targets[0], phone), "rows": rows}))
+
+
+FOUR_BITS = ("opset 20", "MatMulInteger", "com.microsoft.GatherBlockQuantized")
+
+
+@pytest.fixture
+def four_bit(tmp_path) -> tuple[dict[str, Path], Path, Report]:
+    """A winner whose operators few runtimes have, the best variant that runs everywhere, and the report."""
+    winner, root = write_winner(tmp_path / "run" / "cpu"), write_winner(tmp_path / "run" / "root", "onnx-fp32")
+    info = read_info(winner)
+    write_info(winner, info.model_copy(update={"variant": info.variant.model_copy(update={"operators": FOUR_BITS})}))
+    report = made_report(recipe=RECIPE)
+    rows = candidates(report, "cpu")
+    marked = [replace(row, runs_everywhere=row.key == "student/onnx-fp32") for row in rows]
+    selected = select_winner("cpu", marked, report.rules)
+    return {"cpu": winner}, root, apply_selection(report, Selection(targets=(selected,)))
 
 
 def write_winner(folder: Path, variant: str = "onnx-int8") -> Path:

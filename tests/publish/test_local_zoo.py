@@ -7,12 +7,14 @@ import textwrap
 
 import pytest
 
-from compress.errors import ModelError, UsageError
+from compress.errors import CompressError, ModelError, UsageError
 from compress.model_info import read_info, write_info
 from compress.publish.local_zoo import is_published, publish_entry, read_index
+from compress.publish.pull import pull
 from compress.publish.verify import verify
 from compress.report.report_schema import read_report, write_report
 from compress.runtime.text_model import TextModel
+from tests.publish.conftest import FOUR_BITS
 from tests.report.conftest import apply_gates
 
 
@@ -52,7 +54,14 @@ def test_an_entry_is_replaced_as_a_whole(published, winner, report):
     (published / "left over").write_text("from an older version")
     before = read_index(published.parent)["films-small"]["digest"]
     (winner / "config.json").write_text('{"model_type": "bert", "pad_token_id": 0, "more": 1}')
-    assert publish_entry({"cpu": winner}, report, published.parent, "films-small") == published
+    again = {"winners": {"cpu": winner}, "report": report, "zoo": published.parent, "name": "films-small"}
+    with pytest.raises(CompressError) as refused:
+        publish_entry(**again)
+    assert "films-small holds another result, onnx-int8 (accuracy 0.906, " in refused.value.message
+    assert "nothing was replaced" in refused.value.message
+    assert refused.value.hint.endswith("--replace, or --name for an entry beside it")
+    assert (published / "left over").exists()
+    assert publish_entry(**again, replace=True) == published
     assert not (published / "left over").exists()
     assert verify(published) == 9
     assert read_index(published.parent)["films-small"]["digest"] != before
@@ -137,6 +146,35 @@ def test_winners_of_several_targets_share_an_entry(two_winners, two_target_repor
     (entry / "variants" / "student-onnx-fp32" / "config.json").write_text("{}")
     with pytest.raises(ModelError, match=r"variants/student-onnx-fp32/config\.json has 2 bytes"):
         verify(entry)
+
+
+def test_the_root_runs_everywhere_and_a_winner_that_does_not_is_below_variants(four_bit, tmp_path):
+    winners, root, report = four_bit
+    zoo = tmp_path / "zoo"
+    assert not is_published(winners, report, zoo, "films", root)
+    entry = publish_entry(winners, report, zoo, "films", root)
+    assert is_published(winners, report, zoo, "films", root)
+    assert read_info(entry).variant.name == "onnx-fp32"
+    assert read_info(entry / "variants" / "pruned-onnx-int8").variant.operators == FOUR_BITS
+    assert json.loads((entry / "config.json").read_text())["transformers.js_config"] == {"dtype": "fp32"}
+    verify(entry)
+    texts = ["good film", "a very bad plot"]
+    assert TextModel.open(entry).predict(texts) == TextModel.open(root).predict(texts)
+    assert pull(entry, tmp_path / "pulled") == tmp_path / "pulled"
+    indexed = read_index(zoo)["films"]
+    assert (indexed["variant"], indexed["target"]) == ("onnx-fp32", "cpu")
+    assert [(one["path"], one["targets"], one["runs_everywhere"]) for one in indexed["variants"]] == [
+        (".", [], True),
+        ("variants/pruned-onnx-int8", ["cpu"], False),
+    ]
+
+
+def test_where_nothing_runs_everywhere_the_root_is_the_winner(four_bit, tmp_path):
+    winners, _, report = four_bit
+    entry = publish_entry(winners, report, tmp_path / "zoo", "films")
+    assert read_info(entry).variant.name == "onnx-int8"
+    (listed,) = read_index(tmp_path / "zoo")["films"]["variants"]
+    assert (listed["path"], listed["runs_everywhere"]) == (".", False)
 
 
 def test_a_row_that_wins_on_two_targets_is_published_once(two_winners, two_target_report, tmp_path):

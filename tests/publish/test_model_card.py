@@ -252,6 +252,23 @@ def test_every_variant_is_listed_with_its_target(two_winners, two_target_report)
     assert "## Speed on phone: student/onnx-fp32" in body
 
 
+def test_the_card_says_where_the_root_runs(four_bit):
+    winners, root, report = four_bit
+    card = model_card(make_entry(winners, report, "films", root))
+    assert "ONNX Runtime 1.19 or later, transformers.js 4.3.1 in Node.js and browsers, optimum. " in card
+    assert "in `variants/pruned-onnx-int8`: onnxruntime-1.20 is too old: it needs ONNX Runtime 1.23." in card
+    assert "| student/onnx-fp32 | films | – | yes |" in card
+    assert "## Speed on cpu: student/onnx-fp32" in card
+    assert "```html" in card
+
+
+def test_a_root_that_does_not_run_everywhere_says_so(four_bit):
+    winners, _, report = four_bit
+    card = model_card(make_entry(winners, report, "films"))
+    assert "runs in onnxruntime-1.20 and web: onnxruntime-1.20 is too old: it needs ONNX Runtime 1.23." in card
+    assert "```html" not in card
+
+
 def test_figures_that_do_not_apply_are_left_out(winner, make_report, quality_of):
     report = apply_gates(make_report(floor=quality_of(0.95).model_copy(update={"versus_teacher": None})))
     _, body = split(model_card(make_entry({"cpu": winner}, report, "films")))

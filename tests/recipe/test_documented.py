@@ -18,6 +18,7 @@ PAGE = DOCS / "measuring.md"
 TASKS = (DOCS / "tasks.md").read_text(encoding="utf-8")
 PAGES = sorted(DOCS.glob("*.md"))
 SHOWN = (
+    "budget",
     "distilling",
     "pruning",
     "pruning-by-latency",
@@ -88,3 +89,21 @@ def test_documented_columns_of_every_kind_are_its_defaults(kind):
     assert (tuple(documented[0]), documented[1][:1]) == (task.text, [task.label])
     assert KINDS[kind].metrics[0].name in line
     assert kind in re.findall(r"\w+", " ".join(re.findall(r"^## (.*)", TASKS, re.MULTILINE)))
+
+
+def test_the_readme_is_short_and_its_links_exist():
+    readme = DOCS.parent / "README.md"
+    text = readme.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 120
+    assert len(text) <= 8000
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", text):
+        assert (readme.parent / target).exists(), target
+    pages = {page.name for page in PAGES}
+    linked = set(re.findall(r"\(docs/([\w-]+\.md)", text))
+    reached = linked | {name for page in linked for name in re.findall(r"\]\(([\w-]+\.md)", (DOCS / page).read_text())}
+    assert pages == reached, "a page that no reader finds"
+
+
+def test_the_glossary_has_few_terms():
+    rows = [line for line in (DOCS / "glossary.md").read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    assert len(rows) - 1 <= 30

@@ -196,14 +196,15 @@ def apply_gates(report: Report) -> Report:
         report,
         Selection(
             targets=tuple(
-                select_winner(target.title, _candidates(report, target.title), report.rules, target.reason)
+                select_winner(target.title, candidates(report, target.title), report.rules, target.reason)
                 for target in report.targets
             )
         ),
     )
 
 
-def _candidates(report: Report, title: str) -> list[Candidate]:
+def candidates(report: Report, title: str) -> list[Candidate]:
+    """The rows on a target as the select step passes them on."""
     return [
         Candidate(
             key=row.key,

@@ -1,14 +1,19 @@
+from dataclasses import replace
+
 import pytest
 
 from compress.measure.quality.quality_result import ClassScore, Difference, Quality
 from compress.measure.timing.latency import Latency
+from compress.report.apply_selection import apply_selection
 from compress.report.pages.render import render_html, render_markdown
 from compress.report.report_schema import LedgerRow, Report, Rules, report_json
 from compress.report.tables.ledger_tables import ledger_table
 from compress.report.tables.speed_tables import timing_table
+from compress.report.winner_verdict import Verdict, held_back_lines
 from compress.select.gate import correction, gate
-from compress.select.selection import GateResult
-from tests.report.conftest import apply_gates
+from compress.select.selection import Candidate, GateResult, HeldBack, Limits, Selection
+from compress.select.winner import select_winner
+from tests.report.conftest import apply_gates, candidates
 
 RULES = Rules(max_drop=0.01, quantize_max_drop=0.005)
 
@@ -66,6 +71,55 @@ def test_fastest_passing_candidate_wins(make_report):
     assert against.smaller == pytest.approx(91.3 / 13.9)
     assert against.kept == pytest.approx(0.906 / 0.915)
     assert (cuda.winner, cuda.why) == (None, "not measured: no CUDA here")
+
+
+def ruled_out(report: Report, *keys: str, reason: str = "web has no X", everywhere: bool = False) -> list[Candidate]:
+    """The candidates on cpu, of which these do not run where they must, or where the root of an entry does."""
+    return [
+        replace(
+            one, runs_everywhere=one.key not in keys, ruled_out=None if everywhere or one.key not in keys else reason
+        )
+        for one in candidates(report, "cpu")
+    ]
+
+
+def test_what_does_not_run_where_it_must_is_ruled_out_with_the_reason(make_report):
+    report = make_report()
+    rules = report.rules.model_copy(update={"runs_in": ("web",)})
+    result = select_winner("cpu", ruled_out(report, report.teacher, "pruned/onnx-int8"), rules)
+    assert result.winner == result.everywhere == "student/onnx-int8"
+    assert [row.key for row in result.held_back] == ["pruned/onnx-int8"]
+    assert result.held_back[0].text.endswith("ms, ruled out: web has no X")
+    gate = result.gates["pruned/onnx-int8"]
+    assert (gate.outcome, gate.state, gate.why, gate.may_win) == ("passed", "ruled out", "web has no X", False)
+    shown = apply_selection(report, Selection(targets=(result,)))
+    (row,) = [
+        row for row in ledger_table(shown, "cpu").rows if f"{row['model']} {row['variant']}" == "pruned onnx-int8"
+    ]
+    assert row["gate"].startswith("ruled out")
+    assert "web has no X" in render_markdown(shown)
+
+
+def test_where_everything_is_ruled_out_nothing_wins(make_report):
+    report = make_report()
+    rules = report.rules.model_copy(update={"runs_in": ("web",)})
+    result = select_winner("cpu", ruled_out(report, *(row.key for row in report.rows)), rules)
+    assert (result.winner, result.everywhere) == (None, None)
+    assert result.why.startswith("every variant is ruled out: ")
+    assert result.why.endswith(": web has no X")
+
+
+def test_the_best_row_that_runs_everywhere_is_named_beside_the_winner(make_report):
+    report = make_report()
+    fastest = ("pruned/onnx-int8", "student/onnx-int8")
+    result = select_winner("cpu", ruled_out(report, *fastest, everywhere=True), report.rules)
+    assert (result.winner, result.everywhere) == ("pruned/onnx-int8", "pruned/onnx-fp32")
+    (verdict,) = apply_selection(report, Selection(targets=(result,))).verdicts
+    assert verdict.winner == "pruned/onnx-int8"
+    assert verdict.everywhere.winner == "pruned/onnx-fp32"
+    assert verdict.everywhere.comparison_with("teacher/torch-fp32").speedup.value == pytest.approx(11.6 / 1.4, rel=0.05)
+    nowhere = select_winner("cpu", ruled_out(report, *(row.key for row in report.rows), everywhere=True), report.rules)
+    assert (nowhere.winner, nowhere.everywhere) == ("pruned/onnx-int8", None)
 
 
 def test_the_reference_is_no_candidate(make_report):
@@ -154,6 +208,19 @@ def test_an_undecided_gate_says_how_many_rows_would_tell(select):
     assert gate(RULES, missed, {}, quantized=True).outcome == "missed"
 
 
+def test_the_second_rule_holds_a_variant_back_only_where_it_is_missed(select):
+    def outcome(teacher: Difference, unquantized: Difference, strict: bool = False) -> str:
+        scored = select.model_copy(update={"versus_teacher": teacher, "versus_unquantized": unquantized})
+        return gate(RULES.model_copy(update={"strict": strict}), scored, {}, quantized=True)
+
+    gained, unclear = unsure(-0.011, 0.005), unsure(0.004, 0.01)
+    assert outcome(gained, unclear).outcome == "passed"
+    assert outcome(gained, unclear).reasons == ()
+    assert outcome(gained, unsure(0.02, 0.01)).outcome == "missed"
+    assert outcome(unsure(0.012, 0.01), unclear).outcome == "undecided"  # the first rule cannot tell either
+    assert outcome(gained, unclear, strict=True).outcome == "missed"
+
+
 def test_few_rows_of_a_class_leave_its_recall_undecided(select):
     with_classes = RULES.model_copy(update={"max_class_drop": 0.02})
     ours = select.model_copy(update={"per_class": {"good": ClassScore(rows=60, recall=0.87)}})
@@ -186,6 +253,46 @@ def test_an_undecided_variant_does_not_win_over_one_that_passed(make_report):
     assert report.remarks == ()  # the gate could not tell: that is no stage that missed it
 
 
+def test_every_faster_row_that_is_held_back_says_why(make_report, latency_of):
+    report = undecided(make_report(), "pruned/onnx-int8", drop=0.009, error=0.003)
+    report = undecided(report, "pruned/onnx-fp32", drop=0.05, error=0.003)
+    report = apply_gates(edited(report, "pruned/onnx-fp32", latency=latency_of(1.1, seed=5)))
+    verdict = report.verdicts[0]
+    assert [row.key for row in verdict.held_back] == ["pruned/onnx-int8", "pruned/onnx-fp32"]
+    assert verdict.held_back[1].text.endswith("ms, missed: lost 5 points against the teacher, 1 point allowed")
+    (line,) = held_back_lines(verdict)  # the other one is the trade
+    assert line == f"held back: pruned/onnx-fp32 ({verdict.held_back[1].text})"
+    assert line[1:] in render_html(report)
+    assert line[1:] in render_markdown(report)
+
+
+def test_many_rows_that_are_held_back_are_counted():
+    rows = tuple(HeldBack(key=f"pruned/{number}", text="0.1 ms, missed: lost it") for number in range(7))
+    lines = held_back_lines(Verdict(target="cpu", winner="a/b", why="it is", held_back=rows))
+    assert len(lines) == 6
+    assert lines[-1] == "held back: 2 more, with their reasons in the report (The gate, on select)"
+
+
+def test_what_test_contradicts_stands_beside_the_verdict(make_report):
+    report = make_report()
+    test = report.row("pruned/onnx-int8").targets["cpu"].test
+    fell = {"bad": test.per_class["bad"].model_copy(update={"recall": 0.7, "recall_p_value": 0.001})}
+    by_chance = test.per_class["good"].model_copy(update={"recall": 0.8, "recall_p_value": 0.03})  # of two classes
+    changes = {"versus_teacher": unsure(0.023, 0.01), "per_class": {**fell, "good": by_chance}}
+    report = apply_gates(edited(report, "pruned/onnx-int8", test=test.model_copy(update=changes)))
+    verdict = report.verdicts[0]
+    assert verdict.winner == "pruned/onnx-int8"
+    assert verdict.contradictions == (
+        "on test it lost 2.3 points against the teacher (p 0.5), 1 point allowed",
+        "recall of 'bad' fell by 20.5 points on test (428 rows, p 0.001)",
+    )
+    for clause in verdict.contradictions:
+        assert clause in verdict.reason
+        assert clause in render_markdown(report)
+    within = test.model_copy(update={"versus_teacher": unsure(0.012, 0.01)})  # the rows cannot tell
+    assert apply_gates(edited(report, "pruned/onnx-int8", test=within)).verdicts[0].contradictions == ()
+
+
 def test_where_none_passed_the_fastest_undecided_one_within_the_allowance_wins(make_report):
     keys = [row.key for row in make_report().rows if row.key != "teacher/torch-fp32"]
     report = undecided(make_report(), *keys, drop=0.009, error=0.003)
@@ -209,7 +316,9 @@ def test_nothing_wins_where_all_undecided_ones_lost_more_than_allowed(make_repor
     report = apply_gates(undecided(make_report(), *keys, drop=0.011, error=0.003))
     verdict = report.verdicts[0]
     assert verdict.winner is None
-    assert "the nearest, teacher/onnx-fp32, lost 1.1 points against the teacher" in verdict.why
+    assert (
+        "the nearest, pruned/onnx-int8, lost 1.1 points against the teacher" in verdict.why
+    )  # of equal ones the fastest
     assert report.remarks[0].startswith("On cpu the gate is undecided: no variant passed")
 
 
@@ -258,6 +367,82 @@ def test_ranking_by_another_quantile(make_report, latency_of):
     few = few.model_copy(update={"model": few.model.model_copy(update={"p99": None})})
     by_p99 = edited(make_report(rules=RULES.model_copy(update={"rank_by": "p99"})), "teacher/onnx-int8", latency=few)
     assert apply_gates(by_p99).verdicts[0].winner == "pruned/onnx-int8"
+
+
+def budget(**limits: object) -> Rules:
+    return RULES.model_copy(update={"budget": (Limits(**limits),)})
+
+
+def test_a_budget_rules_rows_out(make_report):
+    report = apply_gates(make_report(rules=budget(p50=5.0, size=20_000_000)))
+    verdict = report.verdicts[0]
+    assert verdict.winner == "pruned/onnx-int8"
+    assert verdict.why.startswith("the fastest of 2 that passed the gate within the budget (")
+    gates = {row.key: row.targets["cpu"].gate for row in report.rows if row.targets["cpu"].gate}
+    assert gates["teacher/onnx-int8"].ruled_out == ("has 23.4 MB, 20 MB allowed",)
+    slow = "takes 5.15 ms (p50), 5 ms allowed"
+    assert [reason.startswith("takes 5.") for reason in gates["teacher/onnx-fp32"].ruled_out] == [True, False], slow
+    assert gates["teacher/onnx-fp32"].outcome == "passed"
+    rows = {(row["model"], row["variant"]): row["gate"] for row in ledger_table(report, "cpu").rows}
+    assert rows["teacher", "onnx-fp32"] == "ruled out"
+    assert "has 91.1 MB, 20 MB allowed" in render_html(report)
+
+
+def test_the_fastest_row_loses_to_one_within_the_budget_and_says_why(make_report):
+    report = apply_gates(make_report(rules=RULES.model_copy(update={"budget": (Limits(smaller=3.0, p95=1.5),)})))
+    assert report.verdicts[0].winner == "pruned/onnx-int8"
+    limited = RULES.model_copy(update={"budget": (Limits(size=10_000_000),)})
+    nothing = apply_gates(make_report(rules=limited)).verdicts[0]
+    assert nothing.winner is None
+    assert nothing.why == (
+        "every variant is ruled out: the first in rank, pruned/onnx-int8, has 13.9 MB, 10 MB allowed"
+    )
+
+
+def test_what_a_budget_rules_out_is_no_trade_and_is_held_back(make_report):
+    report = make_report(rules=budget(speedup=1.0))
+    small = report.row("pruned/onnx-int8").footprint.model_copy(update={"bytes_total": 99_000_000})
+    rows = tuple(
+        row.model_copy(update={"footprint": small}) if row.key == "pruned/onnx-int8" else row for row in report.rows
+    )
+    report = report.model_copy(update={"rows": rows, "rules": budget(smaller=1.0)})
+    verdict = apply_gates(report).verdicts[0]
+    assert verdict.winner == "student/onnx-int8"
+    assert verdict.trade is None
+    (held,) = verdict.held_back
+    assert held.key == "pruned/onnx-int8"
+    assert "ms, ruled out: is 0.922 times smaller than the teacher, 1 asked for" in held.text
+
+
+def test_a_budget_of_one_target_holds_there_alone(make_report):
+    elsewhere = apply_gates(make_report(rules=budget(target="cuda", size=1)))
+    assert elsewhere.verdicts[0].winner == "pruned/onnx-int8"
+    assert apply_gates(make_report(rules=budget(target="cpu", size=1))).verdicts[0].winner is None
+
+
+def test_what_is_not_known_is_not_within_a_budget(make_report):
+    untimed = Latency(status="failed", reason="the process was ended by SIGKILL")
+    report = edited(make_report(rules=budget(speedup=2.0, p95=9.0)), "pruned/onnx-int8", latency=untimed)
+    gate = apply_gates(report).row("pruned/onnx-int8").targets["cpu"].gate
+    assert gate.ruled_out == (
+        "its p95 is not known (the process was ended by SIGKILL), 9 ms allowed",
+        "how many times faster than the teacher it is is not known, 2 asked for",
+    )
+
+
+def test_the_smallest_wins_where_rows_are_ranked_by_size(make_report):
+    report = make_report(rules=RULES.model_copy(update={"rank_by": "size"}))
+    verdict = apply_gates(report).verdicts[0]
+    assert verdict.winner == "pruned/onnx-int8"
+    assert verdict.why.startswith("the smallest of 8 that passed the gate")
+    untimed = Latency(status="failed", reason="it crashed")
+    failed = edited(report, "pruned/onnx-int8", latency=untimed)
+    assert apply_gates(failed).verdicts[0].winner == "student/onnx-int8"
+
+
+def test_rules_without_a_budget_are_stored_as_before():
+    assert "budget" not in RULES.model_dump(mode="json")
+    assert budget(size=5).model_dump(mode="json")["budget"][0]["size"] == 5
 
 
 def test_failed_timing_does_not_win_and_is_reported(make_report):

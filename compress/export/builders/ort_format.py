@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 import onnxruntime as ort
 
 from compress.errors import ModelError
 from compress.export.build_context import BuildContext
 from compress.export.comparison.parity import TOLERANCE
-from compress.export.write_variant import write_variant
+from compress.export.write_variant import operators, write_variant
 from compress.formats import FORMATS
 from compress.model_info import FolderInfo, read_info
 from compress.runtime import open_predictor
-from compress.runtime.onnx_runtime import GUARD, ORT_ERRORS, PROVIDERS, SILENT, existing_onnx
+from compress.runtime.onnx_runtime import GUARD, ONNX_FILE, ORT_ERRORS, PROVIDERS, SILENT, existing_onnx
 from compress.runtime.runtime_errors import first_line
 
 NOT_PORTABLE = ("SkipLayerNormFusion", "NchwcTransformer")
@@ -39,21 +41,31 @@ def export_ort(context: BuildContext) -> FolderInfo:
     original = base.variant
     assert original is not None  # the source is a variant itself
     guarded = original.precision == "int8" and original.session.get("guard_overflow", True)
-    options = ort.SessionOptions()
-    # The highest level whose result does not depend on the processor.
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
-    options.optimized_model_filepath = str(context.work / FORMATS["ort"].files[0])
-    options.add_session_config_entry("session.save_model_format", "ORT")
-    options.log_severity_level = SILENT
-    if guarded:
-        options.add_session_config_entry(GUARD, "1")
-    try:
-        ort.InferenceSession(str(graph), options, list(PROVIDERS["cpu"]), disabled_optimizers=list(NOT_PORTABLE))
-    except ORT_ERRORS as error:
-        raise ModelError(f"{graph} cannot be converted to the ORT format: {first_line(error)}") from error
+    with tempfile.TemporaryDirectory(prefix="compress-ort-") as scratch:
+        optimized = Path(scratch) / ONNX_FILE
+        try:
+            _optimize(graph, context.work / FORMATS["ort"].files[0], "ORT", guarded=guarded)
+            # Only an ONNX file shows which operators the optimizers put in.
+            _optimize(graph, optimized, "ONNX", guarded=guarded)
+        except ORT_ERRORS as error:
+            raise ModelError(f"{graph} cannot be converted to the ORT format: {first_line(error)}") from error
+        used, _ = operators(optimized)
     kept = original.model_dump(include={"method", "batch_sensitive", "fp32_layers", "portable"})
-    context = replace(context, variant=context.variant.model_copy(update=kept))
+    context = replace(context, variant=context.variant.model_copy(update={**kept, "operators": used}))
     # With the same optimizers: in INT8 the rounding of others could move an activation to the next integer.
     alike = original.model_copy(update={"session": {"disabled_optimizers": list(NOT_PORTABLE)}})
     reference = open_predictor(context.source, variant=alike)
     return write_variant(context, base, reference, tolerance=TOLERANCE)[0]
+
+
+def _optimize(graph: Path, to: Path, form: str, *, guarded: bool) -> None:
+    """Write a graph as ONNX Runtime optimizes it, in the format ``form``."""
+    options = ort.SessionOptions()
+    # The highest level whose result does not depend on the processor.
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath = str(to)
+    options.add_session_config_entry("session.save_model_format", form)
+    options.log_severity_level = SILENT
+    if guarded:
+        options.add_session_config_entry(GUARD, "1")
+    ort.InferenceSession(str(graph), options, list(PROVIDERS["cpu"]), disabled_optimizers=list(NOT_PORTABLE))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from compress.export.runners.runner_code import RUNNERS, decision_of, runner_code
+from compress.export.transformers_js import transformers_js_section
 from compress.formats import FORMATS
 from compress.model_info import GOLDEN_FILE, INFO_FILE, FolderInfo, TaskInfo
 from compress.tasks import kind_of
@@ -23,6 +24,7 @@ def export_readme(info: FolderInfo, file: str | None = None) -> str:
         f"# {variant.name}",
         f"{about}, in the format {variant.format} and in {variant.precision}. `compress predict` reads this folder.",
         runner_section(info, file),
+        transformers_js_section(info, file),
         f"- `{file}`: the model, which takes {', '.join(info.inputs)}\n"
         f"- `tokenizer.json`, `config.json`, `{INFO_FILE}`: its tokenizer, its shape, its task\n"
         f"- `{GOLDEN_FILE}`: texts as token ids, and what PyTorch computes for them, to check a runner in any language:"

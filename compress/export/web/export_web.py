@@ -24,8 +24,6 @@ from compress.runtime.onnx_runtime import existing_onnx
 from compress.storage.file_digests import combined_digest, file_digest
 
 INT8_FILE, FP32_FILE = FORMATS["web"].files
-DTYPES = {INT8_FILE: "q8", FP32_FILE: "fp32"}
-"""What transformers.js calls the precision of these files."""
 
 PAGE = Path(__file__).with_name("page")
 OF_THE_FILE = ("precision", "method", "session", "portable", "fp32_layers", "batch_sensitive")
@@ -73,8 +71,6 @@ def export_web(context: BuildContext) -> FolderInfo:
 def _write_page(work: Path, task: TaskInfo, model: str) -> None:
     """Write what is beside the model: page, settings, licences, and last the list of files to store in the browser."""
     shutil.copytree(PAGE, work, dirs_exist_ok=True)
-    config = read_json(work / "config.json")
-    _write_json(work / "config.json", {**config, "transformers.js_config": {"dtype": DTYPES[model]}})
     tokens = TextTokenizer.load(work)
     settings = {
         "model": model,

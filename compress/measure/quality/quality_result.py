@@ -37,6 +37,9 @@ class ClassScore(ResultModel):
     precision: float | None = None
     """None where the class was never predicted."""
     f1: float | None = None
+    recall_p_value: float | None = None
+    """Probability of so large a change of recall against the teacher's if both were equally good (sign test over the
+    rows that gained or lost); None on select, and for the teacher."""
 
 
 class Bin(ResultModel):

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from compress.measure.quality.bootstrap_scorer import BootstrapScorer, Predictions, to_score
 from compress.measure.quality.calibration import calibrate
 from compress.measure.quality.disagreement import largest_disagreements
 from compress.measure.quality.quality_result import ClassScore, Perturbed, Quality
+from compress.measure.quality.significance import sign_test
 from compress.measure.quality.subgroup_scores import by_column, by_length, score_groups
 from compress.model_info import TaskInfo
 from compress.tasks.kind import Kind
+
+ROWS_AT_ONCE = 256
+"""Rows of which single hits are counted together: their table has a line and a column for each."""
 
 
 def score_model(
@@ -72,6 +77,9 @@ def score_model(
                 _perturbed(scorer, name, given, answers, gold) for name, given in (perturbed or {}).items()
             ),
             "disagreements": () if teacher is None else largest_disagreements(kind, task, answers, teacher, gold),
+            **(
+                {} if teacher is None else {"per_class": with_recall_tests(quality, kind, task, answers, teacher, gold)}
+            ),
         }
     )
 
@@ -99,4 +107,27 @@ def class_scores(kind: Kind, task: TaskInfo, answers: Predictions, gold: NDArray
         )
         for label, hits, predicted, true in lines
         if true
+    }
+
+
+def with_recall_tests(
+    quality: Quality, kind: Kind, task: TaskInfo, answers: Predictions, teacher: Predictions, gold: NDArray[Any]
+) -> dict[str, ClassScore]:
+    """Return the class scores with the paired test of each class's recall against the teacher's."""
+    if not quality.per_class:
+        return {}
+    classes = len(kind.class_names(task.labels))
+    gained, lost = np.zeros(classes, dtype=np.int64), np.zeros(classes, dtype=np.int64)
+    for start in range(0, len(gold), ROWS_AT_ONCE):
+        part = slice(start, start + ROWS_AT_ONCE)
+        each = np.eye(len(gold[part]))  # a draw of one row each: the hits of single rows
+        ours, theirs = (kind.weighted_class_counts(given[part], gold[part], task, each) for given in (answers, teacher))
+        assert ours is not None  # the kind has class scores
+        assert theirs is not None
+        gained += (ours.hits > theirs.hits).sum(axis=0)
+        lost += (ours.hits < theirs.hits).sum(axis=0)
+    return {
+        label: quality.per_class[label].model_copy(update={"recall_p_value": sign_test(int(more), int(fewer))})
+        for label, more, fewer in zip(kind.class_names(task.labels), gained, lost, strict=True)
+        if label in quality.per_class
     }

@@ -78,12 +78,15 @@ def paired_p_value(differences: NDArray[np.float64]) -> float:
 
 
 def mcnemar(first_right: NDArray[np.bool_], second_right: NDArray[np.bool_]) -> float:
-    """Return the p-value for the rows that only one of two classifiers gets right (McNemar, 1947).
+    """Return the p-value for the rows that only one of two classifiers gets right (McNemar, 1947)."""
+    return sign_test(int((first_right & ~second_right).sum()), int((~first_right & second_right).sum()))
 
-    Exact (two-sided binomial) up to a thousand such rows, chi-square with continuity correction above.
+
+def sign_test(only_first: int, only_second: int) -> float:
+    """Return the p-value of so uneven a split if both sides were equally probable.
+
+    Exact (two-sided binomial) up to `EXACT_UP_TO` rows, chi-square with continuity correction above.
     """
-    only_first = int((first_right & ~second_right).sum())
-    only_second = int((~first_right & second_right).sum())
     together = only_first + only_second
     if together == 0:
         return 1.0

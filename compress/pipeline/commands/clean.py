@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from compress.data.encoded_cache import ENCODED_FOLDER
-from compress.pipeline.run_lock import LOCK_FILE, named_steps
+from compress.pipeline.run_lock import LOCK_FILE, PREVIOUS_FOLDER, named_steps
 from compress.pipeline.step_store import StepStore
 
 
@@ -17,7 +17,8 @@ def clean(runs: Path, *, dry_run: bool = False) -> list[dict[str, Any]]:
     A lock that cannot be read stops everything, since it may name any.
     """
     store = StepStore(runs)
-    named = set[str]().union(*(named_steps(lock) for lock in runs.glob(f"*/{LOCK_FILE}")))
+    locks = [*runs.glob(f"*/{LOCK_FILE}"), *runs.glob(f"*/{PREVIOUS_FOLDER}/*/{LOCK_FILE}")]
+    named = set[str]().union(*map(named_steps, locks))
     finished = [(path, "no run uses it") for path in sorted(store.steps.glob("[!.]*"))]
     partial = [(path, "unfinished, and no run uses it") for path in sorted((store.steps / ".partial").glob("*"))]
     encoded = [(store.steps / ENCODED_FOLDER, "texts as tokens, made again where a step needs them")]

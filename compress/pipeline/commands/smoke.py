@@ -73,7 +73,7 @@ def _vocabulary(rule: Vocabulary | None) -> Vocabulary | None:
 
 def _prune(prune: Prune) -> Prune:
     """Few batches; a share instead of a speed-up, which models so small cannot reach."""
-    shares = {"to": PruneTo(parameters=0.7), **dict.fromkeys(LATENCY_KEYS)} if prune.speedup is not None else {}
+    shares = {"to": PruneTo(parameters=0.7), **dict.fromkeys(LATENCY_KEYS)} if prune.has_latency_goal else {}
     return prune.model_copy(update={"batches": 2, "vocabulary": _vocabulary(prune.vocabulary), **shares})
 
 

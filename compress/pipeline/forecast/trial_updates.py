@@ -87,9 +87,9 @@ def _try(step: Step, folders: dict[str, Path]) -> TrainingSpeed | None:
 
 def _without_latency(recipe: Recipe) -> Recipe:
     """Return a recipe whose cut removes about as much as one to its goal of speed-up, with nothing to be timed."""
-    if recipe.prune is None or recipe.prune.speedup is None:
+    if recipe.prune is None or recipe.prune.to is None or not recipe.prune.has_latency_goal:
         return recipe
-    goal = PruneTo(parameters=max(LEAST_REMAINING, 1.0 / recipe.prune.speedup))
+    goal = PruneTo(parameters=max(LEAST_REMAINING, 1.0 / recipe.prune.to.expected_speedup))
     changes = {"to": goal, **dict.fromkeys(LATENCY_KEYS)}
     return recipe.model_copy(update={"prune": recipe.prune.model_copy(update=changes)})
 

@@ -1,4 +1,4 @@
-"""Plans the steps that measure latencies before anything is trained, for pruning to a speed-up (`prune.to.speedup`)."""
+"""Plans the steps that measure latencies before anything is trained, for pruning to a speed-up or a time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from compress.quantize import QUANTIZERS, chosen_methods
 from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Recipe
 from compress.runtimes import RUNTIMES
-from compress.variants import VARIANTS, variants_for
+from compress.variants import VARIANTS
 
 
 def add_latency(plan: Plan, cards: Sequence[Path]) -> None:
@@ -44,8 +44,11 @@ def add_latency(plan: Plan, cards: Sequence[Path]) -> None:
     settings |= {"variant": variant.name, "version": variant.version, "machine": describe().fingerprint}
     settings |= {"versions": versions(RUNTIMES[variant.runtime].libraries)}
     plan.add(LATENCY_STEP, LATENCY_STEP, settings, ["workload"], measure)
-    goal: dict[str, Any] = {"speedup": recipe.prune.speedup, "round_to": recipe.prune.round_to}
-    plan.add("check-speedup", "check-speedup", goal, ["workload", LATENCY_STEP], partial(latency_step.check, **goal))
+    to, round_to = recipe.prune.to, recipe.prune.round_to
+    assert to is not None
+    goal = to.model_dump() | {"round_to": round_to}
+    checked = partial(latency_step.check, to=to, round_to=round_to)
+    plan.add("check-speedup", "check-speedup", goal, ["workload", LATENCY_STEP], checked)
 
 
 def latency_target(recipe: Recipe) -> Target:
@@ -68,17 +71,16 @@ def latency_target(recipe: Recipe) -> Target:
 
 
 def latency_variant(recipe: Recipe) -> str:
-    """Return the variant in which the goal is measured; raise `UsageError` where the recipe does not build it."""
-    methods = chosen_methods(recipe.quantize.methods, competing_formats(recipe)) if recipe.quantize else ()
-    devices = list(dict.fromkeys(target.device for target in recipe.targets))
-    built = [
-        variant.name for variant in variants_for(competing_formats(recipe), methods, devices, also=recipe.variants)
-    ]
-    quantized = [QUANTIZERS[method].name for method in methods if QUANTIZERS[method].graph_builder]
-    given = recipe.prune.variant if recipe.prune else None
-    named = given or (quantized or ["onnx-fp32"])[0]
-    if named not in built:
-        builds = f"which this recipe does not build; it builds {', '.join(built)}"
-        hint = "build it (export, quantize), name another (prune.variant), or give shares: prune: {heads: 0.5}"
-        raise UsageError(f"the speed-up would be measured in {named}, {builds}", hint=hint)
-    return named
+    """Return the variant in which the goal is measured: the recipe's, else INT8 where it quantizes, else fp32.
+
+    The table and the cut build it for timing alone, so it need not be among the variants that compete.
+    """
+    if recipe.prune and recipe.prune.variant:
+        return recipe.prune.variant
+    if recipe.quantize:
+        methods = chosen_methods(recipe.quantize.methods, competing_formats(recipe))
+        return QUANTIZERS[next((each for each in methods if QUANTIZERS[each].graph_builder), "dynamic")].name
+    if not recipe.export:
+        hint = "export a format (export: onnx), name a variant (prune.variant), or give shares: prune: {heads: 0.5}"
+        raise UsageError("the speed-up would be measured in onnx-fp32, and this recipe exports nothing", hint=hint)
+    return "onnx-fp32"

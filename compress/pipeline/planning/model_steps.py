@@ -26,7 +26,7 @@ ModelPlanner = Callable[[Plan, Sequence[Path]], None]
 
 def default_models(recipe: Recipe) -> list[ModelPlanner]:
     """One planner for each model section of a recipe; latencies are measured before anything is trained."""
-    measured_here = recipe.prune and recipe.prune.speedup is not None and recipe.prune.latency_table is None
+    measured_here = recipe.prune and recipe.prune.has_latency_goal and recipe.prune.latency_table is None
     planners: list[ModelPlanner] = [*([add_latency] if measured_here else []), add_teacher]
     if recipe.student:
         planners.append(partial(add_student, student=recipe.student, distill=recipe.distill))
@@ -148,7 +148,7 @@ def _add_cut(
     # These two name how such cuts are made: results of versions that made them differently are not reused.
     if is_later:
         settings["importance"] = "scaled to that of the cut before"
-    if prune.speedup is not None:
+    if prune.has_latency_goal:
         settings["chooses"] = "heads, neurons, whole layers"
     if prune.latency_table is not None:
         settings["latency_table"] = file_digest(Path(prune.latency_table).expanduser())

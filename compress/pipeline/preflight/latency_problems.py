@@ -16,7 +16,7 @@ from compress.recipe.schema import Recipe
 
 def goal_problems(recipe: Recipe) -> Iterator[Problem]:
     """Yield what the recipe's goal of speed-up names and does not exist."""
-    if recipe.prune is None or recipe.prune.speedup is None:
+    if recipe.prune is None or not recipe.prune.has_latency_goal:
         return
     checks: dict[str, Callable[[], object]] = {"variant": partial(latency_variant, recipe)}
     if recipe.prune.latency_table is None:
@@ -32,13 +32,13 @@ def goal_problems(recipe: Recipe) -> Iterator[Problem]:
 
 def check_latency_table(prune: Prune, shape: ShapeInfo) -> None:
     """Refuse a table from elsewhere of another shape than the model to prune has, and a goal out of its reach."""
-    if prune.latency_table is None or prune.speedup is None:
+    if prune.latency_table is None or prune.to is None:
         return
     table = read_table(Path(prune.latency_table).expanduser())
     if reason := table.mismatch(shape):
         raise UsageError(f"latency_table: {reason}")
-    if reason := unreachable(table, shape, prune.speedup, prune.round_to):
-        raise UsageError(f"to.speedup: {reason}")
+    if reason := unreachable(table, shape, prune.to, prune.round_to):
+        raise UsageError(f"to: {reason}")
 
 
 def _check_variant(recipe: Recipe, path: Path) -> None:

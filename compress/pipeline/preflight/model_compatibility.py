@@ -146,7 +146,7 @@ def _check_pruning(prune: Prune, origin: Config, student: Student | None) -> Non
     """Refuse families that cannot be pruned, and goals that would leave a layer without heads or neurons."""
     require_prunable(family_named(origin["model_type"]))
     if shape := _shape_made_of(origin, student):
-        check_latency_table(prune, shape) if prune.speedup is not None else resolve_ratios(shape, prune)
+        check_latency_table(prune, shape) if prune.has_latency_goal else resolve_ratios(shape, prune)
 
 
 def _check_freeze(settings: Training, origin: Config, student: Student | None = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from compress.errors import Problem
+from compress.errors import Problem, group_by_reason
 from compress.losses import LOSSES, TASK_LOSSES, LayerLoss
 from compress.pipeline.export_formats import competing_formats
 from compress.pipeline.preflight.finetune_problems import HEADLESS, finetune_problems
@@ -13,7 +13,9 @@ from compress.recipe.distill_schema import Distill
 from compress.recipe.loss_schema import SoftLabel
 from compress.recipe.schema import Recipe
 from compress.recipe.yaml_lines import KeyPath
+from compress.runtime_releases import why_not_in_all
 from compress.tasks import KINDS
+from compress.variants import variants_for
 
 NUMERIC_KINDS = ("regression", "similarity", "retrieval")
 """Kinds whose outputs are numbers or embeddings, for which soft labels have one form and no temperature."""
@@ -29,6 +31,7 @@ def unused_settings(recipe: Recipe) -> Iterator[Problem]:
     """Yield every setting of a training that has no effect; defaults are never reported."""
     kind, defaults = recipe.task.kind, Distill()
     yield from _quantization(recipe)
+    yield from _runs_nowhere(recipe)
     if recipe.finetune:
         yield from finetune_problems(recipe, recipe.finetune)
     yield from _unfit_for_the_kind(recipe)
@@ -59,6 +62,19 @@ def _unfit_for_the_kind(recipe: Recipe) -> Iterator[Problem]:
             yield Problem((*path, "class_weights"), f"has no effect for {kind}; it is for {readers}")
         if training.unfreeze and KINDS[kind].head == HEADLESS:
             yield Problem((*path, "unfreeze"), f"begins with the head alone, and an embedding ({kind}) has none")
+
+
+def _runs_nowhere(recipe: Recipe) -> Iterator[Problem]:
+    """Yield `runs_in` where none of the variants that compete runs there, which is known before they are built."""
+    formats, devices = competing_formats(recipe), [target.device for target in recipe.targets]
+    methods = chosen_methods(recipe.quantize.methods, formats) if recipe.quantize else ()
+    reasons: dict[str, str] = {}
+    for each in variants_for(formats, methods, devices, also=recipe.variants) if recipe.runs_in else ():
+        stated = each.libraries.get("onnxruntime")
+        reasons[each.name] = why_not_in_all(recipe.runs_in, each.format, each.operators, stated) or ""
+    if reasons and all(reasons.values()):
+        listing = "; ".join(f"{names}: {reason}" for reason, names in group_by_reason(reasons.items()).items())
+        yield Problem(("runs_in",), f"no variant of this recipe runs there ({listing}); add onnx to export")
 
 
 def _quantization(recipe: Recipe) -> Iterator[Problem]:

@@ -12,8 +12,9 @@ from compress.model_info import ShapeInfo
 from compress.model_shapes import shape_of_folder, student_shape
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.measure_step import sample_texts
-from compress.prune.latency_table import TABLE_FILE, read_table, unreachable
+from compress.prune.latency_table import TABLE_FILE, read_table, unreachable, wanted_speedup
 from compress.recipe.measure_schema import Target
+from compress.recipe.prune_schema import PruneTo
 from compress.recipe.schema import Recipe
 from compress.storage.atomic_write import write_model
 
@@ -54,15 +55,16 @@ def latency(context: StepContext, variant: str, threads: int, batch: int, round_
     write_model(context.work / TABLE_FILE, table)
 
 
-def check(context: StepContext, speedup: float, round_to: int) -> None:
+def check(context: StepContext, to: PruneTo, round_to: int) -> None:
     """Refuse a goal that models of this shape cannot reach, before one is trained."""
     shape, _ = _read_workload(context.inputs["workload"])
     table = read_table(context.inputs[LATENCY_STEP] / TABLE_FILE)
-    if reason := unreachable(table, shape, speedup, round_to):
-        raise UsageError(f"prune.to.speedup: {reason}")
+    if reason := unreachable(table, shape, to, round_to):
+        raise UsageError(f"prune.to: {reason}")
     largest = table.largest_speedup(shape, round_to)
     reach = f"at most {largest:.1f} times faster in {table.variant}, with texts of {table.length} word pieces"
-    context.console.note(f"latency: {reach}")
+    wanted = "" if to.p50 is None else f"; {to.p50:g} ms are {wanted_speedup(to, table, shape):g} times faster"
+    context.console.note(f"latency: {reach}{wanted}")
     context.write_json("speedup.json", {"largest": largest})
 
 

@@ -1,17 +1,21 @@
-"""The package step: the folders that deploy, `<target>/`, of winners only; they are copied to `winner/<target>/`."""
+"""The package step: the folders that deploy, `<target>/`, of winners only; they are copied to `winner/<target>/`.
+
+Where a winner does not run everywhere, the best variant that does is collected too, for the root of a published entry.
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from compress.errors import UsageError, nearest
-from compress.model_info import INFO_FILE, FolderInfo, Parent, read_info, write_info
+from compress.model_info import INFO_FILE, FolderInfo, Parent, VariantInfo, read_info, write_info
 from compress.pipeline.graph import ModelVariant, Plan
 from compress.pipeline.step_context import StepContext
-from compress.pipeline.step_store import RECORD_FILE, share_folder
+from compress.pipeline.step_store import RECORD_FILE, StepRecord, share_folder
 from compress.pipeline.steps.scoring_steps import ANSWERS_FILE
 from compress.pipeline.strip_paths import recipe_without_paths
 from compress.recipe.schema import Recipe
@@ -23,28 +27,44 @@ from compress.storage.file_digests import digests
 
 PACKAGE_FILE = "package.json"
 WINNER_FOLDER = "winner"
+EVERYWHERE_FOLDER = "_everywhere"
+"""Beside the folders of targets, whose names begin with a letter or digit."""
 
 
 def package(context: StepContext, plan: Plan) -> None:
     """Collect each target's winner, with its lineage and the recipe, because it leaves the run behind."""
     entries = {entry.key: entry for entry in plan.variants}
-    winners = read_selection(context.inputs["select"]).winners
-    for target, key in winners.items():
+    selection = read_selection(context.inputs["select"])
+    for target, key in selection.winners.items():
         _collect(context, plan, entries[key], context.work / target)
         _add_formats(context, plan, target)
-    context.write_json(PACKAGE_FILE, {"winners": winners})
+    for target, key in selection.everywhere.items():
+        _collect(context, plan, entries[key], context.work / EVERYWHERE_FOLDER / target)
+    context.write_json(PACKAGE_FILE, {"winners": selection.winners, "everywhere": selection.everywhere})
 
 
 def copy_winners(packaged: Path, folder: Path) -> None:
     """Make ``folder/winner`` hold the packaged winners; those that are there already are not copied again."""
-    winners = json.loads((packaged / PACKAGE_FILE).read_bytes())["winners"]
-    for stale in (folder / WINNER_FOLDER).glob("*"):
-        if stale.is_dir() and stale.name not in winners:
+    collected = json.loads((packaged / PACKAGE_FILE).read_bytes())
+    _copy_targets(collected["winners"], packaged, folder / WINNER_FOLDER)
+    everywhere = folder / WINNER_FOLDER / EVERYWHERE_FOLDER
+    _copy_targets(collected.get("everywhere", ()), packaged / EVERYWHERE_FOLDER, everywhere)
+
+
+def _copy_targets(targets: Collection[str], source: Path, folder: Path) -> None:
+    """Make ``folder`` hold the folders of these targets below ``source``, and no others."""
+    for stale in folder.glob("*"):
+        if stale.is_dir() and stale.name not in (*targets, EVERYWHERE_FOLDER):
             shutil.rmtree(stale)
-    for target in winners:
-        source, copy = packaged / target, folder / WINNER_FOLDER / target
-        if not copy.is_dir() or digests(source) != digests(copy):
-            atomic_copy_folder(source, copy)
+    for target in targets:
+        if not (folder / target).is_dir() or digests(source / target) != digests(folder / target):
+            atomic_copy_folder(source / target, folder / target)
+
+
+def everywhere_folder(winners: Path, report: Report, target: str) -> Path | None:
+    """Return the folder of the best variant that runs everywhere; None where that is the winner or there is none."""
+    verdict, folder = report.verdict(target), winners / EVERYWHERE_FOLDER / target
+    return folder if verdict and verdict.everywhere and (folder / INFO_FILE).is_file() else None
 
 
 def winner_folder(winners: Path, report: Report, target: str) -> Path:
@@ -71,27 +91,53 @@ def _add_formats(context: StepContext, plan: Plan, target: str) -> None:
             folder, made = context.work / target / form, context.records[step]
             share_folder(context.inputs[step] / target, folder)
             parents = (Parent(step=step, fingerprint=made.fingerprint, digest=made.digest),)
-            write_info(folder, _with_origin(read_info(folder), plan.recipe, parents=parents))
+            write_info(folder, _with_origin(read_info(folder), _origin(plan.recipe), parents=parents))
 
 
 def _collect(context: StepContext, plan: Plan, entry: ModelVariant, folder: Path) -> None:
-    share_folder(context.inputs[entry.step], folder)
+    source, record = context.inputs[entry.step], context.records[entry.step]
+    collect(source, record, entry.variant.info, _origin(plan.recipe), folder)
+
+
+class Origin(NamedTuple):
+    """What steps do not know, since several recipes share them."""
+
+    task: str
+    """What the recipe calls the task."""
+    recipe: Mapping[str, Any]
+    """Without paths."""
+
+
+def _origin(recipe: Recipe) -> Origin:
+    return Origin(recipe.task_title, recipe_without_paths(recipe))
+
+
+def collect(source: Path, record: StepRecord, variant: VariantInfo, origin: Origin, folder: Path) -> None:
+    """Copy the result of a step to a folder that deploys, with its lineage and the recipe.
+
+    Args:
+        source: the step's folder.
+        record: of the step.
+        variant: what the folder is used as, where it does not name one.
+        origin: of the run.
+        folder: to write.
+    """
+    share_folder(source, folder)
     for name in (RECORD_FILE, ANSWERS_FILE):
         (folder / name).unlink(missing_ok=True)
-    record, info = context.records[entry.step], read_info(folder)
+    info = read_info(folder)
     parents = tuple(
         Parent(step=name, fingerprint=made.fingerprint, digest=made.digest) for name, made in record.inputs.items()
     )
     # A variant that is only a way to run the model's own folder (torch-bf16) is not named there.
     changes = {
-        "variant": info.variant or entry.variant.info,
+        "variant": info.variant or variant,
         "parents": parents,
         "made_by": record.made_by or info.made_by,
     }
-    write_info(folder, _with_origin(info, plan.recipe, **changes))
+    write_info(folder, _with_origin(info, origin, **changes))
 
 
-def _with_origin(info: FolderInfo, recipe: Recipe, **changes: Any) -> FolderInfo:
-    """Add the recipe, and what it calls the task: steps know neither, since several recipes share them."""
-    task = info.task and info.task.model_copy(update={"name": recipe.task_title})
-    return info.model_copy(update={"task": task, "recipe": recipe_without_paths(recipe), **changes})
+def _with_origin(info: FolderInfo, origin: Origin, **changes: Any) -> FolderInfo:
+    task = info.task and info.task.model_copy(update={"name": origin.task})
+    return info.model_copy(update={"task": task, "recipe": origin.recipe, **changes})

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from compress.measure import Latency
 from compress.measure.resources.footprint import footprint
+from compress.model_info import read_info
 from compress.pipeline.graph import ModelVariant, Plan
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.measure_step import Measured, read_measured
@@ -11,7 +14,8 @@ from compress.pipeline.steps.quality_step import read_quality, reference_key
 from compress.pipeline.strip_paths import strip_paths
 from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Recipe
-from compress.select.selection import SELECT_FILE, Candidate, Rules, Selection, TargetSelection
+from compress.runtime_releases import EVERYWHERE, why_not_in_all
+from compress.select.selection import SELECT_FILE, Candidate, Limits, Rules, Selection, TargetSelection
 from compress.select.winner import select_winner
 from compress.variants import Variant
 
@@ -29,6 +33,8 @@ def select(context: StepContext, plan: Plan) -> None:
                 bytes_total=footprint(context.inputs[entry.step]).bytes_total,
                 quantized=entry.unquantized is not None,
                 reference=entry.key == reference_key(plan),
+                ruled_out=_why_not_in(rules.runs_in, context, entry),
+                runs_everywhere=_why_not_in(EVERYWHERE, context, entry) is None,
             )
             for entry in plan.variants
             if entry.step in context.inputs and target in targets_of(plan, entry.variant)
@@ -42,7 +48,15 @@ def select(context: StepContext, plan: Plan) -> None:
 def rules_of(recipe: Recipe) -> Rules:
     """The rules that a recipe's sections state."""
     quantize_max_drop = recipe.quantize.max_drop if recipe.quantize else None
-    return Rules(**recipe.gate.model_dump(), quantize_max_drop=quantize_max_drop, rank_by=recipe.rank_by)
+    rules = {**recipe.gate.model_dump(), "rank_by": recipe.rank_by, "runs_in": recipe.runs_in}
+    limits = tuple(Limits(**dict(budget)) for budget in recipe.budget)
+    return Rules(**rules, quantize_max_drop=quantize_max_drop, budget=limits)
+
+
+def _why_not_in(names: Sequence[str], context: StepContext, entry: ModelVariant) -> str | None:
+    """Why the file that was built for a row does not run in one of these runtimes; None where it runs in all."""
+    variant = read_info(context.inputs[entry.step]).variant or entry.variant
+    return why_not_in_all(names, variant.format, variant.operators, variant.libraries.get("onnxruntime"))
 
 
 def read_timings(context: StepContext) -> Measured:

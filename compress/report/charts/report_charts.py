@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from pathlib import Path
 
 from compress.report import format_numbers as fmt
-from compress.report.charts.svg import Frame, line, marker, rect, text
+from compress.report.charts.svg import Frame, element, line, marker, rect, text
 from compress.report.charts.xy_chart import Point, Series, xy_chart
 from compress.report.report_schema import LedgerRow, Report, TargetResult
 from compress.report.retention import larger_is_better, quality_on_test
+from compress.report.speedup_breakdown import fastest_variant
 
 WIDE, NARROW = 680, 324
 """Pixels: next to another column on a desktop, and on a phone."""
+HEIGHT = 320
+STYLE = Path(__file__).parents[1] / "pages" / "templates" / "report.css"
 COLOURS = 8
 """Colours of models that report.css defines."""
 
@@ -34,11 +38,25 @@ def legend(report: Report) -> list[tuple[str, str]]:
     return [(frame.format(marker(kind, 8, 8, 5.5, classes)), name) for kind, classes, name in entries]
 
 
-def speed_chart(report: Report, title: str, width: int) -> str | None:
-    """Milliseconds a call (logarithmic) against the score on test; None if nothing was both timed and scored."""
+def speed_picture(report: Report, title: str) -> str | None:
+    """The speed chart as a file of its own, in which the fastest row of each model has its name."""
+    models = dict.fromkeys(row.model for row in report.rows)
+    fastest = [row.key for model in models if (row := fastest_variant(report, model, title))]
+    chart = speed_chart(report, title, WIDE, labelled=fastest)
+    style = element("style", STYLE.read_text(encoding="utf-8"))
+    return chart and chart.replace(">", f">{style}{rect(0, 0, WIDE, HEIGHT, 'paper')}", 1)
+
+
+def speed_chart(report: Report, title: str, width: int, labelled: Collection[str] = ()) -> str | None:
+    """Milliseconds a call (logarithmic) against the score on test; None if nothing was both timed and scored.
+
+    ``labelled``: rows whose names are printed beside those of the teacher and the winner.
+    """
     larger = larger_is_better(report, title)
     scale = 100.0 if larger else 1.0
-    series = [one for row, result in report.results(title) if (one := _speed_series(report, row, result, title, scale))]
+    verdict = report.verdict(title)
+    named = {report.teacher, verdict.winner if verdict else None, *labelled}
+    series = [one for row, result in report.results(title) if (one := _speed_series(report, row, result, named, scale))]
     if not series:
         return None
     points = [one.points[0] for one in series]
@@ -48,7 +66,7 @@ def speed_chart(report: Report, title: str, width: int) -> str | None:
     margin = (max(heights) - min(heights)) * 0.08 or abs(max(heights)) * 0.05 or 1.0
     times = [end for point in points for end in point.x_interval or ()]
     y_range = (min(heights) - margin, max(heights) + margin)
-    frame = Frame(width, 320, (min(times) / 1.25, max(times) * 1.25), y_range)
+    frame = Frame(width, HEIGHT, (min(times) / 1.25, max(times) * 1.25), y_range)
     label = f"the gate: teacher {'−' if larger else '+'} {fmt.points(report.rules.max_drop, larger)}"
     background = [] if gate is None else _gate(frame, frame.y(gate), label)
     metric = f"{fmt.metric(report.task.metric)} on test" + ("" if larger else " (less is better)")
@@ -91,10 +109,12 @@ def _series(report: Report, row: LedgerRow, points: Sequence[Point], **settings:
     return Series(row.key, tuple(points), colour_of(report, row.model), marker_number, **settings)
 
 
-def _speed_series(report: Report, row: LedgerRow, result: TargetResult, title: str, scale: float) -> Series | None:
+def _speed_series(
+    report: Report, row: LedgerRow, result: TargetResult, named: Collection[str | None], scale: float
+) -> Series | None:
     if result.latency.model is None or result.test is None:
         return None
-    speed, score, verdict = result.latency.model.p50, result.test.primary, report.verdict(title)
+    speed, score = result.latency.model.p50, result.test.primary
     point = Point(
         speed.value,
         score.value * scale,
@@ -102,9 +122,8 @@ def _speed_series(report: Report, row: LedgerRow, result: TargetResult, title: s
         x_interval=(speed.low, speed.high),
         y_interval=(score.low * scale, score.high * scale),
     )
-    labelled = row.key == report.teacher or (verdict is not None and row.key == verdict.winner)
     missed = result.gate is not None and result.gate.outcome == "missed"
-    return _series(report, row, (point,), filled=not missed, labelled=labelled)
+    return _series(report, row, (point,), filled=not missed, labelled=row.key in named)
 
 
 def _gate(frame: Frame, y: float, label: str) -> list[str]:

@@ -28,7 +28,7 @@ from compress.report.tables.size_tables import vocabulary_table
 from compress.report.tables.speed_tables import format_p50, limits_table, unstable_reasons
 from compress.report.tables.throughput_unit import describe_call, per_call_suffix
 from compress.report.tables.training_table import training_table
-from compress.report.winner_verdict import Verdict
+from compress.report.winner_verdict import Verdict, held_back_lines
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -81,6 +81,7 @@ def _section(report: Report, target: TargetFacts) -> dict[str, Any]:
         "heading": heading,
         "figures": list(_figures(report, target, winner, verdict, bool(unstable))) if winner and verdict else [],
         "unstable": unstable,
+        "held_back": held_back_lines(verdict) if verdict else [],
         "ledger": ledger_tables.ledger_table(report, title),
         "stages": ledger_tables.stage_table(report, title, winner.key if winner else ""),
         "groups": block_groups(report, title, winner.key if winner else scored[-1], verdict),

@@ -73,7 +73,7 @@ def _gate_state(report: Report, row: LedgerRow, result: TargetResult | None, *, 
     if result is None or result.gate is None:
         return "baseline"
     undecided = ", undecided" if result.gate.outcome == "undecided" else ""
-    return (f"winner{undecided}" if is_winner else result.gate.outcome) + _unstable(result)
+    return (f"winner{undecided}" if is_winner else result.gate.state) + _unstable(result)
 
 
 def _untimed(result: TargetResult | None) -> str:
@@ -140,8 +140,8 @@ def gate_table(report: Report, title: str) -> Table:
                 **row.names,
                 "loss on select": fmt.points(result.gate.drop, larger),
                 "allowed": fmt.points(result.gate.allowed, larger),
-                "outcome": result.gate.outcome,
-                "reason": "; ".join(result.gate.reasons) or fmt.ABSENT,
+                "outcome": result.gate.state,
+                "reason": result.gate.why or fmt.ABSENT,
             }
             for row, result in report.results(title)
             if result.gate is not None

@@ -50,6 +50,21 @@ def test_classification_scores_classes_and_difference(gold):
     assert (result.truncated, result.batch, result.larger_is_better) == (0.1, 8, True)
 
 
+@pytest.mark.parametrize("rows_at_once", [7, 1000])
+def test_the_recall_of_each_class_is_compared_with_the_teachers(rows_at_once, monkeypatch):
+    monkeypatch.setattr("compress.measure.quality.score_model.ROWS_AT_ONCE", rows_at_once)
+    task = TaskInfo(name="t", kind="classification", text=("t",), labels=("a", "b"), metric="accuracy", max_length=8)
+    gold = np.repeat([0, 1], 20)
+    teacher = np.eye(2)[gold]
+    ours = teacher.copy()
+    ours[:9] = [0.0, 1.0]  # nine of the first class are lost, none of the second
+    scores = score_model(KINDS["classification"], task, ours, gold, teacher_answers=teacher).per_class
+    assert scores["a"].recall_p_value == pytest.approx(2 / 2**9)
+    assert scores["b"].recall_p_value == 1.0
+    select = score_model(KINDS["classification"], task, ours, gold, role="select", teacher_answers=teacher).per_class
+    assert select["a"].recall_p_value is None
+
+
 def test_metric_other_than_accuracy_is_bootstrapped(gold):
     task = CLASSES.model_copy(update={"metric": "matthews"})
     result = score_model(
@@ -78,6 +93,7 @@ def test_multi_label_classes_and_agreement():
     assert result.per_class["b"].rows == int(gold[:, 1].sum())
     assert result.per_class["b"].precision is None  # nothing was taken for it
     assert result.per_class["b"].f1 == 0.0
+    assert [result.per_class[label].recall_p_value < 1e-6 for label in "abc"] == [False, True, False]
     assert result.agreement_with_teacher == pytest.approx(1.0 - gold[:, 1].mean())
 
 

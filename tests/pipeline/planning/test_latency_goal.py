@@ -49,6 +49,15 @@ def test_what_redoes_the_table_and_the_cut(plan_of, override, changed, unchanged
     assert not unchanged & steps
 
 
+def test_a_goal_of_time_needs_the_same_steps(plan_of):
+    plan = plan_of("prune.to={p50: 0.5ms}")
+    assert plan.recipe.prune.criterion == "fisher"
+    assert plan.step("check-speedup").settings == {"p50": "0.5ms", "round_to": plan.recipe.prune.round_to}
+    steps = {step.name: step.fingerprint for step in plan_of().steps}
+    assert plan.step("latency").fingerprint == steps["latency"]
+    assert plan.step("cut").fingerprint != steps["cut"]
+
+
 def test_goal_is_of_the_named_target(plan_of):
     targets = "targets=[cpu, {name: batches, device: cpu, batch: 8}]"
     assert plan_of(targets).step("latency").settings["batch"] == 1
@@ -59,15 +68,32 @@ def test_without_quantizing_the_goal_is_of_fp32(plan_of):
     assert plan_of("quantize=null").step("latency").settings["variant"] == "onnx-fp32"
 
 
+@pytest.mark.parametrize("methods", ["int8", "[embeddings-4bit]", "[static-minmax]", "[nncf]"])
+def test_whatever_quantizes_the_goal_is_of_int8(plan_of, methods):
+    assert (
+        plan_of(f"quantize.methods={methods}", "export=[onnx, openvino]").step("latency").settings["variant"]
+        == "onnx-int8"
+    )
+
+
+def test_a_variant_that_does_not_compete_can_be_the_goals(plan_of):
+    plan = plan_of("quantize=null", "prune.variant=onnx-int8")
+    assert plan.step("latency").settings["variant"] == "onnx-int8"
+    assert all(entry.variant.name != "onnx-int8" for entry in plan.variants)
+
+
 @pytest.mark.parametrize(
     ("overrides", "reason"),
     [
         (["prune.target=cpux"], "no target is called 'cpux'"),
         (["prune.variant=onnx-int9"], "no latency variant is called 'onnx-int9'"),
         (["prune.criterion=fishr"], "no pruning criterion is called 'fishr'; did you mean fisher?"),
-        (["prune.variant=onnx-int8", "quantize=null"], "in onnx-int8, which this recipe does not build; it builds"),
-        (["export=[]", "quantize=null"], r"measured in onnx-fp32, which .* it builds torch-fp32 \(build it"),
+        (["export=[]", "quantize=null"], r"measured in onnx-fp32, and this recipe exports nothing \(export a format"),
         (["prune.to.speedup=1"], "greater than 1"),
+        (["prune.to={p50: 0.5}"], "expected a latency with its unit such as 0.5ms or 800us, got '0.5'"),
+        (["prune.to={p50: fastms}"], "expected a latency such as 0.5ms or 800us, got 'fastms'"),
+        (["prune.to={p50: 0ms}"], "greater than 0"),
+        (["prune.to={p50: 1ms, speedup: 2}"], "give one goal"),
         (["prune.to.parameters=0.5"], "give one goal"),
         (["prune.heads=0.5"], "either the shares removed"),
         (["prune.even=true"], "leave out even"),
