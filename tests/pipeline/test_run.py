@@ -89,7 +89,7 @@ def test_lineage_leads_from_the_winner_to_the_data(finished_run: Path) -> None:
 
 
 def test_only_what_leaves_the_run_is_named_as_it(finished_run: Path) -> None:
-    steps = finished_run.parent / ".steps"
+    steps = finished_run.parent / "runs" / ".steps"
     tasks = [read_info(path.parent).task for path in steps.glob("*/compress.json")]
     assert {task.name for task in tasks if task} == {"classification"}
     winner = read_info(finished_run / "winner" / "cpu").task
@@ -125,6 +125,16 @@ def test_changed_setting_reruns_only_dependent_steps(copy: Path) -> None:
     assert {"cut", "recover"} <= set(ran)
     assert "score-pruned-onnx-int8-cpu-b1" in ran
     assert not {"data", "finetune", "distill", "floor", "score-student-onnx-fp32-cpu-b32"} & set(ran)
+
+
+def test_a_recipe_of_another_name_with_another_gate_trains_nothing(copy: Path) -> None:
+    recipe = copy / "cola.yaml"
+    recipe.write_text((copy / "tiny.yaml").read_text())
+    command = ["run", str(recipe), "--runs", str(copy / "runs"), "--format", "quiet", "--set", "gate.max_drop=0.9"]
+    assert main(command) == 0
+    lines = map(json.loads, (copy / "runs" / "cola" / "events.jsonl").read_text().splitlines())
+    assert [line["step"] for line in lines if line["event"] == "finished"] == ["select", "package", "report", "publish"]
+    assert read_report(copy / "runs" / "cola").task.name == "cola"
 
 
 def test_checkpoint_intervals_and_paths_rerun_no_training(copy: Path) -> None:
