@@ -52,7 +52,7 @@ def write_variant(
     variant = context.variant.model_copy(update={"operators": operators(context.work)})
     changes = {"step": variant.name, "made_by": f"compress {compress.__version__}", "variant": variant, "parents": ()}
     info = base.model_copy(update={**changes, "inputs": inputs or base.inputs})
-    copy_companions(context.source, context.work)
+    copy_companions(context.source, context.work, info.task)
     write_info(context.work, info)
     golden = golden_batches(context.work, info.task)
     if (context.source / GOLDEN_FILE).is_file():  # an export, which has PyTorch's outputs

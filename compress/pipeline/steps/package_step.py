@@ -20,6 +20,7 @@ from compress.report.report_schema import Report
 from compress.select.selection import read_selection
 from compress.storage.atomic_write import atomic_copy_folder
 from compress.storage.file_digests import digests
+from compress.tokenizer_files import write_tokenizer_files
 
 PACKAGE_FILE = "package.json"
 WINNER_FOLDER = "winner"
@@ -89,6 +90,7 @@ def _collect(context: StepContext, plan: Plan, entry: ModelVariant, folder: Path
         "made_by": record.made_by or info.made_by,
     }
     write_info(folder, _with_origin(info, plan.recipe, **changes))
+    write_tokenizer_files(folder, info.task)  # of a model that an earlier version trained
 
 
 def _with_origin(info: FolderInfo, recipe: Recipe, **changes: Any) -> FolderInfo:
