@@ -48,7 +48,7 @@ def loading_section(config: Mapping[str, Any]) -> str:
         family = plain_model_type(model_type)
         encoder = _encoder(prefix.removesuffix("Model"), without_pooler=family in WITH_POOLER)
         parts += [
-            f"Its encoder alone is a plain {family} and needs no `compress`; transformers lists the weights of the head,"
+            f"Its encoder alone is a plain {family} and needs no `compress`; transformers lists the head's weights,"
             " which it leaves out:",
             f"```python\n{encoder}\n```",
         ]

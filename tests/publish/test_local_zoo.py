@@ -29,11 +29,24 @@ def test_an_entry_is_complete_and_predicts(published, winner, report):
         "report/report.json",
         "report/report.md",
         "tokenizer.json",
+        "tokenizer_config.json",
     }
-    assert verify(published) == 9
+    assert verify(published) == 10
     assert read_report(published / "report") == report
     texts = ["good film", "a very bad plot"]
     assert TextModel.open(published).predict(texts) == TextModel.open(winner).predict(texts)
+
+
+def test_a_winner_of_an_earlier_version_is_published_with_the_task_length(winner, report, tmp_path):
+    content = {**json.loads((winner / "tokenizer.json").read_bytes()), "truncation": None}
+    (winner / "tokenizer.json").write_text(json.dumps(content))
+    (winner / "tokenizer_config.json").write_text('{"max_length": 128, "model_max_length": 512}')
+    length = read_info(winner).task.max_length
+    entry = publish_entry({"cpu": winner}, report, tmp_path / "zoo", "films")
+    assert json.loads((entry / "tokenizer_config.json").read_bytes()) == {"model_max_length": length}
+    assert json.loads((entry / "tokenizer.json").read_bytes())["truncation"]["max_length"] == length
+    assert "512" in (winner / "tokenizer_config.json").read_text()
+    verify(entry)
 
 
 def test_the_index_lists_existing_entries(published, winner, report):
