@@ -67,7 +67,7 @@ def test_an_entry_is_replaced_as_a_whole(published, winner, report):
     (winner / "config.json").write_text('{"model_type": "bert", "pad_token_id": 0, "more": 1}')
     assert publish_entry({"cpu": winner}, report, published.parent, "films-small") == published
     assert not (published / "left over").exists()
-    assert verify(published) == 9
+    assert verify(published) == 10
     assert read_index(published.parent)["films-small"]["digest"] != before
     assert sorted(path.name for path in published.parent.iterdir()) == [".lock", "films-small", "index.json"]
 
@@ -135,9 +135,10 @@ def test_the_index_has_a_schema_version(published):
 def test_winners_of_several_targets_share_an_entry(two_winners, two_target_report, tmp_path):
     entry = publish_entry(two_winners, two_target_report, tmp_path / "zoo", "films")
     variant = entry / "variants" / "student-onnx-fp32"
-    files = {"README.md", "compress.json", "config.json", "golden.safetensors", "onnx", "tokenizer.json"}
+    files = {"README.md", "compress.json", "config.json", "golden.safetensors", "onnx"}
+    files |= {"tokenizer.json", "tokenizer_config.json"}
     assert {path.name for path in variant.iterdir()} == files
-    assert verify(entry) == 15
+    assert verify(entry) == 17
     texts = ["good film", "a very bad plot"]
     assert TextModel.open(variant).predict(texts) == TextModel.open(two_winners["phone"]).predict(texts)
     assert TextModel.open(entry).predict(texts) == TextModel.open(two_winners["cpu"]).predict(texts)
@@ -224,7 +225,7 @@ def test_a_kill_leaves_a_valid_entry_and_the_next_publication_succeeds(step, whe
     arguments = [step, when, winner, tmp_path / "report.json", zoo]
     killed = subprocess.run([sys.executable, "-c", textwrap.dedent(KILLED), *map(str, arguments)], check=False)
     assert killed.returncode == -signal.SIGKILL
-    assert verify(published) == 9
+    assert verify(published) == 10
     publish_entry({"cpu": winner}, report, zoo, "films-small")
-    assert verify(published) == 9
+    assert verify(published) == 10
     assert sorted(os.listdir(zoo)) == [".lock", "films-small", "index.json"]  # noqa: PTH208
