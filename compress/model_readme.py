@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from compress.families import NONUNIFORM_PREFIX, family_named, plain_model_type
-from compress.model_info import TaskInfo
 from compress.storage.atomic_write import atomic_write
 
 README_FILE = "README.md"
@@ -19,14 +18,13 @@ WITH_POOLER = ("bert", "roberta", "xlm-roberta", "albert", "mobilebert")
 EMBEDDING_HEAD, CLASS_PREFIX = "SentenceEmbedding", "Compress"
 
 
-def write_readme(folder: Path, config: Mapping[str, Any], task: TaskInfo | None) -> None:
+def write_readme(folder: Path, config: Mapping[str, Any]) -> None:
     """Write README.md beside a model that transformers does not know; remove an older one of ours beside others."""
     path, section = folder / README_FILE, loading_section(config)
     if path.is_file() and not path.read_bytes().startswith(TITLE.encode()):
         return
     if section:
-        about = f"\nAn encoder for {task.name} ({task.kind.replace('_', ' ')}).\n" if task else ""
-        atomic_write(path, f"{TITLE}{about}\n{section}\n")
+        atomic_write(path, f"{TITLE}\n{section}\n")
     else:
         path.unlink(missing_ok=True)
 

@@ -137,7 +137,7 @@ def save_model(
     if head_of_class(type(model).__name__) is EMBEDDING:
         write_layout(folder, model, info.task.max_length if info.task else None)
     write_tokenizer_files(folder, info.task)
-    write_readme(folder, {**saved.config.to_dict(), "architectures": [type(saved).__name__]}, info.task)
+    write_readme(folder, {**saved.config.to_dict(), "architectures": [type(saved).__name__]})
     apply_umask(folder, folder.rglob("*.safetensors"))
     write_info(folder, info)
     return info

@@ -128,7 +128,7 @@ def _write_entry(work: Path, entry: Entry) -> Digests:
             readme = export_readme(variant.info, file)
             (work / variant.path / "README.md").write_text(readme, encoding="utf-8")
         elif variant.path:
-            write_readme(work / variant.path, read_json(variant.source / "config.json"), variant.info.task)
+            write_readme(work / variant.path, read_json(variant.source / "config.json"))
         for form in packaged_folders(variant.source):
             copy_content(form, work / variant.path / form.name)
             write_tokenizer_files(work / variant.path / form.name, variant.info.task)
