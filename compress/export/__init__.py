@@ -5,7 +5,6 @@ The formats and their builders are listed in `compress.formats.FORMATS`.
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from pathlib import Path
 from pkgutil import resolve_name
@@ -17,6 +16,7 @@ from compress.export.build_context import BuildContext
 from compress.formats import EXPORTS
 from compress.model_info import FolderInfo, TaskInfo
 from compress.runtime.model_formats import export_variant
+from compress.storage.atomic_write import copy_content
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -60,5 +60,5 @@ def export_from_model(
             build = resolve_name(str(EXPORTS[name].builder))
             build(BuildContext(export_variant(name), before, work, console=console or Console("quiet")))
             before = work
-        shutil.copytree(before, folder, dirs_exist_ok=True)
+        copy_content(before, Path(folder))
     return Path(folder)

@@ -14,7 +14,9 @@ from typing import Any
 
 from compress.data.tokenizer import read_json
 from compress.families import FAMILIES, plain_model_type
+from compress.model_info import TaskInfo
 from compress.runtime.model_formats import COMPANIONS
+from compress.tokenizer_files import write_tokenizer_files
 
 Settings = dict[str, Any]
 
@@ -34,15 +36,15 @@ HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering")
 """Heads of plain classes that a graph computes; others are exported as the encoder, or pooled on top of it."""
 
 
-def copy_companions(source: Path, work: Path) -> None:
-    """Copy the files that belong to a model besides its weights, and write config and tokenizer settings plainly."""
+def copy_companions(source: Path, work: Path, task: TaskInfo | None) -> None:
+    """Copy the files that belong to a model besides its weights, and write config and tokenizer files plainly."""
     for name in COMPANIONS:
         if (source / name).is_file():
             shutil.copyfile(source / name, work / name)
-    for name, rewritten in (("config.json", plain_config), ("tokenizer_config.json", plain_tokenizer_config)):
-        before = read_json(work / name)
-        if before and (after := rewritten(before)) != before:
-            (work / name).write_text(json.dumps(after, indent=2) + "\n", encoding="utf-8")
+    before = read_json(work / "config.json")
+    if before and (after := plain_config(before)) != before:
+        (work / "config.json").write_text(json.dumps(after, indent=2) + "\n", encoding="utf-8")
+    write_tokenizer_files(work, task)
 
 
 def plain_config(config: Mapping[str, Any]) -> Settings:
@@ -61,13 +63,3 @@ def _plain_class(name: str, model_type: str) -> str:
     if head == "MultipleChoice" and family is not None and family.choice_head_is_sequence_head:
         head = "SequenceClassification"
     return f"{prefix}For{head}" if head in HEADS else f"{prefix.removesuffix('Model')}Model"
-
-
-def plain_tokenizer_config(settings: Mapping[str, Any]) -> Settings:
-    """Return a tokenizer's settings as transformers 4 reads them too; version 5 writes two of its own names."""
-    plain = dict(settings)
-    if plain.get("tokenizer_class") == "TokenizersBackend":
-        plain["tokenizer_class"] = "PreTrainedTokenizerFast"
-    if isinstance(plain.get("extra_special_tokens"), list):
-        plain["additional_special_tokens"] = plain.pop("extra_special_tokens")
-    return plain

@@ -56,7 +56,7 @@ def write_variant(
     variant = context.variant.model_copy(update=_requirements(context))
     changes = {"step": variant.name, "made_by": f"compress {compress.__version__}", "variant": variant, "parents": ()}
     info = base.model_copy(update={**changes, "inputs": inputs or base.inputs})
-    copy_companions(context.source, context.work)
+    copy_companions(context.source, context.work, info.task)
     name_file(context.work)
     write_info(context.work, info)
     golden = golden_batches(context.work, info.task)

@@ -72,7 +72,9 @@ class LastLayersHead(Classifier):  # type: ignore[no-untyped-call]
             return super().forward(**kwargs, **targets)
         outputs = base_of(self)(**{**kwargs, "output_hidden_states": True})
         states = outputs.hidden_states
-        mask = states[-1].new_ones(states[-1].shape[:2]) if attention_mask is None else attention_mask
+        mask = attention_mask
+        if mask is None:
+            mask = states[-1].new_ones(states[-1].shape[:2], dtype=torch.long)
         result = self.read(last_layers(states), mask, **targets)
         result.hidden_states = states if kwargs.get("output_hidden_states") else None
         result.attentions = outputs.attentions

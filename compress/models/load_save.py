@@ -8,10 +8,12 @@ from pathlib import Path
 import torch
 from torch import nn
 from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from compress.console import Console
 from compress.errors import ModelError
-from compress.model_info import FolderInfo, TaskInfo, write_info
+from compress.model_info import FolderInfo, TaskInfo, find_info, write_info
+from compress.model_readme import write_readme
 from compress.models.checkpoint_task import (
     EMBEDDING,
     CheckpointTask,
@@ -35,6 +37,8 @@ from compress.models.nonuniform_models import (
 from compress.models.read_checkpoint import check_finite, first_line, missing_head_weights, read_checkpoint
 from compress.models.sentence_transformers_format import Layout, is_embedding_folder, read_layout, write_layout
 from compress.models.silence_transformers import quiet
+from compress.storage.atomic_write import apply_umask
+from compress.tokenizer_files import write_tokenizer_files
 
 Source = Path | str
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
@@ -100,7 +104,7 @@ def load_model(
 
 
 def load_tokenizer(source: Source, revision: str | None = None) -> PreTrainedTokenizerBase:
-    """Load the tokenizer of a folder, card or hub id."""
+    """Load the tokenizer of a folder, card or hub id, without the truncation and padding of its last use."""
     folder = _local(source, revision)
     if not any((folder / name).is_file() for name in TOKENIZER_FILES):  # transformers would create an empty one
         raise ModelError(f"{folder} has no tokenizer: expected one of {', '.join(TOKENIZER_FILES)}.")
@@ -109,20 +113,32 @@ def load_tokenizer(source: Source, revision: str | None = None) -> PreTrainedTok
             tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(f"{folder} has a tokenizer that cannot be read: {first_line(error)}") from error
+    if tokenizer.is_fast:
+        tokenizer.backend_tokenizer.no_truncation()
+        tokenizer.backend_tokenizer.no_padding()
+    if (info := find_info(folder)) is not None and info.task is not None:
+        tokenizer.model_max_length = VERY_LARGE_INTEGER  # the file has the task's, and another may read longer texts
     return tokenizer
 
 
 def save_model(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, info: FolderInfo
 ) -> FolderInfo:
-    """Write a model folder: config, safetensors, tokenizer, and compress.json with the model's shape and inputs."""
+    """Write a model folder: config, safetensors, tokenizer, and compress.json with the model's shape and inputs.
+
+    One that plain transformers cannot load gets a README.md that says what can.
+    """
     info = info.model_copy(update={"shape": shape_of(model), "inputs": family_of(model).inputs})
     folder.mkdir(parents=True, exist_ok=True)
     with quiet():
-        match_config_to_weights(model).save_pretrained(folder)
+        saved = match_config_to_weights(model)
+        saved.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
     if head_of_class(type(model).__name__) is EMBEDDING:
         write_layout(folder, model, info.task.max_length if info.task else None)
+    write_tokenizer_files(folder, info.task)
+    write_readme(folder, {**saved.config.to_dict(), "architectures": [type(saved).__name__]})
+    apply_umask(folder, folder.rglob("*.safetensors"))
     write_info(folder, info)
     return info
 

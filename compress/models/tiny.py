@@ -16,6 +16,7 @@ from transformers import (
 
 from compress.families import family_named
 from compress.models.silence_transformers import quiet
+from compress.tokenizer_files import write_tokenizer_files
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 HIDDEN, LAYERS, HEADS, FFN = 32, 2, 4, 64
@@ -43,6 +44,7 @@ def write_tiny_model(folder: Path, family: str, seed: int = 0, *, masked: bool =
         model_class = AutoModelForMaskedLM if masked else AutoModel
         model_class.from_config(config).save_pretrained(folder)  # type: ignore[no-untyped-call]
         tokenizer.save_pretrained(folder)
+    write_tokenizer_files(folder, None)
 
 
 def tiny_tokenizer(family: str) -> PreTrainedTokenizerBase:

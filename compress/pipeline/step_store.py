@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from compress.console import Console
 from compress.errors import CompressError
-from compress.storage.atomic_write import atomic_replace_folder
+from compress.storage.atomic_write import atomic_replace_folder, copy_content
 from compress.storage.file_digests import combined_digest, digests
 from compress.storage.file_names import STEPS_FOLDER
 from compress.storage.schema_version import up_to
@@ -271,11 +271,11 @@ def share_folder(source: Path, target: Path) -> None:
     Shared files must be replaced, not written to.
     """
 
-    def share(file: str, copy: str) -> None:
-        Path(copy).unlink(missing_ok=True)  # what a killed attempt left
+    def share(file: Path, copy: Path) -> None:
+        copy.unlink(missing_ok=True)  # what a killed attempt left
         try:
             os.link(file, copy)
         except OSError:
-            shutil.copy2(file, copy)
+            shutil.copyfile(file, copy)
 
-    shutil.copytree(source, target, copy_function=share, dirs_exist_ok=True)
+    copy_content(source, target, share)

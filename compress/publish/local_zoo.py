@@ -16,19 +16,22 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from compress.data.tokenizer import read_json
 from compress.errors import CompressError, ModelError, UsageError
 from compress.export.runners.export_readme import export_readme
 from compress.export.transformers_js import name_file
 from compress.measure.resources.footprint import needed_files
 from compress.model_info import GOLDEN_FILE, INFO_FILE
+from compress.model_readme import write_readme
 from compress.publish.checksums import DIGESTS_FILE, Digests, read_digests, write_digests
 from compress.publish.entry import Entry, PublishedVariant, make_entry, path_in_entry
 from compress.publish.model_card import model_card
 from compress.report import format_numbers as fmt
 from compress.report.pages.render import write_pages
 from compress.report.report_schema import REPORT_FILE, Report, report_json
-from compress.storage.atomic_write import atomic_write, new_folder
+from compress.storage.atomic_write import atomic_write, copy_content, new_folder
 from compress.storage.file_names import check_file_name
+from compress.tokenizer_files import write_tokenizer_files
 
 INDEX_FILE = "index.json"
 REPORT_FOLDER = "report"
@@ -167,12 +170,16 @@ def _write_entry(work: Path, entry: Entry) -> Digests:
             copy = work / variant.path / path_in_entry(path.relative_to(variant.source).as_posix())
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, copy)
+        write_tokenizer_files(work / variant.path, variant.info.task)  # a winner of an earlier version
         if variant.path and (file := variant.exported_file):
             readme = export_readme(variant.info, file)
             (work / variant.path / "README.md").write_text(readme, encoding="utf-8")
+        elif variant.path:
+            write_readme(work / variant.path, read_json(variant.source / "config.json"))
         name_file(work / variant.path)
         for form in packaged_folders(variant.source):
-            shutil.copytree(form, work / variant.path / form.name)
+            copy_content(form, work / variant.path / form.name)
+            write_tokenizer_files(work / variant.path / form.name, variant.info.task)
     (work / "README.md").write_text(model_card(entry), encoding="utf-8")
     (work / REPORT_FOLDER).mkdir()
     write_pages(work / REPORT_FOLDER, entry.report)

@@ -8,10 +8,12 @@ from typing import Any
 import yaml
 
 from compress.cards import HubCheckpoint, TeacherCard, available, find_teacher
+from compress.data.tokenizer import read_json
 from compress.export.runners.export_readme import describe_task, runner_section
 from compress.export.transformers_js import VERSION, transformers_js_section
 from compress.formats import FORMATS
 from compress.measure.quality.quality_result import Quality
+from compress.model_readme import loading_section
 from compress.model_sources import HUB_ID
 from compress.publish.entry import Entry, PublishedVariant
 from compress.report import format_numbers as fmt
@@ -45,7 +47,7 @@ def model_card(entry: Entry) -> str:
     parts = [
         _headline(entry),
         _usage(entry),
-        runner_section(entry.main.info, entry.main.exported_file) if entry.main.exported_file else "",
+        _without_opening(entry.main),
         transformers_js_section(entry.main.info, entry.main.exported_file, entry.name)
         if entry.main.exported_file
         else "",
@@ -158,6 +160,13 @@ def _usage(entry: Entry) -> str:
         placement = f', Placement("{target.device}", threads={target.threads})'
     lines.append(f'compress.open("{entry.name}"{placement}).predict([{sample}])')
     return "\n".join(["```python", *lines, "```"])
+
+
+def _without_opening(variant: PublishedVariant) -> str:
+    """Return how the root folder is opened by other tools: an export, or a model of our own classes."""
+    if variant.exported_file:
+        return runner_section(variant.info, variant.exported_file)
+    return loading_section(read_json(variant.source / "config.json"))
 
 
 def _runtimes(entry: Entry) -> str:

@@ -5,7 +5,6 @@ Adding a method is one file with a builder, one record in `QUANTIZERS`, a test a
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from compress.export.variant_record import Variant
 from compress.formats import FORMATS, FROM_PYTORCH
 from compress.model_info import read_info
 from compress.runtime_releases import MICROSOFT, least_release
+from compress.storage.atomic_write import copy_content
 
 
 def _for_onnx_runtime(method: str, name: str, builder: str, **further: Any) -> Variant:
@@ -188,5 +188,5 @@ def quantize_folder(
         raise UsageError(f"{method} quantizes {wanted}, and {exported} holds none.")
     with tempfile.TemporaryDirectory(prefix="compress-quantize-") as scratch:
         quantized.make(BuildContext(quantized.info, Path(exported), Path(scratch), console=console or Console("quiet")))
-        shutil.copytree(scratch, folder, dirs_exist_ok=True)
+        copy_content(Path(scratch), Path(folder))
     return Path(folder)

@@ -8,9 +8,11 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from stat import S_IMODE
+from threading import get_ident
 
 from pydantic import BaseModel
 
@@ -78,20 +80,51 @@ def new_folder(target: Path) -> Iterator[Path]:
             shutil.rmtree(path, ignore_errors=True)
 
 
+def copy_content(source: Path, target: Path, copy_file: Callable[[Path, Path], object] = shutil.copyfile) -> None:
+    """Copy what a folder holds into ``target``, which is created if needed; everything gets the umask's modes.
+
+    `shutil.copytree` would copy modes too, and scratch folders are closed to other users.
+    """
+    target.mkdir(parents=True, exist_ok=True)
+    for path in source.iterdir():
+        if path.is_dir():
+            copy_content(path, target / path.name, copy_file)
+        else:
+            copy_file(path, target / path.name)
+
+
+def apply_umask(folder: Path, paths: Iterable[Path]) -> None:
+    """Give files and folders within ``folder`` the modes of new ones, unless theirs are wider.
+
+    Some libraries (tempfile, safetensors) create what only its owner can read.
+    """
+    probe = folder / f".umask-{os.getpid()}-{get_ident()}"
+    probe.mkdir()  # os.umask cannot be read without changing it for all threads
+    allowed = S_IMODE(probe.stat().st_mode)
+    probe.rmdir()
+    for path in paths:
+        mode = S_IMODE(path.stat().st_mode)
+        wanted = mode | (allowed & (0o777 if path.is_dir() else 0o666))
+        if wanted != mode:
+            with suppress(PermissionError):  # of another user, who shares a file with this folder
+                path.chmod(wanted)
+
+
 def atomic_copy_folder(source: Path, target: Path) -> None:
     """Copy a folder to ``target``, replacing what is there."""
     try:
         with new_folder(target) as work:
-            shutil.copytree(source, work, dirs_exist_ok=True)
+            copy_content(source, work)
     except OSError as error:
         raise CompressError(f"{source} cannot be copied to {target}: {error}") from error
 
 
 def atomic_replace_folder(work: Path, target: Path) -> None:
     """Flush the complete folder ``work`` to disk and rename it to ``target``, whose old content is removed after."""
-    for path in (*work.rglob("*"), work):
-        if not path.is_symlink():
-            sync(path)
+    paths = [path for path in (*work.rglob("*"), work) if not path.is_symlink()]
+    apply_umask(work, paths)
+    for path in paths:
+        sync(path)
     if target.exists() and _exchange(work, target):
         old = work
     else:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -25,6 +25,7 @@ from compress.data.encode import bucketed_batches
 from compress.model_history import PROBE_ROWS, ProbeInfo
 from compress.models.heads import head_of
 from compress.models.load_save import output_layer
+from compress.storage.atomic_write import atomic_write
 from compress.train.core.checkpoints import tensor_digest
 from compress.train.core.distributed import current_processes
 from compress.train.objective import Batch, Examples, forward
@@ -103,10 +104,8 @@ def stored_probe(
         nn.Module.to(model, processes.device)
         probe = fit_probe(model, examples, loss, seed, limit)
         nn.Module.to(model, "cpu")
-        path.parent.mkdir(parents=True, exist_ok=True)
         metadata = {"identity": identity, "info": probe.info.model_dump_json()}
-        save_file({"weight": probe.weight, "bias": probe.bias}, path.with_suffix(".part"), metadata)
-        path.with_suffix(".part").replace(path)
+        atomic_write(path, save({"weight": probe.weight, "bias": probe.bias}, metadata))
     processes.wait()
     return _read(path, identity)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from compress import __version__
 from compress.data.splits.prepare_splits import PreparedData, load_prepared
-from compress.data.tokenizer import TOKENIZER_FILE
 from compress.measure.predict_rows import embed_documents, predict_rows
 from compress.model_history import LayerMap, ProbeInfo, PruningInfo, VocabularyInfo
 from compress.model_info import FolderInfo, TaskInfo
@@ -74,16 +72,8 @@ def save_trained_model(
     )
     if is_main:
         save_model(model, tokenizer, work, info)
-        if vocabulary is not None:
-            _remove_white_space(work / TOKENIZER_FILE)
         delete_work_files(work)
     return TrainedModel(info, result)
-
-
-def _remove_white_space(path: Path) -> None:
-    """Write a JSON file, which transformers indents, as one line."""
-    written = json.loads(path.read_bytes())
-    path.write_text(json.dumps(written, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
 
 
 def tune_thresholds(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, roles: PreparedData) -> TaskInfo:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from compress.export.companion_files import OWN_KEYS, copy_companions, plain_config, plain_tokenizer_config
+from compress.export.companion_files import OWN_KEYS, copy_companions, plain_config
 from compress.families import FAMILIES
 from compress.model_info import read_info
 from compress.model_shapes import shape_of_folder
@@ -45,23 +45,13 @@ def test_a_class_names_what_the_graph_computes(model_type, before, after):
     assert plain_config({"model_type": model_type, "architectures": [before]})["architectures"] == [after]
 
 
-def test_tokenizer_settings_are_those_that_transformers_4_reads():
-    written = {"tokenizer_class": "TokenizersBackend", "extra_special_tokens": ["<e>"], "pad_token": "[PAD]"}
-    assert plain_tokenizer_config(written) == {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "additional_special_tokens": ["<e>"],
-        "pad_token": "[PAD]",
-    }
-    assert plain_tokenizer_config({"tokenizer_class": "BertTokenizer"}) == {"tokenizer_class": "BertTokenizer"}
-
-
 def test_files_that_are_plain_already_stay_as_they_are(tmp_path):
     source, work = tmp_path / "source", tmp_path / "work"
     source.mkdir()
     work.mkdir()
     text = '{"architectures": ["BertModel"],   "model_type": "bert"}'
     (source / "config.json").write_text(text)
-    copy_companions(source, work)
+    copy_companions(source, work, None)
     assert [path.name for path in work.iterdir()] == ["config.json"]
     assert (work / "config.json").read_text() == text
 

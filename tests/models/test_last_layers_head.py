@@ -134,3 +134,10 @@ def test_exports_agree(name, kind, head_layers, reading_four, batch, tiny_folder
     assert (
         abs(alone["logits"][0] - (exported[0, first] if kind == "token_classification" else exported[0])).max() < 1e-5
     )
+
+
+def test_without_a_mask_no_token_is_padding(reading_four):
+    model, _ = reading_four("bert", "token_classification", "bilstm")
+    ids = torch.tensor([[2, 5, 9, 3]])
+    expected = outputs(model, {"input_ids": ids, "attention_mask": torch.ones_like(ids)}).logits
+    assert torch.equal(outputs(model, {"input_ids": ids}).logits, expected)

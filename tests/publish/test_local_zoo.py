@@ -31,11 +31,24 @@ def test_an_entry_is_complete_and_predicts(published, winner, report):
         "report/report.json",
         "report/report.md",
         "tokenizer.json",
+        "tokenizer_config.json",
     }
-    assert verify(published) == 9
+    assert verify(published) == 10
     assert read_report(published / "report") == report
     texts = ["good film", "a very bad plot"]
     assert TextModel.open(published).predict(texts) == TextModel.open(winner).predict(texts)
+
+
+def test_a_winner_of_an_earlier_version_is_published_with_the_task_length(winner, report, tmp_path):
+    content = {**json.loads((winner / "tokenizer.json").read_bytes()), "truncation": None}
+    (winner / "tokenizer.json").write_text(json.dumps(content))
+    (winner / "tokenizer_config.json").write_text('{"max_length": 128, "model_max_length": 512}')
+    length = read_info(winner).task.max_length
+    entry = publish_entry({"cpu": winner}, report, tmp_path / "zoo", "films")
+    assert json.loads((entry / "tokenizer_config.json").read_bytes()) == {"model_max_length": length}
+    assert json.loads((entry / "tokenizer.json").read_bytes())["truncation"]["max_length"] == length
+    assert "512" in (winner / "tokenizer_config.json").read_text()
+    verify(entry)
 
 
 def test_the_index_lists_existing_entries(published, winner, report):
@@ -63,7 +76,7 @@ def test_an_entry_is_replaced_as_a_whole(published, winner, report):
     assert (published / "left over").exists()
     assert publish_entry(**again, replace=True) == published
     assert not (published / "left over").exists()
-    assert verify(published) == 9
+    assert verify(published) == 10
     assert read_index(published.parent)["films-small"]["digest"] != before
     assert sorted(path.name for path in published.parent.iterdir()) == [".lock", "films-small", "index.json"]
 
@@ -131,9 +144,10 @@ def test_the_index_has_a_schema_version(published):
 def test_winners_of_several_targets_share_an_entry(two_winners, two_target_report, tmp_path):
     entry = publish_entry(two_winners, two_target_report, tmp_path / "zoo", "films")
     variant = entry / "variants" / "student-onnx-fp32"
-    files = {"README.md", "compress.json", "config.json", "golden.safetensors", "onnx", "tokenizer.json"}
+    files = {"README.md", "compress.json", "config.json", "golden.safetensors", "onnx"}
+    files |= {"tokenizer.json", "tokenizer_config.json"}
     assert {path.name for path in variant.iterdir()} == files
-    assert verify(entry) == 15
+    assert verify(entry) == 17
     texts = ["good film", "a very bad plot"]
     assert TextModel.open(variant).predict(texts) == TextModel.open(two_winners["phone"]).predict(texts)
     assert TextModel.open(entry).predict(texts) == TextModel.open(two_winners["cpu"]).predict(texts)
@@ -249,7 +263,7 @@ def test_a_kill_leaves_a_valid_entry_and_the_next_publication_succeeds(step, whe
     arguments = [step, when, winner, tmp_path / "report.json", zoo]
     killed = subprocess.run([sys.executable, "-c", textwrap.dedent(KILLED), *map(str, arguments)], check=False)
     assert killed.returncode == -signal.SIGKILL
-    assert verify(published) == 9
+    assert verify(published) == 10
     publish_entry({"cpu": winner}, report, zoo, "films-small")
-    assert verify(published) == 9
+    assert verify(published) == 10
     assert sorted(os.listdir(zoo)) == [".lock", "films-small", "index.json"]  # noqa: PTH208

@@ -36,7 +36,7 @@ def names_in(folder):
 
 
 def test_an_unchanged_entry_verifies(published):
-    assert verify(published) == 9
+    assert verify(published) == 10
 
 
 def test_all_faults_are_reported_at_once(published):
@@ -84,14 +84,14 @@ def test_pull_makes_a_complete_copy(by, published, served, tmp_path):
     source = published if by == "folder" else served + "/"
     to = tmp_path / "here" / "copy"
     assert pull(source, to) == to
-    assert verify(to) == 9
+    assert verify(to) == 10
     assert names_in(to.parent) == ["copy"]
     assert pull(source, to) == to  # a second time changes nothing
 
 
 def test_pull_into_an_empty_folder(published, tmp_path):
     (tmp_path / "empty").mkdir()
-    assert verify(pull(published, tmp_path / "empty")) == 9
+    assert verify(pull(published, tmp_path / "empty")) == 10
 
 
 def test_pull_refuses_a_folder_with_other_content(published, tmp_path):
@@ -107,7 +107,7 @@ def test_pull_into_a_published_entry_is_refused(published, original, tmp_path):
     for to in (published / "copy", published / "onnx" / "deeper" / "copy"):
         with pytest.raises(UsageError, match=r"is inside .*films-small, which is a published model"):
             pull(original / "films-small", to)
-    assert verify(published) == 9
+    assert verify(published) == 10
 
 
 def test_pull_to_a_path_that_cannot_be_created_is_refused(published, tmp_path):
@@ -177,7 +177,7 @@ def test_pull_from_the_hub(published, tmp_path, monkeypatch):
         (local_dir / ".cache").mkdir()
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", download)
-    assert verify(pull("someone/films@v1", tmp_path / "copy")) == 9
+    assert verify(pull("someone/films@v1", tmp_path / "copy")) == 10
 
 
 def test_an_unreachable_hub_is_reported(tmp_path, monkeypatch):

@@ -1,9 +1,17 @@
+import os
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from compress.storage.atomic_write import atomic_replace_folder, atomic_write
+from compress.storage.atomic_write import (
+    apply_umask,
+    atomic_copy_folder,
+    atomic_replace_folder,
+    atomic_write,
+    copy_content,
+)
 
 
 @pytest.fixture
@@ -43,3 +51,30 @@ def test_a_folder_is_replaced_where_two_cannot_be_swapped(folders, monkeypatch):
     atomic_replace_folder(*folders)
     assert (folders[1] / "file").read_text() == "new"
     assert list(folders[1].parent.iterdir()) == [folders[1]]
+
+
+def test_private_scratch_becomes_a_folder_of_the_usual_modes(tmp_path):
+    before = os.umask(0o027)
+    try:
+        scratch = Path(tempfile.mkdtemp(dir=tmp_path))
+        (scratch / "below").mkdir(mode=0o700)
+        (scratch / "below" / "file").touch(mode=0o600)
+        (scratch / "script").touch(mode=0o700)
+        copy_content(scratch, tmp_path / "copied")
+        atomic_copy_folder(scratch, tmp_path / "replaced")
+        atomic_replace_folder(scratch, tmp_path / "renamed")
+    finally:
+        os.umask(before)
+    expected = {"": 0o750, "below": 0o750, "below/file": 0o640}
+    for name in ("copied", "replaced", "renamed"):
+        found = {part: (tmp_path / name / part).stat().st_mode & 0o777 for part in expected}
+        assert found == expected, name
+    assert (tmp_path / "renamed" / "script").stat().st_mode & 0o777 == 0o740
+    assert sorted(path.name for path in (tmp_path / "renamed").iterdir()) == ["below", "script"]
+
+
+def test_wider_modes_stay(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "file").chmod(0o666)
+    apply_umask(tmp_path, [tmp_path / "file"])
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o666

@@ -26,7 +26,7 @@ def export_readme(info: FolderInfo, file: str | None = None) -> str:
         runner_section(info, file),
         transformers_js_section(info, file),
         f"- `{file}`: the model, which takes {', '.join(info.inputs)}\n"
-        f"- `tokenizer.json`, `config.json`, `{INFO_FILE}`: its tokenizer, its shape, its task\n"
+        f"- `tokenizer.json`, `config.json`, `{INFO_FILE}`: its tokenizer{_cut(task)}, its shape, its task\n"
         f"- `{GOLDEN_FILE}`: texts as token ids, and what PyTorch computes for them, to check a runner in any language:"
         " `GROUP/inputs/NAME` and `GROUP/outputs/NAME`, one padded batch a group",
     ]
@@ -56,10 +56,13 @@ def runner_section(info: FolderInfo, file: str) -> str:
     )
 
 
+def _cut(task: TaskInfo | None) -> str:
+    """Return where the tokenizer cuts texts."""
+    return f", which cuts texts at {task.max_length} tokens (`truncation=True` in transformers does)" if task else ""
+
+
 def _limits(task: TaskInfo | None) -> list[str]:
     """Return what the script does not do."""
-    if task is None:
-        return ["Texts must be no longer than the model reads."]
-    if not kind_of(task).in_windows(task):
+    if task is None or not kind_of(task).in_windows(task):
         return []
     return [f"It reads the first {task.max_length} tokens of a text; compress reads longer ones in windows."]

@@ -1,7 +1,7 @@
 """Runners: short scripts that predict with an exported folder, its runtime, tokenizers and numpy, and nothing of ours.
 
 All scripts have the same few lines: the tokenizer, the model (`RUNNERS`, by format), and the decision (`DECISIONS`, by
-task kind). A new format is one record here. Each text runs alone, cut to the length that the model was trained with.
+task kind). A new format is one record here. Each text runs alone, cut by its tokenizer.json to the task's length.
 """
 
 from __future__ import annotations
@@ -192,8 +192,6 @@ def runner_code(info: FolderInfo, file: str) -> str | None:
         f"import {', '.join(modules)}",
         *decision.before,
         'tokenizer = tokenizers.Tokenizer.from_file("tokenizer.json")',
-        "tokenizer.no_padding()",
-        *_truncation(task),
         *runner.open(info.variant, file),
         loop,
         f"    encoding = tokenizer.encode({encode})",
@@ -204,13 +202,6 @@ def runner_code(info: FolderInfo, file: str) -> str | None:
         *decision.after,
     ]
     return "\n".join(lines)
-
-
-def _truncation(task: TaskInfo | None) -> list[str]:
-    if task is None:
-        return []
-    strategy = ', strategy="only_second"' if task.kind == "question_answering" else ""
-    return [f"tokenizer.enable_truncation({task.max_length}{strategy})"]
 
 
 def _filled(line: str, task: TaskInfo | None) -> str:

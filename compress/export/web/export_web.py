@@ -21,6 +21,7 @@ from compress.formats import FORMATS
 from compress.model_info import FolderInfo, TaskInfo, read_info
 from compress.runtime import open_predictor
 from compress.runtime.onnx_runtime import existing_onnx
+from compress.storage.atomic_write import copy_content
 from compress.storage.file_digests import combined_digest, file_digest
 
 INT8_FILE, FP32_FILE = FORMATS["web"].files
@@ -70,7 +71,7 @@ def export_web(context: BuildContext) -> FolderInfo:
 
 def _write_page(work: Path, task: TaskInfo, model: str) -> None:
     """Write what is beside the model: page, settings, licences, and last the list of files to store in the browser."""
-    shutil.copytree(PAGE, work, dirs_exist_ok=True)
+    copy_content(PAGE, work)
     tokens = TextTokenizer.load(work)
     settings = {
         "model": model,

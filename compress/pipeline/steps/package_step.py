@@ -24,6 +24,7 @@ from compress.report.report_schema import Report
 from compress.select.selection import read_selection
 from compress.storage.atomic_write import atomic_copy_folder
 from compress.storage.file_digests import digests
+from compress.tokenizer_files import write_tokenizer_files
 
 PACKAGE_FILE = "package.json"
 WINNER_FOLDER = "winner"
@@ -136,6 +137,7 @@ def collect(source: Path, record: StepRecord, variant: VariantInfo, origin: Orig
         "made_by": record.made_by or info.made_by,
     }
     write_info(folder, _with_origin(info, origin, **changes))
+    write_tokenizer_files(folder, info.task)  # of a model that an earlier version trained
 
 
 def _with_origin(info: FolderInfo, origin: Origin, **changes: Any) -> FolderInfo:

@@ -19,6 +19,7 @@ from compress.pretrain.vocabulary.add_pieces import add_pieces
 from compress.pretrain.vocabulary.count_words import count_words
 from compress.pretrain.vocabulary.new_vectors import add_vectors
 from compress.pretrain.vocabulary.train_vocabulary import MOST_CHARACTERS, first_texts
+from compress.tokenizer_files import write_tokenizer_files
 
 SHOWN = 8
 """Words that a message names."""
@@ -42,6 +43,7 @@ def extend_vocabulary(start: Path, documents: Iterable[Document], number: int, f
     with quiet():
         model.save_pretrained(folder)
         extended.save_pretrained(folder)
+    write_tokenizer_files(folder, None)
     share = sum(counts[word] for word in added.words) / counts.total()
     examples = ", ".join(word.strip() for word in added.words[:SHOWN])
     console.note(

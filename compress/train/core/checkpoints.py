@@ -23,7 +23,7 @@ from transformers import PreTrainedModel
 
 from compress.errors import ModelError
 from compress.recipe.training_schema import Training
-from compress.storage.atomic_write import atomic_write, new_folder, sync
+from compress.storage.atomic_write import apply_umask, atomic_write, new_folder, sync
 from compress.train.objective import Examples, Objective
 
 SCHEMA_VERSION = 2
@@ -67,6 +67,7 @@ class CheckpointStore:
         self.folder.mkdir(parents=True, exist_ok=True)
         aside = self.folder / ".best"
         save_file(dict(tensors), aside)
+        apply_umask(self.folder, [aside])
         sync(aside)
         aside.replace(self._best(done))
         checkpoints = self._checkpoints()
