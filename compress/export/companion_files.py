@@ -27,6 +27,9 @@ OWN_KEYS = (
     "head_layers",
     "pooling",
     "sentence_size",
+    "sentence_bias",
+    "sentence_activation",
+    "sentence_normalize",
 )
 """Config keys that only compress reads, all of them for models with weights."""
 

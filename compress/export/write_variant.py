@@ -18,6 +18,7 @@ from compress.model_info import GOLDEN_FILE, FolderInfo, write_info
 from compress.runtime import open_predictor
 from compress.runtime.model_formats import find_graph
 from compress.runtime.predictor import ONE_THREAD, Placement, Predictor
+from compress.sentence_transformers_files import copy_modules, write_settings
 
 STANDARD = ("", "ai.onnx")
 """Names of the domain of ONNX's own operators."""
@@ -53,6 +54,8 @@ def write_variant(
     changes = {"step": variant.name, "made_by": f"compress {compress.__version__}", "variant": variant, "parents": ()}
     info = base.model_copy(update={**changes, "inputs": inputs or base.inputs})
     copy_companions(context.source, context.work)
+    copy_modules(context.source, context.work)
+    write_settings(context.work, info.task)
     write_info(context.work, info)
     golden = golden_batches(context.work, info.task)
     if (context.source / GOLDEN_FILE).is_file():  # an export, which has PyTorch's outputs
