@@ -14,6 +14,7 @@ from compress.export.comparison.golden_file import write_golden
 from compress.export.comparison.golden_inputs import golden_batches
 from compress.export.comparison.parity import Parity, compare_all, compare_groups, total
 from compress.export.runners.export_readme import export_readme
+from compress.export.triton_config import write_triton_config
 from compress.model_info import GOLDEN_FILE, FolderInfo, write_info
 from compress.runtime import open_predictor
 from compress.runtime.model_formats import find_graph
@@ -56,6 +57,8 @@ def write_variant(
     copy_companions(context.source, context.work)
     copy_modules(context.source, context.work)
     write_settings(context.work, info.task)
+    if variant.format == "onnx" and (graph := find_graph(context.work, "onnx")):
+        write_triton_config(graph, variant)
     write_info(context.work, info)
     golden = golden_batches(context.work, info.task)
     if (context.source / GOLDEN_FILE).is_file():  # an export, which has PyTorch's outputs

@@ -22,7 +22,8 @@ from torch import Tensor, nn
 from transformers import MODEL_MAPPING, AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
-PROJECTION = "projection.weight"
+PROJECTION = "projection."
+"""Beginning of the names of the weights that a plain encoder has not."""
 POOLINGS = ("mean", "cls")
 """How models are pooled that are trained here."""
 

@@ -65,8 +65,8 @@ class Layout(NamedTuple):
         if trains and (self.pooling not in POOLINGS or self.bias or self.activation != "Identity"):
             raise ModelError(
                 f"{folder} can be exported, but is not supported in a recipe: it pools by {self.pooling}, and its dense"
-                f" layer has the activation {self.activation}, bias: {self.bias}; expected {' or '.join(POOLINGS)}, and a"
-                " linear layer without bias."
+                f" layer has the activation {self.activation}, bias: {self.bias}; expected {' or '.join(POOLINGS)}, and"
+                " a linear layer without bias."
             )
         set_pooling(config, self.pooling, self.size)
         if not trains:
