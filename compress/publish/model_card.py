@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from compress.cards import HubCheckpoint, TeacherCard, available, find_teacher
-from compress.export.runners.export_readme import runner_section
+from compress.export.runners.export_readme import runner_section, sentence_transformers_section
 from compress.formats import FORMATS
 from compress.measure.quality.quality_result import Quality
 from compress.model_sources import HUB_ID
@@ -44,6 +44,7 @@ def model_card(entry: Entry) -> str:
         _headline(entry),
         _usage(entry),
         runner_section(entry.main.info, entry.main.exported_file) if entry.main.exported_file else "",
+        sentence_transformers_section(entry.main.info),
         _variants(entry),
         _formats(entry),
         _scores(entry),
