@@ -79,7 +79,7 @@ def models(tiny_model, tiny_folder):
     embedder = tiny_model("bert", head="ForSentenceEmbedding", sentence_size=8, pooling="cls")
     return {
         "plain": tiny_folder(tiny_model("distilbert", head="ForSentenceEmbedding"), ALIKE),
-        "retrieval": tiny_folder(embedder, ALIKE.model_copy(update={"kind": "retrieval"})),
+        "retrieval": tiny_folder(embedder, ALIKE.model_copy(update={"kind": "retrieval", "text": ("query",)})),
         "pruned": tiny_folder(remove_units(embedder, [[0, 2], [1]], [list(range(48)), list(range(16, 32))]), ALIKE),
         "plain-ranker": tiny_folder(tiny_model("electra", labels=("score",)), RANK),
         "ranker": tiny_folder(ranker, RANK),

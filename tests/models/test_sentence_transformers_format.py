@@ -118,6 +118,13 @@ def test_other_dense_layers_are_refused(change, embedding_folder):
         read_layout(folder)
 
 
+def test_encoder_in_a_folder_of_its_own_is_refused_with_the_remedy(tmp_path):
+    modules(tmp_path, "Transformer", "Pooling")
+    with pytest.raises(ModelError, match="has no config.json") as caught:
+        load(tmp_path)
+    assert "save_pretrained" in caught.value.hint
+
+
 def test_every_supported_pooling_is_computed():
     assert set(POOL) == set(SUPPORTED)
 
