@@ -120,7 +120,7 @@ def test_other_dense_layers_are_refused(change, embedding_folder):
 
 def test_encoder_in_a_folder_of_its_own_is_refused_with_the_remedy(tmp_path):
     modules(tmp_path, "Transformer", "Pooling")
-    with pytest.raises(ModelError, match="has no config.json") as caught:
+    with pytest.raises(ModelError, match=r"has no config\.json") as caught:
         load(tmp_path)
     assert "save_pretrained" in caught.value.hint
 
