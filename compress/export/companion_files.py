@@ -29,6 +29,9 @@ OWN_KEYS = (
     "head_layers",
     "pooling",
     "sentence_size",
+    "sentence_bias",
+    "sentence_activation",
+    "sentence_normalize",
 )
 """Config keys that only compress reads, all of them for models with weights."""
 
@@ -53,6 +56,10 @@ def plain_config(config: Mapping[str, Any]) -> Settings:
     model_type = plain["model_type"] = plain_model_type(str(config.get("model_type", "")))
     if classes := config.get("architectures"):
         plain["architectures"] = [_plain_class(str(name), model_type) for name in classes]
+    if family := FAMILIES.get(model_type):  # under the names that servers read, which DistilBERT has not
+        for name, key in {"hidden_size": family.hidden_key, "num_hidden_layers": family.layers_key}.items():
+            if key in plain:
+                plain.setdefault(name, plain[key])
     return plain
 
 

@@ -16,6 +16,7 @@ from compress.models.load_save import load_tokenizer
 from compress.runtime.model_formats import FP32
 from compress.runtime.predictor import ONE_THREAD
 from compress.runtime.torch_eager import TorchPredictor
+from compress.sentence_transformers_files import task_of_folder
 
 
 def take_over(context: BuildContext, model: PreTrainedModel) -> FolderInfo:
@@ -28,7 +29,8 @@ def take_over(context: BuildContext, model: PreTrainedModel) -> FolderInfo:
     """
     if not (context.source / TOKENIZER_FILE).is_file():  # older checkpoints have only the files that Python can read
         load_tokenizer(context.source).save_pretrained(context.work)
-    return find_info(context.source) or FolderInfo(step="export", made_by="", shape=shape_of(model))
+    made_here = find_info(context.source)
+    return made_here or FolderInfo(step="export", task=task_of_folder(context.source), shape=shape_of(model))
 
 
 def longest_input(model: PreTrainedModel, base: FolderInfo) -> int:

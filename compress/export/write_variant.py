@@ -17,11 +17,13 @@ from compress.export.comparison.golden_inputs import golden_batches
 from compress.export.comparison.parity import Parity, compare_all, compare_groups, total
 from compress.export.runners.export_readme import export_readme
 from compress.export.transformers_js import name_file
+from compress.export.triton_config import write_triton_config
 from compress.model_info import GOLDEN_FILE, FolderInfo, write_info
 from compress.runtime import open_predictor
 from compress.runtime.model_formats import find_graph
 from compress.runtime.predictor import ONE_THREAD, Placement, Predictor
 from compress.runtime_releases import least_release
+from compress.sentence_transformers_files import copy_modules, write_settings
 
 STANDARD = ("", "ai.onnx")
 """Names of the domain of ONNX's own operators."""
@@ -58,6 +60,10 @@ def write_variant(
     info = base.model_copy(update={**changes, "inputs": inputs or base.inputs})
     copy_companions(context.source, context.work, info.task)
     name_file(context.work)
+    copy_modules(context.source, context.work)
+    write_settings(context.work, info.task)
+    if variant.format == "onnx" and (graph := find_graph(context.work, "onnx")):
+        write_triton_config(graph, variant)
     write_info(context.work, info)
     golden = golden_batches(context.work, info.task)
     if (context.source / GOLDEN_FILE).is_file():  # an export, which has PyTorch's outputs

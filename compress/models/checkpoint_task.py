@@ -12,13 +12,15 @@ from compress.errors import CompressError, ModelError
 from compress.model_info import INFO_FILE, TaskInfo, find_info
 from compress.models.encoder_parts import family_of
 from compress.models.heads import HEADS, Head, head_for, head_of_class
-from compress.models.sentence_transformers_format import is_embedding_folder
+from compress.sentence_transformers_files import is_embedding_folder
 from compress.tasks import kind_of
 
 EMBEDDING, SPANS = HEADS["sentence-embedding"], HEADS["question-answering"]
 HF_PROBLEM_TYPES = ("single_label_classification", "multi_label_classification", "regression")
 """The problem types that transformers allows in a config."""
 CHOICE_SUFFIX = "ForMultipleChoice"
+EMBEDDING_KEYS = {"pooling", "sentence_size", "sentence_bias", "sentence_activation", "sentence_normalize"}
+"""Config keys of embedding models alone."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ def config_for(config: PreTrainedConfig, task: TaskInfo) -> PreTrainedConfig:
         names = output_names(task)
         config.id2label = dict(enumerate(names))
         config.label2id = {name: index for index, name in enumerate(names)}
-        for name in {"pooling", "sentence_size"} & set(vars(config)):  # of embedding models alone
+        for name in EMBEDDING_KEYS & set(vars(config)):
             delattr(config, name)
     config.update({"problem_type": kind.problem if kind.problem in HF_PROBLEM_TYPES else None})
     return config

@@ -12,8 +12,11 @@ from compress.errors import ModelError
 from compress.model_sources import folder_of
 
 SMALL_FILES = ("config.json", "tokenizer*", "special_tokens_map.json", "vocab*", "merges.txt", "*.model")
-EMBEDDING_FILES = ("modules.json", "*_Pooling/config.json", "*_Dense/config.json", "*_Dense/model.safetensors")
-"""Files that describe an embedding model of sentence-transformers."""
+EMBEDDING_FILES = (
+    *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
+    *("*_Pooling/config.json", "*_Dense/config.json", "*_Dense/model.safetensors", "*_Dense/pytorch_model.bin"),
+)
+"""Files that describe a model of sentence-transformers."""
 SAFE_WEIGHTS = "model.safetensors"
 FOREIGN_WEIGHTS = "pytorch_model.bin"
 

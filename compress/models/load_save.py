@@ -35,8 +35,9 @@ from compress.models.nonuniform_models import (
     with_head_pooling,
 )
 from compress.models.read_checkpoint import check_finite, first_line, missing_head_weights, read_checkpoint
-from compress.models.sentence_transformers_format import Layout, is_embedding_folder, read_layout, write_layout
+from compress.models.sentence_transformers_format import Layout, read_layout, write_layout
 from compress.models.silence_transformers import quiet
+from compress.sentence_transformers_files import is_embedding_folder, list_modules, write_settings
 from compress.storage.atomic_write import apply_umask
 from compress.tokenizer_files import write_tokenizer_files
 
@@ -91,8 +92,8 @@ def load_model(
         model, report = read_checkpoint(head.auto, folder, config=config, ignore_mismatched_sizes=True)
     missing = missing_head_weights(model, report, folder)
     check_finite(model, folder)
-    if layout is not None and missing and (weight := layout.projection()) is not None:
-        set_projection(model, weight)
+    if layout is not None and missing and (dense := layout.dense()) is not None:
+        set_projection(model, *dense)
         missing = []
     if reused and missing:
         raise ModelError(f"{folder} lacks weights of its head: {', '.join(missing)}.")
@@ -135,7 +136,9 @@ def save_model(
         saved.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
     if head_of_class(type(model).__name__) is EMBEDDING:
-        write_layout(folder, model, info.task.max_length if info.task else None)
+        write_layout(folder, model, info.task)
+    else:
+        write_settings(folder, info.task)
     write_tokenizer_files(folder, info.task)
     write_readme(folder, {**saved.config.to_dict(), "architectures": [type(saved).__name__]})
     apply_umask(folder, folder.rglob("*.safetensors"))
@@ -147,7 +150,11 @@ def read_config(folder: Path) -> PreTrainedConfig:
     """Read a folder's config, of a supported family."""
     path = folder / "config.json"
     if not path.is_file():
-        raise ModelError(f"{folder} is not a model folder: it has no config.json.")
+        elsewhere = (
+            "its modules.json has the encoder elsewhere; save it with SentenceTransformer(…).save_pretrained(NEW)"
+        )
+        hint = elsewhere if list_modules(folder) else None
+        raise ModelError(f"{folder} is not a model folder: it has no config.json.", hint=hint)
     try:
         with quiet():
             config: PreTrainedConfig = AutoConfig.from_pretrained(folder, trust_remote_code=False)
@@ -206,7 +213,7 @@ def _set_outputs(
         return None
     layout = read_layout(folder) if saved.head is EMBEDDING and is_embedding_folder(folder) else None
     if layout is not None:
-        set_pooling(config, layout.pooling, layout.size)
+        layout.set_in(config, folder, trains=task is not None)
     elif saved.head is not EMBEDDING or not hasattr(config, "pooling"):
         set_pooling(config, task.pooling if task else POOLINGS[0])
     return layout

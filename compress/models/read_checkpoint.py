@@ -87,5 +87,5 @@ def _weights_file(folder: Path) -> Path:
 def _encoder_names(model: PreTrainedModel) -> set[str]:
     base = base_of(model)
     if base is model:
-        return {name for name, _ in model.named_parameters()} - {PROJECTION}
+        return {name for name, _ in model.named_parameters() if not name.startswith(PROJECTION)}
     return {f"{model.base_model_prefix}.{name}" for name, _ in base.named_parameters()}

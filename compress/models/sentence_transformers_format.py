@@ -1,126 +1,128 @@
-"""Reads and writes the file format of sentence-transformers for embedding models.
-
-modules.json lists the modules of a model, one folder each: encoder, pooling, optionally a linear layer, and
-normalisation. https://sbert.net describes the files.
-"""
+"""Pooling and dense layer of sentence-transformers' folders for embedding models: from a folder to a model and back."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from compress.errors import ModelError
-from compress.models.embedding_model import POOLINGS, embedding_size, projection_of
+from compress.model_info import TaskInfo
+from compress.models.embedding_model import ACTIVATIONS, POOLINGS, embedding_size, projection_layer, set_pooling
+from compress.sentence_transformers_files import (
+    DENSE,
+    MODULES,
+    NORMALIZE,
+    PICKLED,
+    POOLING,
+    TYPES,
+    WEIGHTS,
+    check_modules,
+    list_modules,
+    pooling_mode,
+    pooling_settings,
+    read_settings,
+    write_json,
+    write_settings,
+)
 
-MODULES = "modules.json"
-TYPES = "sentence_transformers.models."
-"""The package in which all versions find their modules."""
-POOLING, DENSE, NORMALIZE = "1_Pooling", "2_Dense", "Normalize"
-KNOWN = (["Transformer", "Pooling"], ["Transformer", "Pooling", "Dense"])
-"""Supported sequences of modules, optionally followed by Normalize: embeddings here are always unit vectors."""
-LINEAR = "torch.nn.modules.linear.Identity"
-WEIGHTS, WEIGHT = "model.safetensors", "linear.weight"
+WEIGHT, BIAS = "linear.weight", "linear.bias"
 
 
 class Layout(NamedTuple):
-    """How a folder of sentence-transformers pools and projects the encoder's outputs."""
+    """What a folder of sentence-transformers does with the encoder's outputs."""
 
     pooling: str
     size: int | None = None
-    """Width of its linear layer, if it has one."""
+    """Width of its dense layer, if it has one."""
     weights: Path | None = None
+    bias: bool = False
+    activation: str = "Identity"
+    """A key of `ACTIVATIONS`."""
+    normalize: bool = True
 
-    def projection(self) -> Tensor | None:
-        """Return the weight of its linear layer (size, width)."""
-        return None if self.weights is None else load_file(self.weights)[WEIGHT]
+    def dense(self) -> tuple[Tensor, Tensor | None] | None:
+        """Return the weight (size, width) of its dense layer and the bias, if it has them."""
+        if self.weights is None:
+            return None
+        is_pickled = self.weights.name == PICKLED
+        read = torch.load(self.weights, "cpu", weights_only=True) if is_pickled else load_file(self.weights)
+        return read[WEIGHT], read.get(BIAS)
 
+    def set_in(self, config: PreTrainedConfig, folder: Path, *, trains: bool) -> None:
+        """Set it in an encoder's config.
 
-def is_embedding_folder(folder: Path) -> bool:
-    """Return whether the folder is an embedding model (cross-encoders have modules.json too)."""
-    return "Pooling" in dict(_modules(folder))
+        Args:
+            config: of the encoder.
+            folder: for the error.
+            trains: the model is trained, distilled or pruned here: its vectors become unit vectors, and a pooling or a
+                dense layer that no student of ours has is refused.
+        """
+        if trains and (self.pooling not in POOLINGS or self.bias or self.activation != "Identity"):
+            raise ModelError(
+                f"{folder} can be exported, but is not supported in a recipe: it pools by {self.pooling}, and its dense"
+                f" layer has the activation {self.activation}, bias: {self.bias}; expected {' or '.join(POOLINGS)}, and"
+                " a linear layer without bias."
+            )
+        set_pooling(config, self.pooling, self.size)
+        if not trains:
+            keys = {"sentence_bias": self.bias, "sentence_activation": self.activation}
+            config.update({**keys, "sentence_normalize": self.normalize})
 
 
 def read_layout(folder: Path) -> Layout:
     """Return the layout in modules.json and the folders it names; raise `ModelError` if it is not supported."""
-    modules = _modules(folder)
-    kinds, folders = [kind for kind, _ in modules], dict(modules)
-    if (kinds[:-1] if kinds[-1:] == [NORMALIZE] else kinds) not in KNOWN:
-        raise ModelError(
-            f"{folder / MODULES} lists the modules {', '.join(kinds)}; supported are Transformer, Pooling and,"
-            " after them, Dense and Normalize."
-        )
-    pooling = _pooling(folders["Pooling"] / "config.json")
-    return _dense(folders["Dense"], pooling) if "Dense" in folders else Layout(pooling)
+    check_modules(folder)
+    modules = list_modules(folder)
+    folders, normalize = dict(modules), modules[-1][0] == NORMALIZE
+    layout = Layout(pooling_mode(folders["Pooling"] / "config.json"), normalize=normalize)
+    return _with_dense(layout, folders["Dense"]) if "Dense" in folders else layout
 
 
-def write_layout(folder: Path, model: PreTrainedModel, max_length: int | None) -> None:
-    """Write the files that sentence-transformers needs into an embedding model's folder.
-
-    Args:
-        folder: the model folder.
-        model: the model saved there.
-        max_length: texts are truncated to this many tokens.
-    """
-    projection = projection_of(model)
-    parts = {"": "Transformer", POOLING: "Pooling", **({DENSE: "Dense"} if projection is not None else {})}
-    parts[f"{len(parts)}_{NORMALIZE}"] = NORMALIZE
+def write_layout(folder: Path, model: PreTrainedModel, task: TaskInfo | None) -> None:
+    """Write the modules of an embedding model into its folder."""
+    config, dense = model.config, projection_layer(model)
+    parts = {"": "Transformer", POOLING: "Pooling", **({DENSE: "Dense"} if dense is not None else {})}
+    if getattr(config, "sentence_normalize", True):
+        parts[f"{len(parts)}_{NORMALIZE}"] = NORMALIZE
     listed = [
         {"idx": index, "name": str(index), "path": path, "type": TYPES + kind}
         for index, (path, kind) in enumerate(parts.items())
     ]
-    _write(folder / MODULES, listed)
-    _write(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
-    width, pooling = int(model.config.hidden_size), model.config.pooling
-    modes = {f"pooling_mode_{name}": name.startswith(pooling) for name in ("cls_token", "mean_tokens")}
-    _write(folder / POOLING / "config.json", {"word_embedding_dimension": width, **modes})
-    if projection is not None:
-        size = embedding_size(model)
-        settings = {"in_features": width, "out_features": size, "bias": False, "activation_function": LINEAR}
-        _write(folder / DENSE / "config.json", settings)
-        save_file({WEIGHT: projection.contiguous()}, folder / DENSE / WEIGHTS, {"format": "pt"})
-
-
-def _modules(folder: Path) -> list[tuple[str, Path]]:
-    """Return each module's class name, whose package differs between versions, and its folder."""
-    listed = _read(folder / MODULES) if (folder / MODULES).is_file() else []
-    return [(str(module.get("type")).rpartition(".")[2], folder / str(module.get("path"))) for module in listed]
-
-
-def _pooling(path: Path) -> str:
-    """Return the pooling mode from a config of old versions (one flag per mode) or new ones."""
-    config = _read(path)
-    flags = {name.removeprefix("pooling_mode_") for name, on in config.items() if on is True}
-    short = {"cls_token": "cls", "mean_tokens": "mean"}
-    mode = config.get("pooling_mode") or sorted(short.get(name, name) for name in flags - {"include_prompt"})
-    modes = [mode] if isinstance(mode, str) else list(mode)
-    if len(modes) != 1 or modes[0] not in POOLINGS:
-        raise ModelError(f"{path} pools by {' and '.join(modes) or 'nothing'}; supported: {', '.join(POOLINGS)}.")
-    return str(modes[0])
-
-
-def _dense(folder: Path, pooling: str) -> Layout:
-    config = _read(folder / "config.json")
-    unsupported = config.get("bias", True) or config.get("activation_function") != LINEAR or config.get("use_residual")
-    if unsupported or not (folder / WEIGHTS).is_file():
-        raise ModelError(
-            f"{folder} is not supported, only a linear layer without bias in {WEIGHTS}; it has the activation"
-            f" {str(config.get('activation_function')).rpartition('.')[2]}, bias: {config.get('bias', True)}."
+    write_json(folder / MODULES, listed)
+    width = int(config.hidden_size)
+    write_json(folder / POOLING / "config.json", pooling_settings(config.pooling, width))
+    if dense is not None:
+        name = getattr(config, "sentence_activation", "Identity")
+        package = "linear" if name == "Identity" else "activation"
+        settings = {
+            "in_features": width,
+            "out_features": embedding_size(model),
+            "bias": "bias" in dict(dense.named_parameters()),
+        }
+        write_json(
+            folder / DENSE / "config.json", settings | {"activation_function": f"torch.nn.modules.{package}.{name}"}
         )
-    return Layout(pooling, int(config["out_features"]), folder / WEIGHTS)
+        weights = {f"linear.{key}": value.detach().contiguous() for key, value in dense.named_parameters()}
+        save_file(weights, folder / DENSE / WEIGHTS, {"format": "pt"})
+    write_settings(folder, task)
 
 
-def _read(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{path} cannot be read: {error}") from error
-
-
-def _write(path: Path, content: Any) -> None:
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+def _with_dense(layout: Layout, folder: Path) -> Layout:
+    config = read_settings(folder / "config.json")
+    package, _, activation = str(config.get("activation_function", "torch.nn.modules.activation.Tanh")).rpartition(".")
+    inputs = {config.get(key) or "sentence_embedding" for key in ("module_input_name", "module_output_name")}
+    weights = next((folder / name for name in (WEIGHTS, PICKLED) if (folder / name).is_file()), None)
+    is_torch = package.startswith("torch.nn.") and activation in ACTIVATIONS
+    if config.get("use_residual") or inputs != {"sentence_embedding"} or not is_torch or weights is None:
+        raise ModelError(
+            f"{folder} is not supported, only a dense layer on the text's vector in {WEIGHTS}, followed by"
+            f" {', '.join(ACTIVATIONS)}; it has the activation {activation}, residual:"
+            f" {bool(config.get('use_residual'))}, reads {' and '.join(sorted(inputs))}."
+        )
+    bias = bool(config.get("bias", True))
+    return layout._replace(size=int(config["out_features"]), weights=weights, bias=bias, activation=activation)

@@ -9,7 +9,7 @@ import yaml
 
 from compress.cards import HubCheckpoint, TeacherCard, available, find_teacher
 from compress.data.tokenizer import read_json
-from compress.export.runners.export_readme import describe_task, runner_section
+from compress.export.runners.export_readme import describe_task, runner_section, sentence_transformers_section
 from compress.export.transformers_js import VERSION, transformers_js_section
 from compress.formats import FORMATS
 from compress.measure.quality.quality_result import Quality
@@ -48,6 +48,7 @@ def model_card(entry: Entry) -> str:
         _headline(entry),
         _usage(entry),
         _without_opening(entry.main),
+        sentence_transformers_section(entry.main.info),
         transformers_js_section(entry.main.info, entry.main.exported_file, entry.name)
         if entry.main.exported_file
         else "",

@@ -16,7 +16,7 @@ from compress.errors import DeviceUnavailable, ModelError, nearest
 from compress.formats import FORMATS
 from compress.model_info import VariantInfo
 from compress.runtime.model_formats import ModelFile, find_graph
-from compress.runtime.predictor import Placement, cast_inputs, describe_predictor
+from compress.runtime.predictor import Placement, answers, cast_inputs, describe_predictor
 from compress.runtime.runtime_errors import load_failure, run_failure
 from compress.tasks.base import Arrays
 
@@ -62,7 +62,7 @@ class OnnxPredictor:
         self._placement = placement
         self._variant = variant
         self._types = {given.name: TYPES.get(given.type) for given in session.get_inputs()}
-        self._outputs = [given.name for given in session.get_outputs()]
+        self._outputs = answers([given.name for given in session.get_outputs()])
         self.inputs = tuple(self._types)
 
     def predict(self, arrays: Mapping[str, NDArray[Any]]) -> Arrays:

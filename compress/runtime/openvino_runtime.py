@@ -17,7 +17,7 @@ from compress.environment import require
 from compress.errors import ModelError, nearest
 from compress.model_info import VariantInfo
 from compress.runtime.model_formats import ModelFile
-from compress.runtime.predictor import Placement, cast_inputs, describe_predictor
+from compress.runtime.predictor import Placement, answers, cast_inputs, describe_predictor
 from compress.runtime.runtime_errors import load_failure, run_failure
 from compress.tasks.base import Arrays
 
@@ -44,7 +44,8 @@ class OpenvinoPredictor:
         self._variant = variant
         self._version = version
         self._types = {port.get_any_name(): port.get_element_type().to_dtype() for port in self._compiled.inputs}
-        self._outputs = [port.get_any_name() for port in self._compiled.outputs]
+        names = [port.get_any_name() for port in self._compiled.outputs]
+        self._outputs = {names.index(name): name for name in answers(names)}
         self._idle: deque[Any] = deque()
         self.inputs = tuple(self._types)
 
@@ -69,16 +70,19 @@ class OpenvinoPredictor:
         for output in self._outputs_of(request):
             if output.size and output.dtype.kind == "f":
                 output.flat[0] = np.nan
-        outputs = list(request.infer(feed, share_inputs=True, share_outputs=True).values())
+        request.infer(feed, share_inputs=True, share_outputs=True)
+        outputs = self._outputs_of(request)
         if any(not output.size or isnan(output.flat[0]) for output in outputs):
             request.start_async(feed, share_inputs=True)
             request.wait()
             outputs = self._outputs_of(request)
         # Copies: the request writes its next results to the same memory.
-        return {name: np.array(output, np.float32) for name, output in zip(self._outputs, outputs, strict=True)}
+        return {
+            name: np.array(output, np.float32) for name, output in zip(self._outputs.values(), outputs, strict=True)
+        }
 
     def _outputs_of(self, request: Any) -> list[NDArray[Any]]:
-        return [request.get_output_tensor(index).data for index in range(len(self._outputs))]
+        return [request.get_output_tensor(index).data for index in self._outputs]
 
     def describe(self) -> dict[str, Any]:
         """Describe the configuration."""

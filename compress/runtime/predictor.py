@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -89,6 +89,11 @@ def check_inputs(inputs: tuple[str, ...], arrays: Mapping[str, NDArray[Any]]) ->
     missing = [name for name in inputs if name not in arrays]
     if missing:
         raise ModelError(f"the model takes {', '.join(inputs)}; {', '.join(missing)} was not given.")
+
+
+def answers(names: Sequence[str]) -> list[str]:
+    """Return the outputs that are read here: the tokens' states beside a text's embedding are for other tools."""
+    return [name for name in names if name != "last_hidden_state" or "sentence_embedding" not in names]
 
 
 def cast_inputs(types: Mapping[str, str | np.dtype[Any] | None], arrays: Mapping[str, NDArray[Any]]) -> Arrays:

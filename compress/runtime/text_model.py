@@ -15,6 +15,7 @@ from compress.errors import ModelError, UsageError
 from compress.model_info import TaskInfo, read_info
 from compress.runtime import open_predictor
 from compress.runtime.predictor import ONE_THREAD, Placement, Predictor
+from compress.sentence_transformers_files import default_prompt
 from compress.tasks import kind_of
 from compress.tasks.base import Arrays, Example, Row, TaskInput
 from compress.tasks.kind import Kind
@@ -37,6 +38,8 @@ class TextModel:
     kind: Kind
     tokens: TextTokenizer
     predictor: Predictor
+    prompt: str = ""
+    """Goes before each text of an embedding model that has a default prompt."""
 
     @classmethod
     def open(cls, folder: Path, placement: Placement = ONE_THREAD) -> TextModel:
@@ -44,7 +47,8 @@ class TextModel:
         task = read_info(folder).task
         if task is None:
             raise ModelError(f"{folder} does not state which task it was trained for, so it cannot read texts.")
-        return cls(task, kind_of(task), TextTokenizer.load(folder), open_predictor(folder, placement))
+        prompt = default_prompt(folder) if kind_of(task).head == "sentence-embedding" else ""
+        return cls(task, kind_of(task), TextTokenizer.load(folder), open_predictor(folder, placement), prompt)
 
     def predict(self, texts: Sequence[TaskInput], batch: int = 32, origins: Sequence[str] = ()) -> list[dict[str, Any]]:
         """Return one prediction per text, e.g. ``{"label": "positive", "probability": 0.98}``.
@@ -91,6 +95,8 @@ class TextModel:
         return self.kind.to_json(results, self.task)
 
     def _row(self, text: TaskInput, origin: str) -> Row:
+        if self.prompt:
+            text = self.prompt + text if isinstance(text, str) else tuple(self.prompt + each for each in text)
         try:
             return self.kind.from_input(text, self.task)
         except UsageError as error:

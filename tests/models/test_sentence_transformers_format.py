@@ -8,10 +8,12 @@ import torch
 
 from compress.errors import ModelError
 from compress.model_info import TaskInfo
+from compress.models.embedding_model import POOL
 from compress.models.fetch import fetch
 from compress.models.load_save import has_task_head, load, load_model, load_tokenizer, saved_embedding_size
-from compress.models.sentence_transformers_format import Layout, is_embedding_folder, read_layout
+from compress.models.sentence_transformers_format import Layout, read_layout
 from compress.models.silence_transformers import quiet
+from compress.sentence_transformers_files import SUPPORTED, is_embedding_folder
 
 TASK = TaskInfo(name="alike", kind="similarity", text=("one", "other"), metric="spearman", max_length=8)
 TEXTS = ["a good film", "the plot", "it was so very very very dull and of the bad bit", "great"]
@@ -51,7 +53,7 @@ def test_written_layout_is_read(embedding_folder):
     folder = embedding_folder(sentence_size=8)
     layout = read_layout(folder)
     assert (layout.pooling, layout.size) == ("mean", 8)
-    assert torch.equal(layout.projection(), load(folder).projection.weight)
+    assert torch.equal(layout.dense()[0], load(folder).projection.weight)
     assert json.loads((folder / "sentence_bert_config.json").read_text())["max_seq_length"] == 8
 
 
@@ -62,6 +64,8 @@ def test_written_layout_is_read(embedding_folder):
         ({"pooling_mode_mean_tokens": True, "include_prompt": True}, "mean"),
         ({"embedding_dimension": 32, "pooling_mode": "cls", "include_prompt": True}, "cls"),
         ({"pooling_mode": ["mean"]}, "mean"),
+        ({"pooling_mode_max_tokens": True}, "max"),
+        ({"pooling_mode": "weightedmean"}, "weightedmean"),
     ],
 )
 def test_old_and_new_pooling_configs(tmp_path, config, expected):
@@ -73,8 +77,7 @@ def test_old_and_new_pooling_configs(tmp_path, config, expected):
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"pooling_mode_max_tokens": True}, "pools by max_tokens; supported: mean, cls"),
-        ({"pooling_mode_max_tokens": True, "pooling_mode_mean_tokens": True}, "pools by max_tokens and mean"),
+        ({"pooling_mode_max_tokens": True, "pooling_mode_mean_tokens": True}, "pools by max and mean; supported: mean"),
         ({"pooling_mode": "lasttoken"}, "pools by lasttoken"),
         ({}, "pools by nothing"),
     ],
@@ -93,14 +96,37 @@ def test_unsupported_modules_are_refused(tmp_path, names):
         read_layout(tmp_path)
 
 
-def test_nonlinear_dense_layer_is_refused(embedding_folder):
+def test_nonlinear_dense_layer_is_refused_in_recipes(embedding_folder):
     folder = embedding_folder(sentence_size=8)
     path = folder / "2_Dense" / "config.json"
     config = json.loads(path.read_text())
     for change in ({"activation_function": "torch.nn.modules.activation.Tanh"}, {"bias": True}):
         path.write_text(json.dumps(config | change))
-        with pytest.raises(ModelError, match="2_Dense is not supported, only a linear layer without bias"):
+        with pytest.raises(ModelError, match="can be exported, but is not supported in a recipe"):
             load_model(folder, TASK)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"activation_function": "mine.Swish"}, {"use_residual": True}, {"module_input_name": "token_embeddings"}],
+)
+def test_other_dense_layers_are_refused(change, embedding_folder):
+    folder = embedding_folder(sentence_size=8)
+    path = folder / "2_Dense" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(ModelError, match="2_Dense is not supported, only a dense layer on the text's vector"):
+        read_layout(folder)
+
+
+def test_encoder_in_a_folder_of_its_own_is_refused_with_the_remedy(tmp_path):
+    modules(tmp_path, "Transformer", "Pooling")
+    with pytest.raises(ModelError, match=r"has no config\.json") as caught:
+        load(tmp_path)
+    assert "save_pretrained" in caught.value.hint
+
+
+def test_every_supported_pooling_is_computed():
+    assert set(POOL) == set(SUPPORTED)
 
 
 def test_unreadable_file_is_named(tmp_path):
@@ -108,6 +134,8 @@ def test_unreadable_file_is_named(tmp_path):
     with pytest.raises(ModelError, match=r"modules\.json cannot be read"):
         is_embedding_folder(tmp_path)
     modules(tmp_path, "Transformer", "Pooling")
+    pooling(tmp_path)
+    (tmp_path / "1_Pooling" / "config.json").write_text("{")
     with pytest.raises(ModelError, match=r"1_Pooling.config\.json cannot be read"):
         read_layout(tmp_path)
 

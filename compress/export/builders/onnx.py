@@ -19,6 +19,7 @@ from compress.export.inference_graph import inference_modules, make_reshapes_con
 from compress.export.lstm_operators import lstm_operators
 from compress.export.source_folder import take_over, write_compared
 from compress.model_info import FolderInfo
+from compress.models.embedding_model import token_states
 from compress.models.encoder_parts import family_of
 from compress.models.load_save import load
 from compress.runtime.onnx_runtime import ONNX_FILE
@@ -52,13 +53,14 @@ def export_onnx(context: BuildContext) -> FolderInfo:
 def export_onnx_from_model(model: PreTrainedModel) -> onnx.ModelProto:
     """Return the ONNX graph of a model in memory, which is left unchanged.
 
-    Inputs and outputs carry the names they have in transformers; batch and length are free.
+    Inputs and outputs carry the names they have in transformers; batch and length are free. The states of an
+    embedding model's tokens are a second output, for tools that pool by themselves; who does not ask does not pay.
     """
     size = sum(parameter.numel() * 4 for parameter in model.parameters())
     if size > LARGEST:
         raise ModelError(f"the model's weights take {size / 10**9:.1f} GB, and one ONNX file holds at most 2 GB.")
     axes, example = exporter_config(model).inputs, example_inputs(model)
-    with export_mode(model), lstm_operators(model), torch.no_grad():
+    with export_mode(model), token_states(model), lstm_operators(model), torch.no_grad():
         names = [name for name, value in model(**example).items() if isinstance(value, torch.Tensor)]
         try:
             program = torch.onnx.export(

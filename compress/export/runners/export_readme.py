@@ -8,6 +8,13 @@ from compress.formats import FORMATS
 from compress.model_info import GOLDEN_FILE, INFO_FILE, FolderInfo, TaskInfo
 from compress.tasks import kind_of
 
+BACKENDS = {
+    "onnx": 'backend="onnx"',
+    # On CPUs with bf16 it would round to that by itself.
+    "openvino": 'backend="openvino", model_kwargs={"ov_config": {"INFERENCE_PRECISION_HINT": "f32"}}',
+}
+"""How sentence-transformers opens a format; those without do not run there."""
+
 
 def export_readme(info: FolderInfo, file: str | None = None) -> str:
     """Return the README.md of the folder with this compress.json.
@@ -25,6 +32,7 @@ def export_readme(info: FolderInfo, file: str | None = None) -> str:
         f"{about}, in the format {variant.format} and in {variant.precision}. `compress predict` reads this folder.",
         runner_section(info, file),
         transformers_js_section(info, file),
+        sentence_transformers_section(info),
         f"- `{file}`: the model, which takes {', '.join(info.inputs)}\n"
         f"- `tokenizer.json`, `config.json`, `{INFO_FILE}`: its tokenizer{_cut(task)}, its shape, its task\n"
         f"- `{GOLDEN_FILE}`: texts as token ids, and what PyTorch computes for them, to check a runner in any language:"
@@ -59,6 +67,19 @@ def runner_section(info: FolderInfo, file: str) -> str:
 def _cut(task: TaskInfo | None) -> str:
     """Return where the tokenizer cuts texts."""
     return f", which cuts texts at {task.max_length} tokens (`truncation=True` in transformers does)" if task else ""
+
+
+def sentence_transformers_section(info: FolderInfo) -> str:
+    """Return how sentence-transformers opens the folder; empty where it has no class or backend for it."""
+    backend = BACKENDS.get(info.variant.format) if info.variant else None
+    name = {"similarity": "SentenceTransformer", "retrieval": "SentenceTransformer", "ranking": "CrossEncoder"}.get(
+        info.task.kind if info.task else ""
+    )
+    if backend is None or name is None:
+        return ""
+    call = 'model.predict([("a query", "a text")])' if name == "CrossEncoder" else 'model.encode(["a text"])'
+    code = f'from sentence_transformers import {name}\n\nmodel = {name}(".", {backend})\n{call}'
+    return f"## sentence-transformers\n\n```python\n{code}\n```"
 
 
 def _limits(task: TaskInfo | None) -> list[str]:

@@ -105,7 +105,7 @@ _EMBEDDINGS = Decision(
     "the cosine of each text with every other",
     loop=_TEXTS,
     before=("vectors = []",),
-    each=("vectors.append(outputs[0][0])",),
+    each=("vectors.append(outputs[0][0] / numpy.linalg.norm(outputs[0][0]))",),
     after=("print(numpy.array(vectors) @ numpy.array(vectors).T)",),
 )
 

@@ -20,6 +20,7 @@ from compress.pipeline.commands.variant_builder import VariantBuilder, build_set
 from compress.quantize import AUTOMATIC, CHOICES, QUANTIZERS
 from compress.report import format_numbers as fmt
 from compress.runtime.predict_command import read_lines
+from compress.sentence_transformers_files import task_of_folder
 from compress.storage.atomic_write import why_unwritable
 from compress.variants import (
     ALL_FORMATS,
@@ -155,4 +156,4 @@ def _require_writable(to: Path) -> None:
 
 def _calibration(file: Path, source: Path) -> Batches:
     info = find_info(source)
-    return calibration_batches(read_lines(file, []), source, info.task if info else None)
+    return calibration_batches(read_lines(file, []), source, info.task if info else task_of_folder(source))

@@ -54,7 +54,8 @@ function embeddingKind(fields) {
     examples: (texts, task, encoder) => texts.map((text) => encoder.encode(text, null, task.max_length)),
     predict(outputs) {
       const [first, second] = outputs.map((output) => output.sentence_embedding);
-      return second === undefined ? { embedding: first } : { score: dot(first, second) };
+      if (second === undefined) return { embedding: first };
+      return { score: dot(first, second) / Math.sqrt(dot(first, first) * dot(second, second)) };
     },
   };
 }
