@@ -41,6 +41,7 @@ VERSIONS: dict[str, int] = {
     "score": 2,
     "measure": 2,
     "select": 4,
+    "package": 2,
     "report": 14,
     "pretrain-vocabulary": 2,
     "pretrain-corpus": 2,
