@@ -269,7 +269,8 @@ def _predict(command: Command) -> None:
     texts = "pairs two by two, a question before all its choices or candidates; none: lines of --file or stdin"
     sub.add_argument("texts", nargs="*", metavar="TEXT", help=texts)
     sub.add_argument("--file", type=Path, help="one row a line, with tabs between its texts")
-    sub.add_argument("--batch", type=partial(_count, most=MAX_BATCH), default=16, metavar="N")
+    about = "texts that run together; by default as many as were scored together where answers depend on it, else 32"
+    sub.add_argument("--batch", type=partial(_count, most=MAX_BATCH), metavar="N", help=about)
     sub.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     sub.add_argument("--threads", type=partial(_count, most=MAX_THREADS), default=1, metavar="N")
 

@@ -160,6 +160,7 @@ def bench(options: argparse.Namespace, console: Console) -> None:
 
 def export(options: argparse.Namespace, console: Console) -> None:
     """Export a model folder, and quantize it if a method is given; or check an existing export."""
+    from compress.export.comparison.parity_check import check_golden
     from compress.pipeline.commands.check_export import check_and_show
     from compress.pipeline.commands.export_command import chosen_variants, export_all, export_folder
     from compress.variants import ALL_FORMATS
@@ -181,7 +182,11 @@ def export(options: argparse.Namespace, console: Console) -> None:
     (variant,) = variants
     info = export_folder(options.model, options.to, variant, console=console, **files)
     name = info.variant.name if info.variant else "model"
-    console.data({"folder": str(options.to), "variant": info.variant}, f"{options.to} holds {name}")
+    check = check_golden(options.to)
+    result = {"folder": str(options.to), "variant": info.variant, "misses": check.misses}
+    console.data(result, f"{options.to} holds {name}")
+    check.raise_for_misses(options.to)
+    console.note(check.verdict(options.to))
 
 
 def publish(options: argparse.Namespace, console: Console) -> None:

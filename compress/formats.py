@@ -41,6 +41,8 @@ class Format:
     """Raised when the builder's output changes, so that existing exports are rebuilt."""
     build_modules: Mapping[str, str] = field(default_factory=dict)
     """Modules that building imports, and the extra that provides each."""
+    build_check: str | None = None
+    """`module:function` that refuses a model folder or the builder's settings, before its source is built."""
     build_programs: Mapping[str, str | None] = field(default_factory=dict)
     """Programs that building runs; `module:function` decides by the build's settings whether one is needed, None: it
     always is."""
@@ -154,6 +156,7 @@ FORMATS: Mapping[str, Format] = {
             source="onnx",
             usual="int8",
             build_modules={"onnx": "train"},
+            build_check="compress.export.web.export_web:check_buildable",
             build_programs={"node": None, "npm": "compress.export.web.npm_assets:must_download"},
             minimum={"onnxruntime": "1.19", "onnxruntime-gpu": "1.19"},
             competes=False,

@@ -108,6 +108,8 @@ class VariantInfo(Info):
     """Layers of a quantized file that stay in fp32, because with them in INT8 it lost more than the recipe allows."""
     batch_sensitive: bool | None = None
     """Whether a row's outputs depend on the other rows of its batch; None in folders that do not state it."""
+    scored_batch: int | None = None
+    """Where they do: rows a batch when the variant was scored and passed the gate; None where it was not scored."""
 
 
 class Parent(Info):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from compress.console import Console
 from compress.errors import UsageError, nearest
-from compress.export.build_context import BuildContext
+from compress.export.build_context import BuildContext, named_folders
 from compress.formats import EXPORTS
 from compress.model_info import FolderInfo, TaskInfo
 from compress.runtime.model_formats import export_variant
@@ -50,7 +50,7 @@ def export_from_model(
     formats = [form]
     while (source := EXPORTS[formats[0]].source) is not None:
         formats.insert(0, source)
-    with tempfile.TemporaryDirectory(prefix="compress-export-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="compress-export-") as scratch, named_folders({Path(scratch): str(folder)}):
         before = Path(scratch) / "model"
         before.mkdir()
         save_model(model, tokenizer, before, FolderInfo(step="export", made_by="", task=task))

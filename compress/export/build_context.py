@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from compress.console import Console
+from compress.errors import CompressError
 from compress.model_info import VariantInfo
 from compress.tasks.base import Arrays, Row
 
 Batches = Sequence[Arrays]
+
+
+@contextmanager
+def named_folders(names: Mapping[Path, str]) -> Iterator[None]:
+    """Write names in the place of these temporary folders' paths into errors, which are read after they are gone."""
+    try:
+        yield
+    except CompressError as error:
+        for path, name in names.items():
+            error.message = error.message.replace(str(path), name)
+            error.hint = error.hint and error.hint.replace(str(path), name)
+        error.args = (error.message,)
+        raise
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,10 @@ class Variant(VariantInfo):
     """Whether it is built only where a recipe's `variants` names it."""
     absent: Mapping[str, str] = {}
     """Devices on which readers would expect it, and why it does not run there."""
+    calibrated: bool = False
+    """Whether its builder takes ranges from calibration rows."""
+    scores_train: bool = False
+    """Whether its builder compares scores on rows of train, which only a run has."""
     build_modules: Mapping[str, str] = {}
     """Modules that building imports, and the extra that provides each."""
 

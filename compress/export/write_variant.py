@@ -18,7 +18,7 @@ from compress.export.comparison.parity import Parity, compare_all, compare_group
 from compress.export.runners.export_readme import export_readme
 from compress.export.transformers_js import name_file
 from compress.export.triton_config import write_triton_config
-from compress.model_info import GOLDEN_FILE, FolderInfo, write_info
+from compress.model_info import GOLDEN_FILE, FolderInfo, VariantInfo, write_info
 from compress.runtime import open_predictor
 from compress.runtime.model_formats import find_graph
 from compress.runtime.predictor import ONE_THREAD, Placement, Predictor
@@ -56,6 +56,7 @@ def write_variant(
         ModelError: the outputs differ by more, or are not numbers.
     """
     variant = context.variant.model_copy(update=_requirements(context))
+    origin = name_of_source(base)
     changes = {"step": variant.name, "made_by": f"compress {compress.__version__}", "variant": variant, "parents": ()}
     info = base.model_copy(update={**changes, "inputs": inputs or base.inputs})
     copy_companions(context.source, context.work, info.task)
@@ -76,21 +77,27 @@ def write_variant(
     except (DeviceUnavailable, MissingExtra) as error:
         if not context.runs_elsewhere:
             raise
-        context.console.note(f"{variant.name} is not compared with its source, because {error.full_message}")
+        reason = error.full_message.replace(str(context.work), "it")
+        context.console.note(f"{variant.name} is not compared with {origin}, because {reason}")
         return info, None
     groups = compare_groups(reference, predictor, golden, info.task)
     for name, parity in groups.items():
-        _require_within(tolerance, parity, context, f"golden inputs ({name})")
+        _require_within(tolerance, parity, variant, origin, f"golden inputs ({name})")
     parity = total(groups.values())
     if context.parity:
         parity = compare_all(reference, predictor, context.parity, info.task)
-        _require_within(tolerance, parity, context, "rows of train")
+        _require_within(tolerance, parity, variant, origin, "rows of train")
     beside = parity.alone_or_in_batch if variant.batch_sensitive else 0.0
     alone = f"; a row alone or in a batch differs by up to {beside:.2g}" if beside else ""
-    context.console.note(f"{variant.name}: {parity}{alone}")
+    context.console.note(f"{variant.name} against {origin}: {parity}{alone}")
     info = info.model_copy(update={"variant": variant.model_copy(update={"parity": parity.record()})})
     write_info(context.work, info)
     return info, parity
+
+
+def name_of_source(base: FolderInfo) -> str:
+    """Return what a variant is made from, by its name: folders of sources may be temporary."""
+    return base.variant.name if base.variant else "the model in PyTorch"
 
 
 def _requirements(context: BuildContext) -> dict[str, Any]:
@@ -116,14 +123,13 @@ def operators(graph: Path) -> tuple[tuple[str, ...], int]:
     return (f"opset {version}", *sorted(names)), model.ir_version
 
 
-def _require_within(tolerance: float, parity: Parity, context: BuildContext, rows: str) -> None:
+def _require_within(tolerance: float, parity: Parity, variant: VariantInfo, origin: str, rows: str) -> None:
     """Refuse outputs that differ by more on these rows, or are not numbers."""
     if not math.isfinite(parity.max_abs_difference):
-        made = f"{context.variant.name}, made from {context.source},"
-        raise ModelError(f"{made} has outputs on {rows} that are not numbers.")
+        raise ModelError(f"{variant.name}, made from {origin}, has outputs on {rows} that are not numbers.")
     if not parity.is_within(tolerance):
         raise ModelError(
-            f"the outputs of {context.variant.name} differ from those of its source, {context.source}, by up to "
+            f"the outputs of {variant.name} differ from those of its source, {origin}, by up to "
             f"{parity.max_abs_difference:.2g} on {rows}; expected less than "
             f"{tolerance * max(1.0, parity.largest_output):.2g}."
         )

@@ -221,6 +221,8 @@ def _index_variant(variant: PublishedVariant) -> dict[str, Any]:
         "score": result.test.primary.value if result.test else None,
         "p50_ms": result.latency.model.p50.value if result.latency.model else None,
         "bytes": row.footprint.bytes_total if row.footprint else None,
+        "batch_sensitive": variant.info.variant.batch_sensitive if variant.info.variant else None,
+        "scored_batch": variant.info.variant.scored_batch if variant.info.variant else None,
     }
 
 

@@ -9,7 +9,12 @@ import yaml
 
 from compress.cards import HubCheckpoint, TeacherCard, available, find_teacher
 from compress.data.tokenizer import read_json
-from compress.export.runners.export_readme import describe_task, runner_section, sentence_transformers_section
+from compress.export.runners.export_readme import (
+    batch_note,
+    describe_task,
+    runner_section,
+    sentence_transformers_section,
+)
 from compress.export.transformers_js import VERSION, transformers_js_section
 from compress.formats import FORMATS
 from compress.measure.quality.quality_result import Quality
@@ -52,6 +57,7 @@ def model_card(entry: Entry) -> str:
         transformers_js_section(entry.main.info, entry.main.exported_file, entry.name)
         if entry.main.exported_file
         else "",
+        batch_note(entry.main.info.variant) if entry.main.info.variant else "",
         _runtimes(entry),
         _variants(entry),
         _formats(entry),
@@ -200,11 +206,20 @@ def _variants(entry: Entry) -> str:
             "runs everywhere": "no" if variant.why_not_everywhere else "yes",
             "p50": ", ".join(format_p50(variant.row.targets[won.target].latency) for won in variant.verdicts),
             "size": fmt.size(variant.row.footprint.bytes_total if variant.row.footprint else None),
+            "batch": _batch(variant),
         }
         for variant in entry.variants
     ]
-    note = "Each folder opens on its own; the scores below are those of the first."
+    note = (
+        "Each folder opens on its own; the scores below are those of the first. Batch: rows that run together, as they"
+        " were scored; any where outputs do not depend on it."
+    )
     return f"## Variants\n\n{note}\n\n{markdown_table(make_table(rows, names=3))}"
+
+
+def _batch(variant: PublishedVariant) -> str:
+    stored = variant.info.variant
+    return str(stored.scored_batch or 1) if stored and stored.batch_sensitive else "any"
 
 
 def _formats(entry: Entry) -> str:

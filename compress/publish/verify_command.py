@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from compress.console import Console
-from compress.export.comparison.golden_check import check_golden_folders
+from compress.errors import DeviceUnavailable, MissingExtra
+from compress.export.comparison.parity_check import ParityCheck, check_golden
 from compress.model_info import GOLDEN_FILE
 from compress.publish.checksums import DIGESTS_FILE
 from compress.publish.verify import verify
@@ -29,8 +32,41 @@ def verify_and_show(folder: Path, console: Console) -> None:
     else:
         console.warn(f"{folder} has no {DIGESTS_FILE}, because it was not published: no file is compared.")
     checks = list(check_golden_folders(folder))
-    result["golden"] = [
-        {"folder": str(each.folder), "not_run": each.not_run, "parity": each.parity and each.parity.total.record()}
-        for each in checks
-    ]
+    result["golden"] = [each.record() for each in checks]
     console.data(result, "\n".join([*lines, *map(str, checks)]))
+    for each in checks:
+        if each.parity:
+            each.parity.raise_for_misses(each.folder)
+
+
+@dataclass(frozen=True)
+class GoldenCheck:
+    """One export's comparison with its golden outputs, or why it was not compared."""
+
+    folder: Path
+    parity: ParityCheck | None = None
+    not_run: str | None = None
+
+    def __str__(self) -> str:
+        """`model/ort (ort-fp32) repeats PyTorch: outputs within 2.1e-07, …`."""
+        if self.parity is None:
+            return f"{self.folder}: its golden inputs were not run, because {self.not_run}"
+        return self.parity.verdict(self.folder)
+
+    def record(self) -> dict[str, Any]:
+        """Return it for json."""
+        parity, misses = (self.parity.total.record(), self.parity.misses) if self.parity else (None, [])
+        return {"folder": str(self.folder), "not_run": self.not_run, "parity": parity, "misses": misses}
+
+
+def check_golden_folders(folder: Path) -> Iterator[GoldenCheck]:
+    """Check every export in ``folder`` that has golden outputs: the folder's own, and the formats in it.
+
+    Raises:
+        ModelError: one cannot be read.
+    """
+    for path in sorted(folder.rglob(GOLDEN_FILE)):
+        try:
+            yield GoldenCheck(path.parent, check_golden(path.parent))
+        except (DeviceUnavailable, MissingExtra) as error:
+            yield GoldenCheck(path.parent, not_run=error.full_message)

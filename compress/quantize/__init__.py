@@ -12,7 +12,7 @@ from typing import Any
 
 from compress.console import Console
 from compress.errors import UsageError, nearest
-from compress.export.build_context import BuildContext
+from compress.export.build_context import BuildContext, named_folders
 from compress.export.variant_record import Variant
 from compress.formats import FORMATS, FROM_PYTORCH
 from compress.model_info import read_info
@@ -49,6 +49,7 @@ def _for_openvino(method: str, name: str, builder: str, **further: Any) -> Varia
         runtime="openvino",
         libraries=FORMATS["openvino"].minimum,
         batch_sensitive=False,
+        calibrated=True,
         devices=("cpu",),
         needs="onnx-fp32",
         builder=f"compress.quantize.nncf:{builder}",
@@ -100,19 +101,24 @@ QUANTIZERS: Mapping[str, Variant] = {
             "dynamic",
             "onnx-int8",
             "dynamic:quantize_int8_dynamic",
-            version=2,
+            version=3,
             batch_sensitive=True,
             graph_builder="compress.quantize.dynamic:quantize_int8_dynamic_model",
             absent=_NOT_ON_CUDA,
         ),
         _for_onnx_runtime(
-            "unsigned", "onnx-int8-unsigned", "unsigned:quantize_unsigned", batch_sensitive=True, absent=_NOT_ON_CUDA
+            "unsigned",
+            "onnx-int8-unsigned",
+            "unsigned:quantize_unsigned",
+            version=2,
+            batch_sensitive=True,
+            absent=_NOT_ON_CUDA,
         ),
         _for_onnx_runtime(
             "embeddings-4bit",
             "onnx-int8-embeddings-4bit",
             "embeddings_4bit:quantize_embeddings_4bit",
-            version=2,
+            version=3,
             batch_sensitive=True,
             absent=_NOT_ON_CUDA,
             libraries=dict.fromkeys(FORMATS["onnx"].minimum, least_release((GATHER_4BIT,))),
@@ -120,7 +126,11 @@ QUANTIZERS: Mapping[str, Variant] = {
         ),
         *(
             _for_onnx_runtime(
-                f"static-{ranges}", f"onnx-int8-{ranges}", "static:quantize_int8_static", batch_sensitive=False
+                f"static-{ranges}",
+                f"onnx-int8-{ranges}",
+                "static:quantize_int8_static",
+                batch_sensitive=False,
+                calibrated=True,
             )
             for ranges in ("minmax", "entropy", "percentile")
         ),
@@ -129,6 +139,7 @@ QUANTIZERS: Mapping[str, Variant] = {
             "onnx-int8-neural-compressor",
             "neural_compressor:quantize_neural_compressor",
             batch_sensitive=False,
+            calibrated=True,
             needs=None,
             leaves_fp32=False,
             compared_with="onnx-fp32",
@@ -142,7 +153,12 @@ QUANTIZERS: Mapping[str, Variant] = {
         ),
         _for_openvino("nncf", "openvino-int8", "quantize_nncf"),
         _for_openvino(
-            "nncf-accuracy", "openvino-int8-accuracy", "quantize_nncf_accuracy", version=2, reads=("max_drop",)
+            "nncf-accuracy",
+            "openvino-int8-accuracy",
+            "quantize_nncf_accuracy",
+            version=2,
+            reads=("max_drop",),
+            scores_train=True,
         ),
         _XNNPACK,
         _AI_EDGE,
@@ -180,6 +196,8 @@ def quantize_folder(
         method: a key of `QUANTIZERS` that needs no sample rows.
         console: receives progress and warnings.
     """
+    from compress.export.comparison.parity_check import check_golden
+
     if method not in QUANTIZERS:
         raise UsageError(f"no quantizer is called '{method}'{nearest(method, QUANTIZERS)}")
     quantized, variant = QUANTIZERS[method], read_info(Path(exported)).variant
@@ -187,6 +205,11 @@ def quantize_folder(
         wanted = f"an exported model ({quantized.needs})" if quantized.needs else "a model folder"
         raise UsageError(f"{method} quantizes {wanted}, and {exported} holds none.")
     with tempfile.TemporaryDirectory(prefix="compress-quantize-") as scratch:
-        quantized.make(BuildContext(quantized.info, Path(exported), Path(scratch), console=console or Console("quiet")))
+        with named_folders({Path(scratch): str(folder)}):
+            context = BuildContext(quantized.info, Path(exported), Path(scratch), console=console or Console("quiet"))
+            quantized.make(context)
         copy_content(Path(scratch), Path(folder))
+    check = check_golden(Path(folder))
+    if check.misses and console:
+        console.warn(check.verdict(Path(folder)))
     return Path(folder)

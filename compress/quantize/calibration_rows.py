@@ -19,13 +19,17 @@ def calibration_rows(context: BuildContext) -> list[Arrays]:
         UsageError: there are too few.
     """
     rows = list(single_rows(context.calibration()))
-    if len(rows) < LEAST_ROWS:
-        method = context.variant.method
+    require_rows(context.variant.method, len(rows))
+    return rows
+
+
+def require_rows(method: str | None, count: int) -> None:
+    """Refuse too few calibration rows for a method."""
+    if count < LEAST_ROWS:
         raise UsageError(
-            f"{method} takes its ranges from sample rows; got {len(rows)}, expected at least {LEAST_ROWS}.",
+            f"{method} takes its ranges from sample rows; got {count}, expected at least {LEAST_ROWS}.",
             hint="a run draws them from train; compress export reads them from --calibration FILE",
         )
-    return rows
 
 
 def single_rows(batches: Sequence[Arrays]) -> Iterator[Arrays]:

@@ -12,8 +12,7 @@ from onnxruntime.quantization.quant_utils import add_pre_process_metadata
 
 from compress.errors import ModelError
 from compress.export.build_context import BuildContext
-from compress.export.comparison.parity_check import LIMITS
-from compress.export.write_variant import write_variant
+from compress.export.write_variant import name_of_source, write_variant
 from compress.model_info import FolderInfo, read_info
 from compress.quantize.integer_products import can_any_saturate, saturates, transpose_weights
 from compress.runtime import open_predictor
@@ -26,8 +25,8 @@ Quantize = Callable[[onnx.ModelProto, Collection[str]], onnx.ModelProto]
 LEAST_AGREEMENT = 0.5
 """Below this share of equal decisions the model is broken, not rounded."""
 SUSPICIOUS = 0.97
-"""Below this share on rows of train a warning is shown; what it costs the task is decided by the gate. Golden inputs
-are few and unlike any task's texts: where they alone are compared, the limit of `compress export --check` applies."""
+"""Below this share on rows of train a warning is shown; what it costs the task is decided by the gate. Without such
+rows, whoever asked for the file compares it with its golden outputs (`check_golden`)."""
 
 
 def quantize_export(context: BuildContext, quantize: Quantize) -> FolderInfo:
@@ -70,10 +69,13 @@ def write_rounded(
         ModelError: the result is broken (not a number, most decisions changed).
     """
     info, parity = write_variant(context, base, reference, inputs=inputs)
-    expected = SUSPICIOUS if context.parity else LIMITS["int8"].agreement
-    if parity and parity.agreement is not None and parity.agreement < expected:
-        name = context.variant.name
-        message = f"{name}, made from {context.source}, repeats only {parity.agreement:.0%} of the decisions."
+    if (
+        parity
+        and parity.agreement is not None
+        and parity.agreement < (SUSPICIOUS if context.parity else LEAST_AGREEMENT)
+    ):
+        name, origin = context.variant.name, name_of_source(base)
+        message = f"{name} repeats only {parity.agreement:.1%} of the decisions of {origin}, which it is made from."
         if parity.agreement < LEAST_AGREEMENT:
             raise ModelError(message)
         context.console.warn(message)

@@ -19,17 +19,27 @@ Text = tuple[str, str]
 
 
 def predict_and_show(
-    folder: Path, typed: Sequence[str], console: Console, *, file: Path | None, batch: int, placement: Placement
+    folder: Path,
+    typed: Sequence[str],
+    console: Console,
+    *,
+    file: Path | None,
+    batch: int | None = None,
+    placement: Placement,
 ) -> None:
-    """Predict for the ``typed`` texts, or those of ``file``, or those of stdin, in the console's format."""
+    """Predict for the ``typed`` texts, or those of ``file``, or those of stdin, in the console's format.
+
+    Each line in gives one line out, also a line without text. ``batch``: texts that run together; None: as
+    `TextModel.predict` does.
+    """
     if typed and file:
         raise UsageError(f"give texts as arguments or with --file, not both; got {len(typed)} arguments and {file}.")
     if placement.threads > usable_cores():
         usable = pluralize(usable_cores(), "core")
         console.warn(f"--threads {placement.threads}: this process may use {usable}; more threads are slower.")
     model = TextModel.open(folder, placement)
-    skipped: list[str] = []
-    given = _typed_texts(typed, model) if typed else read_lines(file, skipped)
+    batch = batch or model.batch
+    given = _typed_texts(typed, model) if typed else read_lines(file)
     several = len(model.task.text) > 1
     while chunk := list(islice(given, batch)):
         origins, lines = zip(*chunk, strict=True)
@@ -39,8 +49,6 @@ def predict_and_show(
                 console.jsonl({"text": text, **prediction})
             else:
                 console.line(format_prediction(prediction))
-    if skipped:
-        console.warn(f"{pluralize(len(skipped), 'line')} without text got no prediction; the first: {skipped[0]}.")
 
 
 def format_prediction(prediction: Mapping[str, object]) -> str:
@@ -83,19 +91,15 @@ def _typed_texts(typed: Sequence[str], model: TextModel) -> Iterator[Text]:
     return ((f"text {number}", text) for number, text in enumerate(groups, start=1))
 
 
-def read_lines(file: Path | None, skipped: list[str]) -> Iterator[Text]:
-    """Yield the lines of a file or of stdin as they arrive; origins of lines without text go to ``skipped``."""
+def read_lines(file: Path | None) -> Iterator[Text]:
+    """Yield the lines of a file or of stdin as they arrive, those without text too."""
     if file is None and sys.stdin is None:  # as Python sets it where the shell closed it
         raise UsageError("there is no text: stdin is closed.", hint='compress predict MODEL "a text", or --file FILE')
     try:
         with file.open("rb") if file else nullcontext(sys.stdin.buffer) as stream:
             for number, line in enumerate(stream, start=1):
                 origin = f"{file or 'stdin'}, line {number}"
-                text = line.decode("utf-8-sig").rstrip("\r\n")
-                if text.strip():
-                    yield origin, text
-                else:
-                    skipped.append(origin)
+                yield origin, line.decode("utf-8-sig").rstrip("\r\n")
     except OSError as error:
         raise DataError(f"{file or 'stdin'} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

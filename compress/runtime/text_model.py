@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -12,13 +12,18 @@ from numpy.typing import NDArray
 
 from compress.data.tokenizer import TextTokenizer
 from compress.errors import ModelError, UsageError
-from compress.model_info import TaskInfo, read_info
+from compress.model_info import TaskInfo, VariantInfo, read_info
 from compress.runtime import open_predictor
 from compress.runtime.predictor import ONE_THREAD, Placement, Predictor
 from compress.sentence_transformers_files import default_prompt
 from compress.tasks import kind_of
 from compress.tasks.base import Arrays, Example, Row, TaskInput
 from compress.tasks.kind import Kind
+
+ANY_BATCH = 32
+"""Texts that run together where their outputs do not depend on it."""
+NO_TEXT = "no text"
+"""The reason in the answer to an empty text."""
 
 
 class Prepared(NamedTuple):
@@ -40,32 +45,41 @@ class TextModel:
     predictor: Predictor
     prompt: str = ""
     """Goes before each text of an embedding model that has a default prompt."""
+    batch: int = ANY_BATCH
+    """How many texts run together unless another number is asked for."""
 
     @classmethod
     def open(cls, folder: Path, placement: Placement = ONE_THREAD) -> TextModel:
         """Open a model folder or an exported one, the latter without torch."""
-        task = read_info(folder).task
-        if task is None:
+        info = read_info(folder)
+        if info.task is None:
             raise ModelError(f"{folder} does not state which task it was trained for, so it cannot read texts.")
-        prompt = default_prompt(folder) if kind_of(task).head == "sentence-embedding" else ""
-        return cls(task, kind_of(task), TextTokenizer.load(folder), open_predictor(folder, placement), prompt)
+        prompt = default_prompt(folder) if kind_of(info.task).head == "sentence-embedding" else ""
+        tokens, predictor = TextTokenizer.load(folder), open_predictor(folder, placement)
+        return cls(info.task, kind_of(info.task), tokens, predictor, prompt, usual_batch(info.variant))
 
-    def predict(self, texts: Sequence[TaskInput], batch: int = 32, origins: Sequence[str] = ()) -> list[dict[str, Any]]:
+    def predict(
+        self, texts: Sequence[TaskInput], batch: int | None = None, origins: Sequence[str] = ()
+    ) -> list[dict[str, Any]]:
         """Return one prediction per text, e.g. ``{"label": "positive", "probability": 0.98}``.
+
+        The fields of an empty text's prediction are None, and its `reason` is `no text`.
 
         Args:
             texts: texts, or tuples where the task reads several: a pair, a question and its choices.
-            batch: how many run together. An INT8 model's outputs depend on it a little: a batch shares one scale.
+            batch: how many run together. The outputs of dynamic INT8 depend on it, because a batch shares one scale:
+                by default it runs as many as were scored together, or one.
             origins: where each text comes from, for error messages; by default its number.
         """
         if isinstance(texts, str):
             raise UsageError("predict takes a list of texts; got one text.", hint=f"predict([{texts[:20]!r}])")
+        batch = self.batch if batch is None else batch
         if batch < 1:
             raise UsageError(f"a batch holds at least one text; got {batch}.")
         named = origins or _numbered(texts)
         parts = [slice(start, start + batch) for start in range(0, len(texts), batch)]
         try:
-            return [found for part in parts for found in self._predict_batch(texts[part], named[part], batch)]
+            return [found for part in parts for found in self._answers(texts[part], named[part], batch)]
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             labels = f" with {len(self.task.labels)} labels" if self.task.labels else ""
             raise ModelError(
@@ -82,6 +96,16 @@ class TextModel:
     def arrays(self, examples: Sequence[Example]) -> Arrays:
         """Return one padded batch."""
         return self.kind.collate(examples, self.tokens.pad_id)
+
+    def _answers(self, texts: Sequence[TaskInput], origins: Sequence[str], batch: int) -> Iterator[dict[str, Any]]:
+        """Yield the predictions of a batch; a text that is empty gets an empty one, and the model does not see it."""
+        empty = [self.kind.is_empty(text) for text in texts]
+        full = [index for index, is_empty in enumerate(empty) if not is_empty]
+        read = [texts[index] for index in full]
+        predicted = self._predict_batch(read, [origins[index] for index in full], batch) if full else []
+        given = iter(predicted)
+        for text, is_empty in zip(texts, empty, strict=True):
+            yield {**self.kind.empty_answer(text), "reason": NO_TEXT} if is_empty else next(given)
 
     def _predict_batch(self, texts: Sequence[TaskInput], origins: Sequence[str], batch: int) -> list[dict[str, Any]]:
         prepared = self.prepare(texts, origins)
@@ -101,6 +125,19 @@ class TextModel:
             return self.kind.from_input(text, self.task)
         except UsageError as error:
             raise UsageError(f"{origin}: {error.message}", hint=error.hint) from error
+
+
+def usual_batch(variant: VariantInfo | None) -> int:
+    """Return how many texts run together by default.
+
+    Where a text's outputs depend on its batch, as many as were scored together, and one where none were. Files of
+    earlier versions do not state it: INT8 ones may depend on it.
+    """
+    if variant is None or not (
+        variant.batch_sensitive or (variant.batch_sensitive is None and variant.precision == "int8")
+    ):
+        return ANY_BATCH
+    return variant.scored_batch or 1
 
 
 def _numbered(texts: Sequence[TaskInput]) -> list[str]:

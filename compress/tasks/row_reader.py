@@ -30,11 +30,15 @@ class RowReader(ABC):
     """Fewest and most columns of text; None: any number."""
     is_variadic: bool = False
     """An input may hold any number of texts: the first one, and those that are read with it."""
+    needs_every_text: bool = False
+    """An input of which one text is empty has no answer, as one of which all are."""
     max_label_columns: int | None = 1
     """Most columns that a label may take; None: any number."""
     settings: tuple[str, ...] = ()
     """The settings of a recipe's task that this kind reads beyond those that all kinds read; a recipe that
     sets one which its kind does not read is refused."""
+    answer_fields: tuple[str, ...]
+    """Fields of a prediction as `to_json` returns it."""
     exclusive: bool = False
     """Each row has exactly one class, so the probabilities of all classes sum to one."""
 
@@ -91,6 +95,19 @@ class RowReader(ABC):
     @abstractmethod
     def from_input(self, given: TaskInput, task: TaskInfo) -> Row:
         """Return a row without a label, or raise a UsageError that says what the task reads."""
+
+    def is_empty(self, given: TaskInput) -> bool:
+        """Return whether an input holds nothing to predict from: white space alone, or in one text where it needs all.
+
+        Values that are no texts are not empty: `from_input` refuses them.
+        """
+        texts: Sequence[Any] = given if isinstance(given, (tuple, list)) else (given,)
+        blank = [isinstance(text, str) and not text.strip() for text in texts]
+        return any(blank) and (self.needs_every_text or all(blank))
+
+    def empty_answer(self, given: TaskInput) -> dict[str, Any]:
+        """Return the prediction of an empty input: every field, without a value."""
+        return dict.fromkeys(self.answer_fields)
 
     @abstractmethod
     def examples(self, row: Row, task: TaskInfo, encode: Encode) -> list[Example]:

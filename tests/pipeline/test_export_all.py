@@ -49,4 +49,4 @@ def test_a_format_of_the_winner_is_scored_delivered_and_verified(name, ran, pack
     assert (row.status, row.is_delivered, row.test is not None) == ("ok", True, True)
     assert (ran.run / "winner" / "cpu" / name / "compress.json").is_file()
     assert main(["verify", str(ran.entry)]) == 0
-    assert f"tiny/{name} ({row.variant.name}) repeats its golden outputs" in capsys.readouterr().out
+    assert f"tiny/{name} ({row.variant.name}) repeats PyTorch" in capsys.readouterr().out

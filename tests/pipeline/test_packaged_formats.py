@@ -23,6 +23,7 @@ from compress.pipeline.run import Options, prepare
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import StepStore
 from compress.pipeline.steps import package_format
+from compress.pipeline.steps.package_step import with_scored_batch
 from compress.report.packaged_format import read_packaged
 from compress.report.report_schema import read_report
 from compress.runtime import onnx_runtime
@@ -32,6 +33,15 @@ from compress.variants import VARIANTS, variant_in
 from tests.conftest import write_tiny_recipe
 
 EXPORT_ORT = ort_format.export_ort
+
+
+def test_a_winner_states_the_batch_that_it_was_scored_in(finished_run):
+    """Where its answers depend on it."""
+    variant = read_info(finished_run / "winner" / "cpu").variant
+    assert variant.scored_batch == (1 if variant.batch_sensitive else None)
+    sensitive, other = (VARIANTS[name].info for name in ("onnx-int8", "onnx-fp32"))
+    assert with_scored_batch(sensitive, 8).scored_batch == 8
+    assert with_scored_batch(other, 8) == other
 
 
 @pytest.fixture

@@ -115,7 +115,8 @@ def four_bit(tmp_path) -> tuple[dict[str, Path], Path, Report]:
 def write_winner(folder: Path, variant: str = "onnx-int8") -> Path:
     write_variant(folder, 8)
     parents = (Parent(step="export", fingerprint="f" * 64, digest="d" * 64),)
-    info = read_info(folder).model_copy(update={"variant": VARIANTS[variant], "parents": parents})
+    stated = VARIANTS[variant].model_copy(update={"batch_sensitive": "int8" in variant})
+    info = read_info(folder).model_copy(update={"variant": stated, "parents": parents})
     write_info(folder, info)
     write_golden(folder, golden_batches(folder, info.task), open_predictor(folder))
     return folder

@@ -58,6 +58,7 @@ def test_the_index_lists_existing_entries(published, winner, report):
     assert list(index) == ["another", "films-small"]
     assert index["films-small"]["variant"] == "onnx-int8"
     assert index["films-small"]["score"] == pytest.approx(0.906)
+    assert (index["films-small"]["batch_sensitive"], index["films-small"]["scored_batch"]) == (True, None)
     for path in sorted((zoo / "another").rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     assert list(read_index(zoo)) == ["films-small"]
@@ -153,10 +154,13 @@ def test_winners_of_several_targets_share_an_entry(two_winners, two_target_repor
     assert TextModel.open(entry).predict(texts) == TextModel.open(two_winners["cpu"]).predict(texts)
     indexed = read_index(tmp_path / "zoo")["films"]
     assert (indexed["variant"], indexed["target"]) == ("onnx-int8", "cpu")
-    assert [(one["path"], one["targets"]) for one in indexed["variants"]] == [
-        (".", ["cpu"]),
-        ("variants/student-onnx-fp32", ["phone"]),
+    assert [(one["path"], one["targets"], one["batch_sensitive"]) for one in indexed["variants"]] == [
+        (".", ["cpu"], True),
+        ("variants/student-onnx-fp32", ["phone"], False),
     ]
+    card = (entry / "README.md").read_text()
+    assert "run each text alone" in card.lower()
+    assert "**Batches.**" not in (variant / "README.md").read_text()
     (entry / "variants" / "student-onnx-fp32" / "config.json").write_text("{}")
     with pytest.raises(ModelError, match=r"variants/student-onnx-fp32/config\.json has 2 bytes"):
         verify(entry)

@@ -45,12 +45,13 @@ def test_an_export_that_was_not_published_is_compared_with_pytorch(exported, cap
     folder = exported()
     assert main(["verify", str(folder)]) == 0
     shown = capsys.readouterr()
-    assert "repeats its golden outputs: outputs within" in shown.out
+    assert "repeats PyTorch: outputs within" in shown.out
     assert f"has no {DIGESTS_FILE}, because it was not published" in shown.err
     assert main(["verify", str(folder), "--format", "json"]) == 0
     (golden,) = json.loads(capsys.readouterr().out)["golden"]
     assert golden["not_run"] is None
-    assert golden["parity"]["max_abs_difference"] == 0
+    assert golden["misses"] == []
+    assert golden["parity"]["max_abs_difference"] < 1e-4  # rows alone are compared with the outputs of their batch
 
 
 def test_other_outputs_end_with_the_exit_code_of_parity(exported, capsys):
@@ -82,4 +83,4 @@ def test_a_golden_file_without_inputs_is_one_message(exported, capsys):
 def test_it_needs_no_torch(exported):
     done = light("verify", str(exported()))
     assert done.returncode == 0, done.stderr
-    assert "repeats its golden outputs" in done.stdout
+    assert "repeats PyTorch" in done.stdout

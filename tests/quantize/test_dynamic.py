@@ -11,6 +11,7 @@ import compress.quantize.dynamic as dynamic
 import compress.quantize.quantize_export as quantize_export
 from compress.console import Console
 from compress.errors import ModelError, UsageError
+from compress.export.comparison.parity_check import LIMITS, ParityLimit, check_golden
 from compress.model_info import read_info
 from compress.quantize import quantize_folder
 from compress.quantize.dynamic import quantize_int8_dynamic_model
@@ -128,7 +129,7 @@ def test_only_an_fp32_export_is_quantized(tiny_folder, quantized, tmp_path):
     ("difference", "message"),
     [
         ([0, float("nan")], "outputs on golden inputs .* that are not numbers"),
-        ([-50, 50], "only 0% of the decisions"),
+        ([-50, 50], "only 0.0% of the decisions"),
     ],
 )
 def test_a_broken_model_is_refused(exported, tmp_path, monkeypatch, difference, message):
@@ -157,12 +158,22 @@ def test_many_changed_decisions_are_a_warning(exported, tmp_path, monkeypatch):
     monkeypatch.setattr(quantize_export, "SUSPICIOUS", 1.1)
     output = io.StringIO()
     build("onnx-int8", exported, tmp_path, parity={0: decided(exported)}, console=Console("human", err=output))
-    assert re.search(r"warning: onnx-int8, made from .*, repeats only", output.getvalue())
+    assert re.search(r"warning: onnx-int8 repeats only .*% of the decisions of onnx-fp32", output.getvalue())
+    assert str(tmp_path) not in output.getvalue()
 
 
-def test_folders_by_name(exported, tmp_path):
+def test_folders_by_name(exported, tmp_path, monkeypatch):
     folder = quantize_folder(exported, tmp_path / "int8")
     assert read_info(folder).variant.name == "onnx-int8"
+    check = check_golden(folder)
+    output = io.StringIO()
+    monkeypatch.setitem(LIMITS, "int8", ParityLimit(difference=0.0, agreement=1.1))
+    quantize_folder(exported, tmp_path / "again", console=Console("human", err=output))
+    assert (
+        f"warning: {tmp_path / 'again'} (onnx-int8) does not repeat PyTorch: outputs differ by up to"
+        in output.getvalue()
+    )
+    assert f"{check.total.max_abs_difference:.2g}; allowed is 0" in output.getvalue()
     with pytest.raises(UsageError, match="did you mean dynamic"):
         quantize_folder(exported, tmp_path / "other", method="dynamc")
 

@@ -72,14 +72,28 @@ def test_error_names_file_and_line(ranker: str, tmp_path: Path, capsys) -> None:
     assert "texts, line 4: passages reads" in capsys.readouterr().err
 
 
-def test_lines_without_text_are_skipped_and_counted(ranker: str, tmp_path: Path, capsys) -> None:
+@pytest.mark.parametrize("batch", [[], ["--batch", "1"]])
+def test_lines_without_text_have_an_empty_answer(
+    ranker: str, tmp_path: Path, batch: list[str], monkeypatch, capsys
+) -> None:
+    text = "film\tgood\n\n\t\nfilm\tbad\n \n"
     file = tmp_path / "texts"
-    file.write_text("film\tgood\n\n\t\nfilm\tbad\n", encoding="utf-8")
-    assert main(["predict", ranker, "--file", str(file)]) == 0
-    result = capsys.readouterr()
-    assert len(result.out.splitlines()) == 2
-    assert "2 lines without text got no prediction; the first:" in result.err
-    assert "texts, line 2." in result.err
+    file.write_text(text, encoding="utf-8")
+    assert main(["predict", ranker, "--file", str(file), "--format", "json", *batch]) == 0
+    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [each["scores"] is None for each in answers] == [False, True, True, False, True]
+    assert [each.get("reason") for each in answers] == [None, "no text", "no text", None, "no text"]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    assert main(["predict", ranker, *batch]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line == "no answer\tno text" for line in lines] == [False, True, True, False, True]
+
+
+def test_an_argument_without_text_has_an_empty_answer(winner: str, capsys) -> None:
+    assert main(["predict", winner, "", "sun"]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "no answer\tno text"
+    assert second != first
 
 
 def test_arguments_and_file_are_exclusive(ranker: str, tmp_path: Path, capsys) -> None:

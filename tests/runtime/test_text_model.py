@@ -10,7 +10,8 @@ from compress.errors import ModelError, UsageError
 from compress.model_info import read_info, write_info
 from compress.runtime import RUN_MODES
 from compress.runtime.predictor import Placement
-from compress.runtime.text_model import TextModel
+from compress.runtime.text_model import ANY_BATCH, TextModel, usual_batch
+from compress.variants import VARIANTS
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +40,35 @@ def test_prepared_examples_make_one_padded_batch(model):
     decided = model.kind.decode(model.predictor.predict(arrays), arrays, model.task)
     predictions = model.kind.predictions(decided, prepared.counts, prepared.rows, model.task)
     assert model.kind.to_json(predictions, model.task) == model.predict(TEXTS)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 32])
+def test_an_empty_text_has_an_empty_answer_and_the_others_their_own(model, batch):
+    empty = {"label": None, "probability": None, "reason": "no text"}
+    answers = model.predict(["", "a good film", " \t", "bad"], batch=batch)
+    assert [answers[0], answers[2]] == [empty, empty]
+    labels = [each["label"] for each in model.predict(["a good film", "bad"], batch=1)]
+    assert [answers[1]["label"], answers[3]["label"]] == labels
+    assert model.predict(["", ""]) == [empty, empty]
+
+
+@pytest.mark.parametrize(
+    ("stated", "batch"),
+    [
+        ({"batch_sensitive": True}, 1),
+        ({"batch_sensitive": True, "scored_batch": 8}, 8),
+        ({"batch_sensitive": False, "scored_batch": 8}, ANY_BATCH),
+        ({"batch_sensitive": None}, 1),
+        ({"batch_sensitive": None, "precision": "fp32"}, ANY_BATCH),
+    ],
+)
+def test_texts_run_in_the_batches_that_were_scored(stated, batch):
+    variant = VARIANTS["onnx-int8"].info.model_copy(update=stated)
+    assert usual_batch(variant) == batch
+
+
+def test_a_model_folder_runs_in_any_batch(model):
+    assert usual_batch(None) == model.batch == ANY_BATCH
 
 
 def test_no_texts_give_no_predictions(model):

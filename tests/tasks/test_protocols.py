@@ -7,6 +7,7 @@ from compress.batch_arrays import BATCH_POSITIONS, EXTRA_COLUMNS, INPUT_ARRAYS, 
 from compress.data.encode import encode_rows, training_examples
 from compress.data.tokenizer import TextTokenizer
 from compress.model_info import TaskInfo
+from compress.models.heads import HEADS
 from compress.runtime.text_model import TextModel
 from compress.tasks import KINDS
 from compress.tasks.kind import Kind
@@ -60,6 +61,28 @@ def test_the_parts_of_a_kind_share_no_method():
     assert len(set.union(*parts)) == sum(map(len, parts))
     assert all(len(part) < 25 for part in parts)
     assert own(Kind) == {"in_windows", "unit_name"}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_an_empty_input_has_the_fields_of_every_answer(name, tiny_model, tiny_folder):
+    info, kind = info_of(name, labels=LABELS.get(name, ()), max_answer=4), KINDS[name]
+    outputs = tuple(map(str, range(kind.output_count(info))))
+    head = HEADS[kind.head].suffix
+    model = TextModel.open(tiny_folder(tiny_model("bert", labels=outputs, head=head, sentence_size=8), info))
+    given = INPUTS[name][0]
+    blank = tuple(" " for _ in given) if isinstance(given, tuple) else ""
+    empty, answer, line = model.predict([blank, given, blank])
+    assert empty == line == {**dict.fromkeys(answer), "reason": "no text"}
+    assert None not in answer.values() or name == "question_answering"
+    assert kind.empty_answer(blank).keys() == dict.fromkeys(kind.answer_fields).keys()
+    assert model.predict([""])[0]["reason"] == "no text"  # a blank line of a file
+
+
+@pytest.mark.parametrize("name", ["similarity", "question_answering"])
+def test_where_every_text_is_needed_one_that_is_empty_leaves_no_answer(name):
+    assert KINDS[name].is_empty(("a film", " "))
+    assert not KINDS["ranking"].is_empty(("a film", " "))
+    assert not KINDS[name].is_empty(("a film", None))
 
 
 @pytest.mark.parametrize("name", KINDS)

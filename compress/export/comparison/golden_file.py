@@ -35,17 +35,23 @@ class GoldenBatch:
         return sum(array.nbytes for arrays in (self.inputs, self.outputs) for array in arrays.values())
 
 
-def write_golden(folder: Path, groups: GoldenBatches, reference: Predictor) -> None:
-    """Write golden.safetensors into ``folder``, with what ``reference`` (a model in PyTorch) makes of the inputs."""
-    arrays, size = Arrays(), 0
+def golden_outputs(groups: GoldenBatches, reference: Predictor) -> dict[str, GoldenBatch]:
+    """Return the padded batch of each group with what ``reference`` makes of it, of the groups that are stored."""
+    found, size = dict[str, GoldenBatch](), 0
     for group, sizes in groups.items():
         (together,) = sizes[max(sizes)]
         inputs = {name: together[name] for name in reference.inputs}
         batch = GoldenBatch(inputs, reference.predict(inputs))
-        if size + batch.size > LARGEST:
-            continue
-        size += batch.size
-        key = group.replace(" ", "_")
+        if size + batch.size <= LARGEST:
+            size += batch.size
+            found[group.replace(" ", "_")] = batch
+    return found
+
+
+def write_golden(folder: Path, groups: GoldenBatches, reference: Predictor) -> None:
+    """Write golden.safetensors into ``folder``, with what ``reference`` (a model in PyTorch) makes of the inputs."""
+    arrays = Arrays()
+    for key, batch in golden_outputs(groups, reference).items():
         arrays |= {f"{key}/inputs/{name}": array for name, array in batch.inputs.items()}
         arrays |= {f"{key}/outputs/{name}": array for name, array in batch.outputs.items()}
     about = reference.describe()

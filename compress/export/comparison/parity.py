@@ -6,7 +6,7 @@ of train. What quantization costs the task is decided by the gate, on the task's
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -67,10 +67,13 @@ def compare_all(
     reference: Predictor, other: Predictor, batches: Mapping[int, Batches], task: TaskInfo | None
 ) -> Parity:
     """Compare two models on the same rows at every batch size; returns the worst values."""
-    results = [compare(reference, other, together, task) for together in batches.values()]
-    agreement = min((parity.agreement for parity in results if parity.agreement is not None), default=None)
-    rows, decisions = (max(getattr(parity, name) for parity in results) for name in ("rows", "decisions"))
-    return _worst(results, agreement, rows, decisions)
+    return _same_rows([compare(reference, other, together, task) for together in batches.values()])
+
+
+def compare_stored(inputs: Arrays, outputs: Arrays, other: Predictor, task: TaskInfo | None) -> Parity:
+    """Compare a model with the stored outputs of a padded batch: each row alone, and all together; the worst values."""
+    alone = rows_alone(inputs, outputs)
+    return _same_rows([compare_outputs(batches, other, task) for batches in (alone, [(inputs, outputs)])])
 
 
 def compare_groups(
@@ -85,6 +88,13 @@ def total(groups: Collection[Parity]) -> Parity:
     rows, decisions = (sum(getattr(parity, name) for parity in groups) for name in ("rows", "decisions"))
     same = sum(parity.agreement * parity.decisions for parity in groups if parity.agreement is not None)
     return _worst(groups, same / decisions if decisions else None, rows, decisions)
+
+
+def _same_rows(results: Collection[Parity]) -> Parity:
+    """Return the worst differences and decisions of several comparisons of the same rows."""
+    agreement = min((parity.agreement for parity in results if parity.agreement is not None), default=None)
+    rows, decisions = (max(getattr(parity, name) for parity in results) for name in ("rows", "decisions"))
+    return _worst(results, agreement, rows, decisions)
 
 
 def _worst(results: Collection[Parity], agreement: float | None, rows: int, decisions: int) -> Parity:
@@ -167,11 +177,19 @@ def _batch_effect(predictor: Predictor, batch: Arrays, together: Arrays) -> floa
     if len(batch["input_ids"]) == 1:
         return 0.0
     largest = 0.0
-    for index, length in enumerate(batch["attention_mask"].sum(axis=1)):
-        row = {name: array[index : index + 1, :length] for name, array in batch.items() if array.ndim == 2}
-        shared = {
-            name: values[index : index + 1, :length] if is_per_token(name, values) else values[index : index + 1]
-            for name, values in together.items()
-        }
+    for row, shared in rows_alone(batch, together):
         largest = np.maximum(largest, _largest_difference(shared, predictor.predict(row), row["attention_mask"]))
     return float(largest)
+
+
+def rows_alone(batch: Arrays, outputs: Arrays) -> Iterator[tuple[Arrays, Arrays]]:
+    """Yield the arrays of each row of a padded batch without its padding, and its outputs."""
+    for index, length in enumerate(batch["attention_mask"].sum(axis=1)):
+        row = {name: array[index : index + 1, :length] for name, array in batch.items() if array.ndim == 2}
+        yield (
+            row,
+            {
+                name: values[index : index + 1, :length] if is_per_token(name, values) else values[index : index + 1]
+                for name, values in outputs.items()
+            },
+        )

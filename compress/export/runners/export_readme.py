@@ -5,7 +5,7 @@ from __future__ import annotations
 from compress.export.runners.runner_code import RUNNERS, decision_of, runner_code
 from compress.export.transformers_js import transformers_js_section
 from compress.formats import FORMATS
-from compress.model_info import GOLDEN_FILE, INFO_FILE, FolderInfo, TaskInfo
+from compress.model_info import GOLDEN_FILE, INFO_FILE, FolderInfo, TaskInfo, VariantInfo
 from compress.tasks import kind_of
 
 BACKENDS = {
@@ -33,6 +33,7 @@ def export_readme(info: FolderInfo, file: str | None = None) -> str:
         runner_section(info, file),
         transformers_js_section(info, file),
         sentence_transformers_section(info),
+        batch_note(variant),
         f"- `{file}`: the model, which takes {', '.join(info.inputs)}\n"
         f"- `tokenizer.json`, `config.json`, `{INFO_FILE}`: its tokenizer{_cut(task)}, its shape, its task\n"
         f"- `{GOLDEN_FILE}`: texts as token ids, and what PyTorch computes for them, to check a runner in any language:"
@@ -45,6 +46,22 @@ def describe_task(task: TaskInfo) -> str:
     """Return `An encoder for sst2 (classification)`; where the task has no name of its own, the kind alone."""
     kind = task.kind.replace("_", " ")
     return f"An encoder for {kind}" if task.name == task.kind else f"An encoder for {task.name} ({kind})"
+
+
+def batch_note(variant: VariantInfo) -> str:
+    """Return how many texts may run together; empty where outputs do not depend on it."""
+    if not variant.batch_sensitive:
+        return ""
+    batch = variant.scored_batch
+    if batch is None:
+        use = f"Run each text alone, or in the batches in which a run scored it (`scored_batch` in `{INFO_FILE}`)"
+    else:
+        use = f"It was scored {'one text at a time' if batch == 1 else f'in batches of {batch}'}: run it so"
+    return (
+        "**Batches.** A text's outputs depend a little on the texts that run in the same batch, because a batch shares"
+        " the scales by which activations become 8-bit integers; decisions near the border change (`batch_sensitive`"
+        f" in `{INFO_FILE}`). {use}, as `compress predict` does."
+    )
 
 
 def runner_section(info: FolderInfo, file: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,11 @@ from compress.data.tokenizer import TextTokenizer, read_json
 from compress.errors import ModelError
 from compress.export.build_context import BuildContext
 from compress.export.web.node_check import check_in_node, shortened
-from compress.export.web.npm_assets import PACKAGES, unpack_assets
+from compress.export.web.npm_assets import PACKAGES, archive_of, unpack_assets
 from compress.export.web.web_readme import web_readme
 from compress.export.write_variant import write_variant
 from compress.formats import FORMATS
-from compress.model_info import FolderInfo, TaskInfo, read_info
+from compress.model_info import FolderInfo, TaskInfo, find_info, read_info
 from compress.runtime import open_predictor
 from compress.runtime.onnx_runtime import existing_onnx
 from compress.storage.atomic_write import copy_content
@@ -44,8 +45,9 @@ def export_web(context: BuildContext) -> FolderInfo:
         ModelError: the model has no task, or cannot run in the browser's runtime.
     """
     base, graph = read_info(context.source), existing_onnx(context.source)
-    if base.task is None or base.variant is None:
-        raise ModelError(f"{context.source} does not state which task it was trained for, which the page must know.")
+    check_buildable(context.source, context.settings)
+    assert base.task is not None
+    assert base.variant is not None  # the source is a variant itself
     if FORMATS["onnx"].weight_files(graph) != [graph]:
         raise ModelError(f"{graph} has weights in a file of their own, which the page does not load.")
     file = INT8_FILE if base.variant.precision == "int8" else FP32_FILE
@@ -67,6 +69,16 @@ def export_web(context: BuildContext) -> FolderInfo:
     for given, reason in parity.unread:
         context.console.warn(f"{context.variant.name}: JavaScript cannot read {shortened(given)}: {reason}")
     return info
+
+
+def check_buildable(source: Path, settings: Mapping[str, Any]) -> None:
+    """Refuse a model without a task, and a folder of npm packages that lacks one or holds another."""
+    info = find_info(source)
+    if info is None or info.task is None:
+        raise ModelError(f"{source} does not state which task it was trained for, which the page must know.")
+    if settings.get("assets"):
+        for package in PACKAGES:
+            archive_of(package, Path(settings["assets"]))
 
 
 def _write_page(work: Path, task: TaskInfo, model: str) -> None:

@@ -25,7 +25,7 @@ def check_and_show(model: str, folder: Path, console: Console) -> None:
     else:
         console.table([parity_row(name, parity) for name, parity in groups.items()])
     check.raise_for_misses(folder)
-    console.note(f"{folder} ({check.variant.name}) repeats PyTorch: {check.total}")
+    console.note(check.verdict(folder))
 
 
 def parity_row(inputs: str, parity: Parity) -> dict[str, Any]:

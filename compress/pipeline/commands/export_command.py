@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from compress.console import Console
-from compress.errors import CompressError, UsageError, nearest, pluralize, unexpected
+from compress.errors import CompressError, ParityMissed, UsageError, nearest, pluralize, unexpected
 from compress.export.build_context import Batches
 from compress.export.calibration_texts import calibration_batches
+from compress.export.comparison.parity_check import WHAT_DECIDES, check_golden
 from compress.measure.resources.footprint import footprint
 from compress.model_info import FolderInfo, find_info
 from compress.models.fetch import fetch
@@ -82,6 +83,7 @@ def export_folder(
     if missing := _missing(variant, assets):
         raise CompressError(f"{variant.name} cannot be built here: not installed: {missing}.")
     with _exporter(model, console, calibration, assets) as exporter:
+        exporter.check(variant)
         return exporter.export(variant, to)
 
 
@@ -102,6 +104,7 @@ def export_all(
 
     Raises:
         CompressError: at the end, where any failed.
+        ParityMissed: else, where one is written and differs from PyTorch by more than the limit of its precision.
     """
     _require_writable(to)
     formats = [each.format for each in variants]
@@ -110,17 +113,26 @@ def export_all(
     absent = {variant.name: missing for variant in variants if (missing := _missing(variant, assets))}
     for name, missing in absent.items():  # before the first long build
         console.note(f"{name} will not be built: not installed: {missing}")
+    missed: list[str] = []
     with _exporter(model, console, calibration, assets) as exporter:
+        refused = {each.name: reason for each in variants if (reason := _refusal(exporter, each))}
+        for name, reason in refused.items():
+            console.note(f"{name} will not be built: {reason}")
         for variant in variants:
             folder = to / names[variant.name]
             row = {"format": variant.format, "variant": variant.name, "folder": "", "size": "", "outcome": "done"}
             if variant.name in absent:
                 is_named = not {variant.name, variant.format}.isdisjoint(named)
                 row["outcome"] = f"{'failed: ' if is_named else ''}not installed: {absent[variant.name]}"
+            elif variant.name in refused:
+                row["outcome"] = f"failed: {refused[variant.name]}"
             else:
                 try:
                     exporter.export(variant, folder)
                     row |= {"folder": str(folder), "size": fmt.size(footprint(folder).bytes_total)}
+                    if misses := check_golden(folder).misses:
+                        row["outcome"] = f"does not repeat PyTorch: {'; '.join(misses)}"
+                        missed.append(variant.name)
                 except Exception as error:  # noqa: BLE001  # whatever a library raises, the others are built
                     failure = error if isinstance(error, CompressError) else unexpected(error)
                     row["outcome"] = f"failed: {failure.message}"
@@ -128,6 +140,18 @@ def export_all(
     console.table(rows)
     if failed := [row["variant"] for row in rows if row["outcome"].startswith("failed")]:
         raise CompressError(f"{len(failed)} of {pluralize(len(rows), 'format')} failed: {', '.join(failed)}.")
+    if missed:
+        what = f"{len(missed)} of {pluralize(len(rows), 'format')} do not repeat PyTorch: {', '.join(missed)}."
+        raise ParityMissed(what, hint=WHAT_DECIDES)
+
+
+def _refusal(exporter: VariantBuilder, variant: Variant) -> str | None:
+    """Return why ``variant`` cannot be built from this model with these options; None where it can be tried."""
+    try:
+        exporter.check(variant)
+    except CompressError as error:
+        return error.full_message
+    return None
 
 
 @contextmanager
@@ -156,4 +180,5 @@ def _require_writable(to: Path) -> None:
 
 def _calibration(file: Path, source: Path) -> Batches:
     info = find_info(source)
-    return calibration_batches(read_lines(file, []), source, info.task if info else task_of_folder(source))
+    texts = ((origin, text) for origin, text in read_lines(file) if text.strip())
+    return calibration_batches(texts, source, info.task if info else task_of_folder(source))

@@ -16,8 +16,9 @@ from compress.model_info import INFO_FILE, FolderInfo, Parent, VariantInfo, read
 from compress.pipeline.graph import ModelVariant, Plan
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import RECORD_FILE, StepRecord, share_folder
-from compress.pipeline.steps.scoring_steps import ANSWERS_FILE
+from compress.pipeline.steps.scoring_steps import ANSWERS_FILE, scoring_batch
 from compress.pipeline.strip_paths import recipe_without_paths
+from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Recipe
 from compress.report.packaged_format import read_packaged
 from compress.report.report_schema import Report
@@ -36,11 +37,12 @@ def package(context: StepContext, plan: Plan) -> None:
     """Collect each target's winner, with its lineage and the recipe, because it leaves the run behind."""
     entries = {entry.key: entry for entry in plan.variants}
     selection = read_selection(context.inputs["select"])
-    for target, key in selection.winners.items():
-        _collect(context, plan, entries[key], context.work / target)
-        _add_formats(context, plan, target)
-    for target, key in selection.everywhere.items():
-        _collect(context, plan, entries[key], context.work / EVERYWHERE_FOLDER / target)
+    targets = {target.title: target for target in plan.recipe.targets}
+    for title, key in selection.winners.items():
+        _collect(context, plan, entries[key], targets[title], context.work / title)
+        _add_formats(context, plan, targets[title])
+    for title, key in selection.everywhere.items():
+        _collect(context, plan, entries[key], targets[title], context.work / EVERYWHERE_FOLDER / title)
     context.write_json(PACKAGE_FILE, {"winners": selection.winners, "everywhere": selection.everywhere})
 
 
@@ -68,6 +70,11 @@ def everywhere_folder(winners: Path, report: Report, target: str) -> Path | None
     return folder if verdict and verdict.everywhere and (folder / INFO_FILE).is_file() else None
 
 
+def with_scored_batch(variant: VariantInfo, batch: int) -> VariantInfo:
+    """Return a variant with the batch that it was scored at; unchanged where its answers do not depend on that."""
+    return variant.model_copy(update={"scored_batch": batch}) if variant.batch_sensitive else variant
+
+
 def winner_folder(winners: Path, report: Report, target: str) -> Path:
     """Return the folder of the winner on ``target`` below ``winners``."""
     verdict = report.verdict(target)
@@ -84,20 +91,24 @@ def winner_folder(winners: Path, report: Report, target: str) -> Path:
     return folder
 
 
-def _add_formats(context: StepContext, plan: Plan, target: str) -> None:
+def _add_formats(context: StepContext, plan: Plan, target: Target) -> None:
     """Put each format that was built for the winner on ``target`` beside it, unless it lost too much."""
     for form, step in plan.packages.items():
-        built = read_packaged(context.inputs[step]).formats if step in context.inputs else ()
-        if any(each.target == target and each.is_delivered for each in built):
-            folder, made = context.work / target / form, context.records[step]
-            share_folder(context.inputs[step] / target, folder)
+        formats = read_packaged(context.inputs[step]).formats if step in context.inputs else ()
+        built = next((each for each in formats if each.target == target.title and each.is_delivered), None)
+        if built is not None:
+            folder, made = context.work / target.title / form, context.records[step]
+            share_folder(context.inputs[step] / target.title, folder)
+            info = read_info(folder)
             parents = (Parent(step=step, fingerprint=made.fingerprint, digest=made.digest),)
-            write_info(folder, _with_origin(read_info(folder), _origin(plan.recipe), parents=parents))
+            variant = with_scored_batch(info.variant, target.batch) if info.variant and built.select else info.variant
+            write_info(folder, _with_origin(info, _origin(plan.recipe), parents=parents, variant=variant))
 
 
-def _collect(context: StepContext, plan: Plan, entry: ModelVariant, folder: Path) -> None:
+def _collect(context: StepContext, plan: Plan, entry: ModelVariant, target: Target, folder: Path) -> None:
     source, record = context.inputs[entry.step], context.records[entry.step]
-    collect(source, record, entry.variant.info, _origin(plan.recipe), folder)
+    batch = scoring_batch(entry.variant, target)
+    collect(source, record, entry.variant.info, batch, _origin(plan.recipe), folder)
 
 
 class Origin(NamedTuple):
@@ -113,13 +124,14 @@ def _origin(recipe: Recipe) -> Origin:
     return Origin(recipe.task_title, recipe_without_paths(recipe))
 
 
-def collect(source: Path, record: StepRecord, variant: VariantInfo, origin: Origin, folder: Path) -> None:
+def collect(source: Path, record: StepRecord, variant: VariantInfo, batch: int, origin: Origin, folder: Path) -> None:
     """Copy the result of a step to a folder that deploys, with its lineage and the recipe.
 
     Args:
         source: the step's folder.
         record: of the step.
         variant: what the folder is used as, where it does not name one.
+        batch: rows a batch when it was scored.
         origin: of the run.
         folder: to write.
     """
@@ -132,7 +144,7 @@ def collect(source: Path, record: StepRecord, variant: VariantInfo, origin: Orig
     )
     # A variant that is only a way to run the model's own folder (torch-bf16) is not named there.
     changes = {
-        "variant": info.variant or variant,
+        "variant": with_scored_batch(info.variant or variant, batch),
         "parents": parents,
         "made_by": record.made_by or info.made_by,
     }

@@ -65,7 +65,8 @@ def publish_row(
     chosen = report.model_copy(update={"verdicts": (verdict_by_hand(report, key, target),)})
     with tempfile.TemporaryDirectory(prefix="compress-publish-") as scratch:
         packaged = Path(scratch) / target
-        collect(source, read_record(source), row.variant, Origin(report.task.name, report.recipe), packaged)
+        origin, batch = Origin(report.task.name, report.recipe), report.target(target).batch
+        collect(source, read_record(source), row.variant, batch, origin, packaged)
         return _publish({target: packaged}, chosen, zoo, name, console, None, replace=replace)
 
 

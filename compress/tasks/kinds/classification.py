@@ -26,6 +26,7 @@ class Classification(TextKind):
     """Predictions are probabilities (rows, classes); the decision is the most probable class."""
 
     name = "classification"
+    answer_fields = ("label", "probability")
     problem = "single_label_classification"
     metrics: tuple[Metric, ...] = (
         Metric("accuracy", is_accuracy=True, needs_varied_labels=False),

@@ -29,6 +29,7 @@ class MultiLabel(TextKind):
     """Predictions are independent probabilities (rows, classes); the decision is the set of those from one half on."""
 
     name = "multi_label"
+    answer_fields = ("labels", "probabilities")
     problem = "multi_label_classification"
     metrics: tuple[Metric, ...] = (
         Metric("micro_f1"),

@@ -44,6 +44,7 @@ class MultipleChoice(CandidateKind):
     """
 
     name = "multiple_choice"
+    answer_fields = ("choice", "place", "probability", "probabilities")
     problem = "choice"
     hub_pipeline = "multiple-choice"
     metrics: tuple[Metric, ...] = (Metric("accuracy", is_accuracy=True, needs_varied_labels=False),)

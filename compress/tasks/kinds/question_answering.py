@@ -42,6 +42,8 @@ class QuestionAnswering(Kind):
     """Predictions are an array of ``prediction_fields``: the best span of each row, and whether it is the answer."""
 
     name = "question_answering"
+    answer_fields = ("answer", "start", "end", "probability")
+    needs_every_text = True
     head = "question-answering"
     problem = "question_answering"
     hub_pipeline = "question-answering"

@@ -43,6 +43,7 @@ class Ranking(CandidateKind):
     """
 
     name = "ranking"
+    answer_fields = ("order", "scores")
     problem = "ranking"
     hub_pipeline = "text-ranking"
     metrics: tuple[Metric, ...] = (

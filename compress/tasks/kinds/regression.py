@@ -23,6 +23,7 @@ class Regression(TextKind):
     """Predictions are scores (rows,) on the scale of the labels."""
 
     name = "regression"
+    answer_fields = ("score",)
     problem = "regression"
     metrics: tuple[Metric, ...] = (
         Metric("spearman"),

@@ -44,6 +44,7 @@ class Retrieval(EmbeddingKind):
     """
 
     name = "retrieval"
+    answer_fields = ("embedding",)
     problem = "retrieval"
     fields: tuple[str, ...] = ("query", "positives", "negatives")
     label_fields: tuple[str, ...] = ("positives", "negatives", "relevant")

@@ -30,8 +30,10 @@ class Similarity(EmbeddingKind, Regression):
     """
 
     name = "similarity"
+    answer_fields = ("score",)
     problem = "similarity"
     text_columns: tuple[int, int | None] = (2, 2)
+    needs_every_text = True
     example = "text"
     metrics: tuple[Metric, ...] = (Metric("spearman"), Metric("pearson"))
     settings: tuple[str, ...] = ("pooling", "range")
@@ -60,6 +62,10 @@ class Similarity(EmbeddingKind, Regression):
         if not all(text.strip() for text in texts):
             raise UsageError(f"nothing is similar to an empty text; got {given!r}.")
         return {"text": texts[0], "text_pair": texts[1] if len(texts) > 1 else None}
+
+    def empty_answer(self, given: TaskInput) -> dict[str, Any]:
+        """Return no score of two texts, or no embedding of one."""
+        return {"score": None} if isinstance(given, (tuple, list)) and len(given) > 1 else {"embedding": None}
 
     def placeholder_label(self, row: Row, task: TaskInfo) -> Row:
         """Return the least score."""

@@ -40,6 +40,7 @@ class TokenClassification(Kind):
     """Predictions are tags with their probability (rows, words of the longest row); after a row's end the tag is -1."""
 
     name = "token_classification"
+    answer_fields = ("tags", "entities")
     head = "token-classification"
     problem = "token_classification"
     hub_pipeline = "token-classification"

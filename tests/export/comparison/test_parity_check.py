@@ -6,10 +6,12 @@ import onnx
 import pytest
 
 from compress.errors import ModelError, ParityMissed
+from compress.export.comparison.golden_file import read_golden
 from compress.export.comparison.golden_inputs import GOLDEN_TEXTS, LONG
-from compress.export.comparison.parity import Parity
-from compress.export.comparison.parity_check import LIMITS, ParityCheck, check_parity
-from compress.model_info import read_info, write_info
+from compress.export.comparison.parity import Parity, compare_stored
+from compress.export.comparison.parity_check import LIMITS, ParityCheck, check_golden, check_parity
+from compress.model_info import GOLDEN_FILE, read_info, write_info
+from compress.runtime import open_predictor
 from compress.storage.file_digests import digests
 from tests.variant_builder import add_to_logits, build
 
@@ -92,6 +94,42 @@ def test_limits_are_shares_of_the_largest_output(folders):
     assert not missed("fp32", 9e-5, 0.1)
     assert missed("fp32", 1.1e-4, 0.1)
     assert missed("fp32", 0.0, 1.0, agreement=0.99)
+
+
+@pytest.mark.parametrize("index", [1, 2])
+def test_with_and_without_pytorch_the_same_rows_give_the_same_figures(folders, index):
+    live, stored = check_parity(folders[0], folders[index]), check_golden(folders[index])
+    assert stored.misses == live.misses
+    assert stored.groups.keys() == live.groups.keys()
+    for name, parity in live.groups.items():
+        assert stored.groups[name].rows == parity.rows
+        assert stored.groups[name].agreement == parity.agreement
+        assert stored.groups[name].max_abs_difference == pytest.approx(parity.max_abs_difference, abs=1e-5)
+
+
+def test_an_export_of_an_earlier_version_is_checked_on_the_same_rows(folders, tmp_path):
+    folder = shutil.copytree(folders[2], tmp_path / "old")
+    (folder / GOLDEN_FILE).unlink()
+    assert check_parity(folders[0], folder).total == check_parity(folders[0], folders[2]).total
+
+
+def test_rows_alone_count_too(folders, wrong):
+    """A file that is wrong for a single row only, where batches of any other size are right."""
+    folder = wrong(0.0)
+    golden = read_golden(folder)
+
+    class WrongAlone:
+        def __init__(self, predictor):
+            self.predictor, self.inputs = predictor, predictor.inputs
+
+        def predict(self, arrays):
+            shift = 5.0 if len(arrays["input_ids"]) == 1 else 0.0
+            return {name: values + shift for name, values in self.predictor.predict(arrays).items()}
+
+    batch, task = golden["sentences"], read_info(folder).task
+    right, broken = open_predictor(folder), WrongAlone(open_predictor(folder))
+    assert compare_stored(batch.inputs, batch.outputs, right, task).max_abs_difference < 1e-4
+    assert compare_stored(batch.inputs, batch.outputs, broken, task).max_abs_difference > 4.9
 
 
 def test_a_precision_without_a_limit_is_reported(folders, wrong):

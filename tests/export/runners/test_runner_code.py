@@ -148,3 +148,20 @@ def test_damaged_golden_files_are_one_message(tmp_path):
     (tmp_path / "golden.safetensors").write_bytes(b"no tensors")
     with pytest.raises(ModelError, match="cannot be read"):
         read_golden(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "scored", "says"),
+    [
+        ("onnx-int8", None, "Run each text alone, or in the batches in which a run scored it"),
+        ("onnx-int8", 1, "It was scored one text at a time: run it so"),
+        ("ort-int8", 8, "It was scored in batches of 8: run it so"),
+        ("onnx-fp32", None, None),
+        ("onnx-int8-minmax", None, None),
+    ],
+)
+def test_the_readme_says_in_which_batches_a_model_runs(name, scored, says):
+    variant = VARIANTS[name].info.model_copy(update={"scored_batch": scored})
+    text = export_readme(FolderInfo(step="export", variant=variant))
+    assert ("**Batches.**" in text) == (says is not None)
+    assert says is None or says in text

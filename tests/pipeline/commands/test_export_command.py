@@ -3,16 +3,19 @@
 import json
 import shutil
 import sys
+import tempfile
 
 import onnx
 import pytest
 
 from compress.cli import main
 from compress.errors import ModelError
+from compress.export.comparison.parity_check import LIMITS, ParityLimit
 from compress.formats import EXPORTS
 from compress.model_info import read_info, write_info
 from compress.models.tiny import write_tiny_model
 from compress.pipeline.commands import export_command
+from compress.quantize.dynamic import quantize_int8_dynamic_model
 from tests.variant_builder import add_to_logits, build
 
 
@@ -344,6 +347,105 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_built(sou
         for name in ("onnx", "all"):
             assert export(source, to, "--format", name) == 2
             assert_one_message(capsys, f"{to} cannot be written: {file} is a file, expected a folder")
+
+
+def test_export_check_and_verify_give_one_verdict(source, tmp_path, monkeypatch, capsys):
+    """In the same words and with the same exit code; the folder is written."""
+    out = tmp_path / "out"
+    for agreement, code in ((0.0, 0), (1.1, 3)):
+        monkeypatch.setitem(LIMITS, "int8", ParityLimit(difference=10.0, agreement=agreement))
+        words = []
+        for command in (
+            ["export", str(source), str(out), "--quantize", "int8"],
+            ["export", str(source), str(out), "--check"],
+        ):
+            assert main(command) == code
+            words.append(
+                next(line for line in capsys.readouterr().err.splitlines() if "repeat" in line and "PyTorch:" in line)
+            )
+        assert main(["verify", str(out)]) == code
+        words += [line for line in capsys.readouterr().out.splitlines() if "PyTorch:" in line]
+        assert len({line.removeprefix("error: ") for line in words}) == 1, words
+        assert read_info(out).variant.name == "onnx-int8"
+        shutil.rmtree(out)
+
+
+def test_of_several_formats_those_that_miss_their_limit_are_written_and_named(source, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(LIMITS, "int8", ParityLimit(difference=10.0, agreement=1.1))
+    words = ["--format", "onnx", "--format", "ort", "--quantize", "int8", "--format", "json"]
+    assert export(source, tmp_path / "out", *words) == 3
+    output = capsys.readouterr()
+    assert all("does not repeat PyTorch:" in row["outcome"] for row in json.loads(output.out))
+    assert "2 of 2 formats do not repeat PyTorch: onnx-int8, ort-int8" in output.err
+    assert (tmp_path / "out" / "ort" / "model.ort").is_file()
+
+
+def test_messages_name_no_temporary_folder(source, tmp_path, monkeypatch, capsys):
+    real = quantize_int8_dynamic_model
+    turned = [-50.0, 50.0]
+    monkeypatch.setattr(
+        "compress.quantize.dynamic.quantize_int8_dynamic_model",
+        lambda proto, fp32: add_to_logits(real(proto, fp32), turned),
+    )
+    monkeypatch.setattr("compress.quantize.quantize_export.LEAST_AGREEMENT", 1.1)
+    assert export(source, tmp_path / "out", "--quantize", "int8") == 1
+    shown = capsys.readouterr().err
+    assert "onnx-int8 repeats only" in shown
+    assert "of the decisions of onnx-fp32" in shown
+    assert tempfile.gettempdir() + "/compress-" not in shown
+
+
+def test_errors_of_libraries_name_no_temporary_folder(source, tmp_path, monkeypatch, capsys):
+    def fail(context):
+        raise ModelError(f"{context.source / 'model.onnx'} cannot be converted.", hint=f"look into {context.work}")
+
+    monkeypatch.setattr("compress.export.builders.openvino.export_openvino", fail)
+    assert export(source, tmp_path / "out", "--format", "openvino") == 1
+    shown = capsys.readouterr().err
+    assert "error: onnx-fp32/model.onnx cannot be converted.\nhint: look into openvino-fp32\n" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--format", "openvino", "--quantize", "int8"], "nncf takes its ranges from sample rows; got 0"),
+        (["--quantize", "static-entropy"], "static-entropy takes its ranges from sample rows; got 0"),
+        (["--quantize", "static-minmax", "--calibration", "ONE"], "got 1, expected at least 2"),
+        (["--quantize", "nncf-accuracy", "--calibration", "TWO"], "nncf-accuracy compares scores on rows of train"),
+        (["--format", "web", "--assets", "EMPTY"], "holds no onnxruntime-web-"),
+    ],
+)
+def test_what_cannot_be_built_is_refused_before_anything_is(words, message, source, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("compress.export.builders.onnx.export_onnx", lambda context: pytest.fail("it was built"))
+    monkeypatch.setattr(export_command, "missing_programs", lambda form, settings: [])
+    monkeypatch.setattr(export_command, "missing_extras", lambda form: {})
+    given = {"ONE": "a film\n\n", "TWO": "a film\nso dull\n"}
+    for name, text in given.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "EMPTY").mkdir()
+    named = [str(tmp_path / word) if word.isupper() else word for word in words]
+    assert export(source, tmp_path / "out", *named) == 2
+    assert_one_message(capsys, message)
+    assert not (tmp_path / "out").exists()
+
+
+def test_of_several_formats_the_refused_one_is_named_first_and_stops_no_other(source, tmp_path, capsys):
+    words = ["--format", "onnx", "--format", "openvino", "--quantize", "int8", "--format", "json"]
+    assert export(source, tmp_path / "out", *words) == 1
+    output = capsys.readouterr()
+    assert output.err.splitlines()[0].startswith("openvino-int8 will not be built: nncf takes its ranges")
+    outcomes = {row["variant"]: row["outcome"] for row in json.loads(output.out)}
+    assert outcomes["openvino-int8"].startswith("failed: nncf takes its ranges from sample rows")
+    assert outcomes["onnx-int8"] == "done"
+
+
+def test_a_page_needs_a_task(tiny_folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("compress.export.builders.onnx.export_onnx", lambda context: pytest.fail("it was built"))
+    monkeypatch.setattr(export_command, "missing_programs", lambda form, settings: [])
+    source = shutil.copytree(tiny_folder("bert"), tmp_path / "model")
+    write_info(source, read_info(source).model_copy(update={"task": None}))
+    assert export(source, tmp_path / "out", "--format", "web") == 1
+    assert_one_message(capsys, f"{source} does not state which task it was trained for")
 
 
 def test_all_names_every_format():
