@@ -41,7 +41,15 @@ def recipe_without_paths(recipe: Recipe) -> dict[str, Any]:
         for role in PARTS:
             paths = data[role]
             data[role] = [source_name(path) for path in paths] if isinstance(paths, list) else source_name(paths)
+    if stated := _card_facts(recipe):
+        plain["publish"] = stated
     return {**_name_models(plain), "task": plain["task"]}
+
+
+def _card_facts(recipe: Recipe) -> dict[str, Any]:
+    """What the recipe states for the model card; where it is published is no part of the result."""
+    facts = recipe.publish.model_dump(mode="json", include={"license", "language"}) if recipe.publish else {}
+    return {name: value for name, value in facts.items() if value}
 
 
 def _name_models(value: Any) -> Any:

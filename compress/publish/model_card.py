@@ -72,14 +72,14 @@ def model_card(entry: Entry) -> str:
 
 def front_matter(entry: Entry) -> dict[str, Any]:
     """Return the metadata that the hub reads; unknown facts are left out."""
-    report, teacher = entry.report, teacher_card(entry.report)
+    report, stated = entry.report, entry.report.recipe.get("publish", {})
     pipeline = kind_of(report.task).hub_pipeline
     library = each.hub_library if (each := FORMATS.get(entry.main.row.variant.format)) else None
     if library == "transformers" and pipeline == "sentence-similarity":
         library = "sentence-transformers"
     fields = {
-        "license": teacher.licence.name if teacher and teacher.licence else None,
-        "language": [name for name in teacher.languages if name != "multilingual"] if teacher else None,
+        "license": stated.get("license"),
+        "language": stated.get("language"),
         "library_name": library,
         "pipeline_tag": pipeline,
         "base_model": base_model(report),

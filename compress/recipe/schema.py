@@ -125,6 +125,10 @@ class Publish(ShortForm):
     to: PathText
     name: FileName | None = None
     """By default the recipe's name."""
+    license: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")] | None = None
+    """The identifier of the licence of your model for its card (`mit`, `other`); none is stated unless given."""
+    language: Annotated[tuple[Annotated[str, Field(pattern=r"^[a-z]{2,3}$")], ...], as_list] = ()
+    """The codes of the texts' languages for the card (`en`)."""
 
 
 class Recipe(RecipeFile):

@@ -31,7 +31,7 @@ teacher: {teacher}          # a card (compress ls teachers), a folder, or a hub 
 quantize: int8
 gate: {{max_drop: 0.01}}    # what the winner may lose against the teacher: one point
 targets: [cpu]            # or {{device: cpu, threads: 4, batch: 8}}, or cuda
-publish: zoo/
+# publish: zoo/           # publish the winner at the end of every run; by hand: compress publish NAME
 """
 
 PRUNED_TEACHER = """\

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from compress import __version__
 from compress.data.loading.data_digest import part_files
 from compress.data.splits.prepare_splits import PreparedData, load_prepared
 from compress.environment import LIBRARIES, describe, versions
@@ -96,7 +97,7 @@ class ReportBuilder:
         return Report(
             name=recipe.name,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
-            versions=versions(LIBRARIES),
+            versions={"compress-encoders": __version__, **versions(LIBRARIES)},
             machine=_machine(self.plan),
             recipe=recipe_without_paths(recipe),
             task=self.roles.info.task_info.model_copy(update={"name": recipe.task_title}),

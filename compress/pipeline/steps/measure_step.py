@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -157,7 +158,7 @@ class Measurement:
                 for key, job in self._jobs(target, target.batch, target.length).items()
             },
             grid={target.title: tuple(self._cells(target, grid, timed)) for target in self.targets if grid},
-            serving=dict(self._serving(end)) if self.settings.memory else {},
+            serving=dict(self._serving(end, timed)) if self.settings.memory else {},
             limits=machine,
             surroundings=surroundings,
         )
@@ -208,12 +209,15 @@ class Measurement:
             latencies = {key: timed[job.key] for key, job in self._jobs(target, batch, length).items()}
             yield GridCell(batch=batch, length=length, latencies=latencies)
 
-    def _serving(self, end: float) -> Iterator[tuple[str, tuple[ServingMemory, ...]]]:
-        """Measure the memory of every row for every device and thread count, until ``end`` on the monotonic clock."""
+    def _serving(self, end: float, timed: Mapping[str, Latency]) -> Iterator[tuple[str, tuple[ServingMemory, ...]]]:
+        """Measure the memory of every row for every device and thread count, until ``end`` on the monotonic clock.
+
+        First that of the reference, then of the fastest rows, one of which wins.
+        """
         requests = {
             f"{target.device} t{target.threads} {model.key}": (target, model)
             for target in self.targets
-            for model in self.models
+            for model in self._by_speed(target, timed)
             if target.title in model.titles
         }
         batches, length, running = self.settings.memory, min(SERVED_LENGTH, self.longest), RunningProcesses()
@@ -237,6 +241,16 @@ class Measurement:
             except BaseException:
                 running.end()  # the processes ignore Ctrl-C, and the pool waits for them
                 raise
+
+    def _by_speed(self, target: Target, timed: Mapping[str, Latency]) -> list[TimedModel]:
+        """Return the models, after the first, which others are compared with, by their time at a target."""
+        jobs = self._jobs(target, target.batch, target.length)
+
+        def median(model: TimedModel) -> float:
+            time = timed[jobs[model.key].key].quantile("p50") if model.key in jobs else None
+            return time.value if time else inf
+
+        return [*self.models[:1], *sorted(self.models[1:], key=median)]
 
     def _machine_limits(self) -> Iterator[MachineLimits]:
         """Yield the limits of every device and number of threads; where they cannot be measured, only warn."""

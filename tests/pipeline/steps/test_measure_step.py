@@ -91,6 +91,19 @@ def test_shared_timing_is_measured_once(calls) -> None:
     assert find_limits(result.limits, "cpu", 2) is find_limits(result.limits, "cuda", 1) is None
 
 
+def test_memory_is_measured_of_the_reference_and_then_of_the_fastest(calls, monkeypatch) -> None:
+    milliseconds = {"reference": 9.0, "slow": 5.0, "fast": 1.0, "middle": 2.0}
+
+    def time_jobs(jobs, texts, settings, *, seed, console, budget):
+        times = {job.key: milliseconds[job.key.rpartition(" ")[2]] for job in jobs}
+        return {key: Latency(status="measured", model=timing([np.full(5, time)])) for key, time in times.items()}
+
+    monkeypatch.setattr(measure_step, "time_jobs", time_jobs)
+    monkeypatch.setattr(measure_step, "PARALLEL_PROCESSES", 1)
+    measure_all([timed(name, "cpu") for name in milliseconds], [CPU], ["x"], Measure(), longest=64)
+    assert [name for name, *_ in calls["served"]] == ["reference", "fast", "middle", "slow"]
+
+
 def test_memory_is_not_measured_unless_requested(calls) -> None:
     assert measure_all([timed("a", "cpu")], [CPU], ["x"], Measure(memory=()), longest=64).serving == {}
 
