@@ -59,8 +59,8 @@ class Export:
     def answers(self, *, cuts_end: bool = False) -> list[Answer | None]:
         """Return what compress computes for each row alone; None where it refuses it.
 
-        Of a text in windows it is the first. With ``cuts_end`` rows that are too long are cut as some tools do: at the end
-        of all tokens, of which the last is no special one then.
+        Of a text in windows it is the first. With ``cuts_end`` rows that are too long are cut as some tools do: at the
+        end of all tokens, of which the last is no special one then.
         """
         return [None if tokens is None else self.run(*tokens) for tokens in self._tokens(cuts_end)]
 
@@ -103,8 +103,8 @@ def differences(
     """Compare a tool's answers with ours.
 
     Returns:
-        The rows whose tokens are others; the largest difference of an output, as a share of the largest output where that
-        exceeds 1; and the rows whose decision is another though ours is clear by more than ``tolerance`` of that.
+        The rows whose tokens are others; the largest difference of an output, as a share of the largest output where
+        that exceeds 1; and the rows whose decision is another though ours is clear by more than ``tolerance`` of that.
     """
     other_tokens = [
         index for index, (our, their) in enumerate(zip(ours, theirs, strict=True)) if our and our.tokens != their.tokens

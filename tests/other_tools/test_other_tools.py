@@ -22,12 +22,12 @@ from compress.model_info import read_info
 from compress.tasks import kind_of
 from tests.other_tools.browser_job import run_in_chromium
 from tests.other_tools.comparison import Export, differences, unpack
-from tests.other_tools.tool_environments import TOOLS, Tool, installed, node_packages
+from tests.other_tools.tool_environments import TOLERANCES, TOOLS, Tool, installed, node_packages
 from tests.other_tools.tool_inputs import PLAIN
 from tests.other_tools.trained_models import KINDS, MODELS, trained_models
 from tests.variant_builder import build
 
-pytestmark = pytest.mark.slow
+DOCS = Path(__file__).parents[2] / "docs" / "other-tools.md"
 JOBS = Path(__file__).parent / "jobs"
 PARENTS = {"onnx-fp32": None, "onnx-int8": "onnx-fp32", "openvino-fp32": "onnx-fp32", "openvino-int8": "onnx-fp32"}
 """What each variant is made from; None: the model folder."""
@@ -139,10 +139,7 @@ def _run(name: str, cases: list[dict[str, Any]], file: Path) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-TOLERANCES = {"onnx-fp32": 1e-4, "onnx-int8": 0.02, "openvino-fp32": 0.05, "openvino-int8": 0.05}
-"""By variant, the largest difference as a share of the largest output. OpenVINO computes in bf16 where it can."""
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "kind"), [(name, kind) for name, tool in TOOLS.items() for kind in tool.opens])
 def test_outputs_and_decisions_are_those_of_compress(name, kind, exports, answers_of):
     problems = []
@@ -152,7 +149,7 @@ def test_outputs_and_decisions_are_those_of_compress(name, kind, exports, answer
             problems.append(f"{which}: {answer['error']}")
             continue
         ours = Export(exports[kind, model, variant]).answers(cuts_end=TOOLS[name].cuts_end)
-        tolerance = TOLERANCES[variant]
+        tolerance = TOOLS[name].tolerances.get(variant, TOLERANCES[variant])
         for how in ("alone", "batched"):
             theirs = [unpack(row) for row in answer[how]]
             if theirs:
@@ -160,3 +157,18 @@ def test_outputs_and_decisions_are_those_of_compress(name, kind, exports, answer
                 if tokens or decisions or difference > tolerance:
                     problems.append(f"{which} {how}: tokens {tokens}, outputs {difference:.2g}, decisions {decisions}")
     assert not problems, "\n".join(problems)
+
+
+def test_the_table_in_the_docs_is_what_is_tested():
+    lines = DOCS.read_text(encoding="utf-8").partition("| task kind |")[2].splitlines()
+    names, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[:1] + lines[2:] if line]
+    kinds = {row[0]: row[1:] for row in rows[: len(KINDS)]}
+    assert kinds.keys() == set(KINDS)
+    for name, tool in TOOLS.items():
+        package, _, version = name.removesuffix(" (node)").removesuffix(" (Chromium)").partition(" ")
+        columns = [index for index, title in enumerate(names) if title.startswith(package) and version in title]
+        for kind, cells in kinds.items():
+            assert [cells[index] for index in columns] == [f"`{tool.opens[kind]}`" if kind in tool.opens else ""] * len(
+                columns
+            )
+        assert columns or package == "tokenizers"

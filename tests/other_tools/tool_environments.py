@@ -11,6 +11,8 @@ from pathlib import Path
 from filelock import FileLock
 
 from benchmarks.distill_throughput.environments import BASE, DONE, Environment, NotInstalled
+from compress.export.comparison.parity import TOLERANCE
+from compress.export.web.node_check import INT8_TOLERANCE
 from compress.storage.cache_folder import cache_folder
 
 TRANSFORMERS_4 = Environment(
@@ -32,7 +34,8 @@ TRANSFORMERS_5 = Environment(
     (*BASE, "openvino==2026.4.1", "optimum-intel==2.2.0", "sentence-transformers==6.2.0"),
     removed=("torchvision",),
 )
-"""optimum-intel 2.2 needs transformers before 5.6; sentence-transformers 6.2 has no ONNX backend beside transformers 5."""
+"""optimum-intel 2.2 needs transformers before 5.6, and imports torchvision for models of images alone. The ONNX backend
+of sentence-transformers 6.2 needs optimum-onnx, which refuses transformers 5."""
 TOKENIZERS = Environment("tools-tokenizers", ("tokenizers==0.22.2", "onnxruntime==1.31.1", "numpy==2.4.6"))
 TRANSFORMERS_JS = "4.3.1"
 
@@ -54,6 +57,15 @@ EMBEDDING_KINDS = ("similarity", "retrieval")
 SBERT_CLASSES = dict.fromkeys(EMBEDDING_KINDS, "SentenceTransformer") | {"ranking": "CrossEncoder"}
 
 
+TOLERANCES: Mapping[str, float] = {
+    "onnx-fp32": TOLERANCE,
+    "onnx-int8": 0.02,
+    "openvino-fp32": 0.05,
+    "openvino-int8": 0.05,
+}
+"""By variant, how much outputs may differ, as a share of the largest one. OpenVINO computes in bf16 where it can."""
+
+
 @dataclass(frozen=True)
 class Tool:
     """A tool, and what opens the exports of each task kind in it."""
@@ -67,8 +79,10 @@ class Tool:
     options: Mapping[str, str] = field(default_factory=dict)
     batches: bool = True
     """Whether it pads batches itself."""
+    tolerances: Mapping[str, float] = field(default_factory=dict)
+    """Where they are not the usual ones."""
     cuts_end: bool = False
-    """Whether it cuts long rows at the end of all tokens: without the last special token, and of two texts the second."""
+    """Whether it cuts long rows at the end of all tokens: the last special one too, and the second of two texts."""
 
 
 ONNX, OPENVINO = ("onnx-fp32", "onnx-int8"), ("openvino-fp32", "openvino-int8")
@@ -114,6 +128,7 @@ TOOLS: Mapping[str, Tool] = {
         JS_CLASSES | dict.fromkeys((*EMBEDDING_KINDS, "encoder"), "AutoModel"),
         "transformers_js_job.mjs",
         options={"subfolder": "", "dtype": "fp32"},
+        tolerances={"onnx-int8": INT8_TOLERANCE},
         cuts_end=True,
     ),
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from compress.console import Console
 from compress.model_info import FolderInfo
 from compress.pipeline.run import Options, execute, prepare
 from compress.pipeline.step_store import StepStore
-from compress.storage.atomic_write import new_folder
+from compress.storage.atomic_write import atomic_write, new_folder
 from compress.storage.cache_folder import cache_folder
 
 MODELS = ("teacher", "student", "pruned")
@@ -60,8 +61,10 @@ TASKS: Mapping[str, Mapping[str, Any]] = {
 """By kind (`pairs`: classification of two texts), the recipe's task; files are below the folder of real data."""
 
 KINDS = (*TASKS, ENCODER)
-ROWS = {"ranking": 600, "question_answering": 200, "multiple_choice": 150}
-"""Rows of each role; of other kinds 300."""
+SLOTS = ("artist", "city", "country", "playlist", "rating_value", "state", "timeRange", "track")
+"""The labels of `multi_label`: types of SNIPS' slots that are frequent."""
+ROWS = {"ranking": 60, "question_answering": 200, "multiple_choice": 150}
+"""Rows of each role, of ranking questions; of other kinds 300."""
 LENGTHS = {"question_answering": 128}
 """Pieces of a text; of other kinds 64, which most of the long texts exceed."""
 
@@ -138,14 +141,12 @@ def _encoder_of(folder: Path) -> Path:
 
 
 def _slot_types(source: Path) -> Path:
-    """Requests of SNIPS with the types of their slots that are frequent: a set of several labels a text."""
-    rows = [json.loads(line) for line in gzip.open(source, "rt", encoding="utf-8")][:3000]
-    kept = ("artist", "city", "country", "playlist", "rating_value", "state", "timeRange", "track")
-    file = _cache() / "slot-types.jsonl"
-    lines = []
-    for row in rows:
-        types = {slot.partition("-")[2] for slot in row["slots"].split()}
-        if labels := sorted(types.intersection(kept)):
-            lines.append(json.dumps({"text": row["text"], "label": labels}))
-    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    """Requests of SNIPS with the types of slots that they have: several labels a text."""
+    file, lines = _cache() / "slot-types.jsonl", []
+    with gzip.open(source, "rt", encoding="utf-8") as rows:
+        for row in map(json.loads, islice(rows, 3000)):
+            types = {slot.partition("-")[2] for slot in row["slots"].split()}
+            if labels := sorted(types.intersection(SLOTS)):
+                lines.append(json.dumps({"text": row["text"], "label": labels}) + "\n")
+    atomic_write(file, "".join(lines))
     return file

@@ -11,8 +11,8 @@ import numpy as np
 def run(answer):
     """Answer every case of the file that the command line names first, into the one that it names second.
 
-    A case has a `folder`, the name of what `opens` it, and `rows` of one or two texts, which are run alone; where it has
-    `batch`, also in batches of that size. What a tool raises is the answer to the case.
+    A case has a `folder`, the name of what `opens` it, and `rows` of one or two texts, which are run alone; where it
+    has `batch`, also in batches of that size. What a tool raises is the answer to the case.
     """
     answers = []
     for case in json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")):
