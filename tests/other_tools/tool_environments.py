@@ -14,6 +14,7 @@ from benchmarks.distill_throughput.environments import BASE, DONE, Environment, 
 from compress.export.comparison.parity import TOLERANCE
 from compress.export.web.node_check import INT8_TOLERANCE
 from compress.storage.cache_folder import cache_folder
+from tests.other_tools.trained_models import MODELS
 
 TRANSFORMERS_4 = Environment(
     "tools-transformers-4",
@@ -77,12 +78,18 @@ class Tool:
     environment: Environment | None = None
     """None: node packages."""
     options: Mapping[str, str] = field(default_factory=dict)
+    models: tuple[str, ...] = MODELS
+    """Those that it is given: fewer where another tool differs by little."""
     batches: bool = True
     """Whether it pads batches itself."""
     tolerances: Mapping[str, float] = field(default_factory=dict)
     """Where they are not the usual ones."""
     cuts_end: bool = False
     """Whether it cuts long rows at the end of all tokens: the last special one too, and the second of two texts."""
+
+    def runs(self, kind: str, model: str, variant: str) -> bool:
+        """Return whether it is given this export."""
+        return kind in self.opens and model in self.models and variant in self.variants
 
 
 ONNX, OPENVINO = ("onnx-fp32", "onnx-int8"), ("openvino-fp32", "openvino-int8")
@@ -102,6 +109,7 @@ TOOLS: Mapping[str, Tool] = {
         | {"encoder": "OVModelForFeatureExtraction"},
         "optimum_job.py",
         TRANSFORMERS_4,
+        models=("pruned",),
     ),
     "optimum-intel 2.2.0": Tool(
         OPENVINO,
@@ -128,6 +136,7 @@ TOOLS: Mapping[str, Tool] = {
         JS_CLASSES | dict.fromkeys((*EMBEDDING_KINDS, "encoder"), "AutoModel"),
         "transformers_js_job.mjs",
         options={"subfolder": "", "dtype": "fp32"},
+        models=("teacher", "pruned"),
         tolerances={"onnx-int8": INT8_TOLERANCE},
         cuts_end=True,
     ),

@@ -28,7 +28,8 @@ def answer(case):
             cut_to_row = {name: value[mask] if value.shape[:1] == mask.shape else value for name, value in own.items()}
             yield pack(encoded["input_ids"][index].numpy()[mask], cut_to_row)
 
-    alone = [next(outputs_of(*row)) for row in case["rows"]]
+    # As lists: of a pair that is no list transformers takes an empty second text for none.
+    alone = [next(outputs_of(*([text] for text in row))) for row in case["rows"]]
     batched = (
         [each for texts in groups(case["rows"], case["batch"]) for each in outputs_of(*texts)] if case["batch"] else []
     )
