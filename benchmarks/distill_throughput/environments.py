@@ -33,11 +33,13 @@ class Environment:
     pins: tuple[str, ...]
     no_dependencies: tuple[str, ...] = ()
     """Installed without their dependencies, some of which they do not need."""
+    removed: tuple[str, ...] = ()
+    """Removed again: dependencies that do without, and that fail beside another build of torch."""
 
     @property
     def folder(self) -> Path:
         """Its folder, which depends on the pins and the Python version."""
-        key = " ".join([sys.version, *self.pins, *self.no_dependencies])
+        key = " ".join([sys.version, *self.pins, *self.no_dependencies, *self.removed])
         return cache_folder() / "benchmarks" / f"{self.name}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
 
     @property
@@ -54,15 +56,17 @@ class Environment:
             venv.create(self.folder, with_pip=True)
         except (OSError, subprocess.CalledProcessError) as error:
             raise NotInstalled(f"no environment could be created for {self.name}: {strip_paths(str(error))}") from error
-        self._pip(*self.pins)
+        self._pip("install", *self.pins)
         if self.no_dependencies:
-            self._pip("--no-deps", *self.no_dependencies)
+            self._pip("install", "--no-deps", *self.no_dependencies)
+        if self.removed:
+            self._pip("uninstall", "--yes", *self.removed)
         (self.folder / DONE).touch()
 
-    def _pip(self, *words: str) -> None:
+    def _pip(self, action: str, *words: str) -> None:
         index = os.environ.get("TORCH_INDEX")
-        more = ["--extra-index-url", index] if index else []
-        command = [str(self.python), "-m", "pip", "--disable-pip-version-check", "install", "-q", *more, *words]
+        more = ["--extra-index-url", index] if index and action == "install" else []
+        command = [str(self.python), "-m", "pip", "--disable-pip-version-check", action, "-q", *more, *words]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
         except subprocess.TimeoutExpired as error:

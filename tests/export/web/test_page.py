@@ -4,9 +4,6 @@ import json
 import os
 import shutil
 import tempfile
-import threading
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
@@ -15,6 +12,7 @@ from compress.export.comparison.golden_inputs import GOLDEN_TEXTS, SENTENCE
 from compress.export.comparison.parity import MARGIN
 from compress.export.web.node_check import INT8_TOLERANCE
 from compress.runtime.text_model import TextModel
+from tests.chromium import chromium, serve_folder
 from tests.variant_builder import build
 
 pytestmark = pytest.mark.browser
@@ -49,28 +47,15 @@ const [texts, done] = arguments;
 """
 
 
-class Handler(SimpleHTTPRequestHandler):
-    """Serves a folder and logs nothing."""
-
-    def log_message(self, *_):
-        return
-
-
 @pytest.fixture
 def serve():
     """Serves folders on this computer: ``serve(folder)`` returns the address and a function that stops the server."""
     stops = []
 
     def start(folder):
-        server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=folder))
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-
-        def stop():
-            server.shutdown()
-            server.server_close()
-
+        address, stop = serve_folder(folder)
         stops.append(stop)
-        return f"http://127.0.0.1:{server.server_port}/", stop
+        return address, stop
 
     yield start
     for stop in stops:
@@ -79,23 +64,8 @@ def serve():
 
 @pytest.fixture
 def browser(tmp_path):
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-    binaries = [shutil.which(name) for name in ("chromium", "chromedriver")]
-    if not all(binaries):
-        pytest.skip("chromium or its driver is not installed")
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = binaries[0]
-    quiet = ("--disable-background-networking", "--disable-component-update", "--disable-sync")
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", *quiet):
-        options.add_argument(argument)
-    options.add_argument(f"--user-data-dir={tmp_path / 'profile'}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(binaries[1]))
-    driver.set_script_timeout(120)
-    yield driver
-    driver.quit()
+    with chromium(tmp_path) as driver:
+        yield driver
 
 
 def text_of(browser, name):
