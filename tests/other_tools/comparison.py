@@ -56,13 +56,13 @@ class Export:
         """The rows that tools are given."""
         return rows_of(self.info.task)
 
-    def answers(self, *, cuts_end: bool = False) -> list[Answer | None]:
+    def answers(self, *, in_javascript: bool = False) -> list[Answer | None]:
         """Return what compress computes for each row alone; None where it refuses it.
 
-        Of a text in windows it is the first. With ``cuts_end`` rows that are too long are cut as some tools do: at the
-        end of all tokens, of which the last is no special one then.
+        Of a text in windows it is the first. With ``in_javascript`` tokens are those that transformers.js makes of rows
+        that are too long, which it cuts at the end of all tokens, and of an empty second text, which it takes for none.
         """
-        return [None if tokens is None else self.run(*tokens) for tokens in self._tokens(cuts_end)]
+        return [None if tokens is None else self.run(*tokens) for tokens in self._tokens(in_javascript)]
 
     def run(self, ids: Sequence[int], types: Sequence[int]) -> Answer:
         """Return the outputs for these tokens."""
@@ -70,7 +70,7 @@ class Export:
         arrays["attention_mask"] = np.ones_like(arrays["input_ids"])
         return Answer(list(ids), {name: values[0] for name, values in self.predictor.predict(arrays).items()})
 
-    def _tokens(self, cuts_end: bool) -> Iterator[tuple[list[int], list[int]] | None]:
+    def _tokens(self, in_javascript: bool) -> Iterator[tuple[list[int], list[int]] | None]:
         tokens, task = TextTokenizer.load(self.folder), self.info.task or single_texts()
         whole = TextTokenizer(read_tokenizer(self.folder), tokens.pad_id)
         kind = kind_of(task)
@@ -81,8 +81,8 @@ class Export:
             except (UsageError, IndexError):
                 yield None
                 continue
-            uncut = whole(row[0], row[1] if len(row) > 1 else None, WHOLE)
-            if cuts_end and len(uncut.input_ids) > task.max_length:
+            if in_javascript:
+                uncut = whole(row[0], row[1] or None if len(row) > 1 else None, WHOLE)
                 yield uncut.input_ids[: task.max_length], uncut.token_type_ids[: task.max_length]
             else:
                 yield list(example["input_ids"]), list(example["token_type_ids"])

@@ -156,7 +156,7 @@ def test_outputs_and_decisions_are_those_of_compress(name, kind, exports, answer
         if "error" in answer:
             problems.append(f"{which}: {answer['error']}")
             continue
-        ours = Export(exports[kind, model, variant]).answers(cuts_end=TOOLS[name].cuts_end)
+        ours = Export(exports[kind, model, variant]).answers(in_javascript=TOOLS[name].in_javascript)
         tolerance = TOOLS[name].tolerances.get(variant, TOLERANCES[variant])
         for how in ("alone", "batched"):
             theirs = [unpack(row) for row in answer[how]]

@@ -84,8 +84,9 @@ class Tool:
     """Whether it pads batches itself."""
     tolerances: Mapping[str, float] = field(default_factory=dict)
     """Where they are not the usual ones."""
-    cuts_end: bool = False
-    """Whether it cuts long rows at the end of all tokens: the last special one too, and the second of two texts."""
+    in_javascript: bool = False
+    """Whether its tokenizer is transformers.js': it cuts long rows at the end of all tokens (the last special one too,
+    and the second of two texts), and takes an empty second text for none."""
 
     def runs(self, kind: str, model: str, variant: str) -> bool:
         """Return whether it is given this export."""
@@ -128,17 +129,17 @@ TOOLS: Mapping[str, Tool] = {
         ONNX,
         JS_CLASSES | dict.fromkeys((*EMBEDDING_KINDS, "encoder"), "AutoModel"),
         "transformers_js_job.mjs",
-        options={"subfolder": "", "dtype": "fp32"},
-        cuts_end=True,
+        options={"subfolder": ""},
+        in_javascript=True,
     ),
     "transformers.js 4.3.1 (Chromium)": Tool(
         ONNX,
         JS_CLASSES | dict.fromkeys((*EMBEDDING_KINDS, "encoder"), "AutoModel"),
         "transformers_js_job.mjs",
-        options={"subfolder": "", "dtype": "fp32"},
+        options={"subfolder": ""},
         models=("teacher", "pruned"),
         tolerances={"onnx-int8": INT8_TOLERANCE},
-        cuts_end=True,
+        in_javascript=True,
     ),
 }
 
