@@ -27,7 +27,15 @@ VERSIONS = {
     ),
     "6.2": Environment(
         "sentence-transformers-6",
-        (TORCH, "sentence-transformers==6.2.0", "transformers==5.5.4", "openvino==2026.4.1", "nncf==3.4.0"),
+        (
+            TORCH,
+            "sentence-transformers==6.2.0",
+            "transformers==5.5.4",
+            "openvino==2026.4.1",
+            "nncf==3.4.0",
+            "openvino-tokenizers==2026.4.1.0",
+            "requests",
+        ),
         no_dependencies=("optimum==2.3.0", "optimum-intel==2.2.0"),  # it requires torchvision, of a build for CUDA
     ),
 }
