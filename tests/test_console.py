@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compress.console import Console, duration
+from compress.cli import parser
+from compress.console import COMMANDS, Console, duration
 from compress.errors import UsageError
 from compress.terminal.progress_line import LOG_INTERVAL, Progress
 
@@ -248,3 +249,49 @@ def test_failed_step_ends_the_live_line():
         raise UsageError("no")
     console.note("after")
     assert err.getvalue().endswith("after\n")
+
+
+@pytest.mark.parametrize(
+    ("called", "name"),
+    [
+        ("/usr/bin/compress", "compress"),
+        ("compress-encoders", "compress-encoders"),
+        ("Scripts/compress-encoders.exe", "compress-encoders"),
+        ("/lib/compress/__main__.py", "python -m compress"),
+        ("/lib/pytest/__main__.py", "compress"),
+        ("my_script.py", "compress"),
+    ],
+)
+def test_messages_repeat_the_name_that_was_typed(monkeypatch, called, name):
+    monkeypatch.setattr("sys.argv", [called])
+    console, out, err = make()
+    console.note("next: compress plan my.yaml")
+    console.warn("it differs. compress verify checks it")
+    console.error(UsageError("compressed badly", hint="give a card (compress ls), or compress-bert"))
+    console.data({}, "written; next: compress run my.yaml")
+    assert err.getvalue() == (
+        f"next: {name} plan my.yaml\nwarning: it differs. {name} verify checks it\n"
+        f"error: compressed badly\nhint: give a card ({name} ls), or compress-bert\n"
+    )
+    assert out.getvalue() == f"written; next: {name} run my.yaml\n"
+    console, out, err = make("json")
+    console.data({"next": "compress plan"})
+    console.error(UsageError("", hint="compress ls"))
+    assert "compress plan" in out.getvalue()
+    assert json.loads(err.getvalue())["error"]["hint"] == "compress ls"
+
+
+def test_every_command_is_known_to_the_console():
+    choices = next(action.choices for action in parser()._actions if action.dest == "command")
+    assert tuple(choices) == COMMANDS
+
+
+def test_help_repeats_the_name_that_was_typed(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["/lib/compress/__main__.py"])
+    for arguments in (["--help"], ["run", "--help"]):
+        with pytest.raises(SystemExit):
+            parser().parse_args(arguments)
+        text = " ".join(capsys.readouterr().out.split())
+        assert "usage: python -m compress" in text
+        assert "python -m compress" in text.replace("usage: python -m compress", "")
+        assert "-m python" not in text
