@@ -42,7 +42,7 @@ exit codes: {", ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; ``compress.__main__`` and the console scripts call this."""
     options = parsed(arguments)
-    console = Console(options.format)
+    console = Console(options.format, verbose=getattr(options, "verbose", False))
     for library in LOUD_LIBRARIES:
         logging.getLogger(library).setLevel(logging.ERROR)
     try:
@@ -204,6 +204,7 @@ def _pretrain(command: Command) -> None:
     sub.add_argument("recipe", help="a pretraining recipe file (docs/pretraining.md)")
     sub.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help="such as seed=5")
     sub.add_argument("--force", action="store_true", help="run every step again")
+    _verbose(sub)
 
 
 def _clean(command: Command) -> None:

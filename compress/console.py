@@ -9,14 +9,13 @@ from __future__ import annotations
 import os
 import re
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from compress.errors import CompressError, UsageError
-from compress.terminal.progress_line import LOG_INTERVAL, Progress, duration, live_line
+from compress.terminal.progress_line import LOG_INTERVAL, OverallLine, Progress, duration, live_line, overall_line
 from compress.terminal.terminal_table import PIPE_WIDTH, as_blocks, as_table, cell, fits, plain, rich_console
 
 if TYPE_CHECKING:
@@ -69,8 +68,14 @@ class Console:
     and omits notes and progress. Warnings and errors are shown in every format.
     """
 
-    def __init__(self, format: Format = "human", out: TextIO | None = None, err: TextIO | None = None) -> None:
+    def __init__(
+        self, format: Format = "human", out: TextIO | None = None, err: TextIO | None = None, *, verbose: bool = False
+    ) -> None:
         self.format = format
+        self.verbose = verbose
+        """Whether a run shows what it otherwise only logs."""
+        self.live: OverallLine | None = None
+        """The line of a run that is shown at the moment."""
         self.program = program_name()
         self._out = out
         self._err = err
@@ -148,13 +153,17 @@ class Console:
         screen.print(as_table(rows, names) if fitting else plain("\n".join(as_blocks(rows, names))))
 
     @contextmanager
-    def step(self, label: str) -> Iterator[None]:
-        """Show a step when it begins, on a terminal also how long it took."""
-        began = time.monotonic()
-        self.note(label)
-        yield
-        if self._is_terminal:
-            self.note(f"{label}  {duration(time.monotonic() - began)}")
+    def overall(self) -> Iterator[OverallLine | None]:
+        """Show the state of a run in a live line; None where there is no terminal."""
+        if not self._is_terminal or self._screen is not None:
+            yield None
+            return
+        self._screen = rich_console(self.err)
+        try:
+            with overall_line(self._screen) as self.live:
+                yield self.live
+        finally:
+            self._screen = self.live = None
 
     @contextmanager
     def progress(self, total: float | None, label: str, unit: str = "steps") -> Iterator[Progress]:

@@ -224,28 +224,34 @@ def test_streams_are_looked_up_when_used(capsys):
     assert (captured.out, captured.err) == ("data\n", "note\n")
 
 
-def test_step_on_a_terminal_shows_its_progress_and_its_duration():
+def test_the_live_line_of_a_run_has_its_stage_its_work_and_the_time_left():
     console, out, err = make(terminal=True)
-    with console.step("[2/9] distill"), console.progress(4, "train", "rows") as line:
-        line.advance(4, "loss 0.5", "7 s left")
+    logged = Progress(lambda state: None, 4, "rows")
+    with console.overall() as line:
+        line.show("[2/9] distilling", lambda: "about 7 min left")
+        with line.work("seed 1: ", 4, "rows", logged) as work:
+            work.advance(4, "loss 0.5")
+            assert line.text().startswith("about 7 min left · [2/9] distilling · seed 1: 4/4 rows")
+            console.note("above it")
+        assert line.text() == "about 7 min left · [2/9] distilling"
+    assert logged.done == 4
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", err.getvalue())
-    assert text.startswith("[2/9] distill\n")
-    assert "4/4 rows" in text
-    assert "7 s left, loss 0.5" in text
-    assert text.endswith("[2/9] distill  0 s\n")
+    assert "above it" in text
+    assert console.live is None
     assert out.getvalue() == ""
 
 
-def test_step_elsewhere_is_a_plain_line_at_its_start():
-    console, _, err = make()
-    with console.step("[2/9] distill"):
-        assert err.getvalue() == "[2/9] distill\n"
-    assert err.getvalue() == "[2/9] distill\n"
+@pytest.mark.parametrize("format", ["human", "json", "quiet"])
+def test_a_run_has_no_live_line_elsewhere(format):
+    console, _, err = make(format, terminal=format != "human")
+    with console.overall() as line:
+        assert line is None
+    assert err.getvalue() == ""
 
 
-def test_failed_step_ends_the_live_line():
+def test_a_failed_run_ends_the_live_line():
     console, _, err = make(terminal=True)
-    with pytest.raises(UsageError), console.step("distill"), console.progress(4, "train"):
+    with pytest.raises(UsageError), console.overall():
         raise UsageError("no")
     console.note("after")
     assert err.getvalue().endswith("after\n")

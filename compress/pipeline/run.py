@@ -27,6 +27,7 @@ from compress.pipeline.preflight.service_problems import service_problems
 from compress.pipeline.preflight.unused_settings import unused_settings
 from compress.pipeline.resolve import resolve
 from compress.pipeline.run_lock import LOCK_FILE, PREVIOUS_FOLDER, named_steps, write_lock
+from compress.pipeline.run_output import LOG_FILE
 from compress.pipeline.step_store import StepStore, share_folder
 from compress.pipeline.steps.build_report import DISAGREEMENTS_FILE
 from compress.pipeline.steps.package_step import WINNER_FOLDER, copy_winners
@@ -158,7 +159,7 @@ def execute(plan: Plan, options: Options, console: Console) -> Result:
 def _execute(plan: Plan, options: Options, console: Console, launch: Launch) -> Result:
     store = StepStore(options.root)
     folder = options.root / plan.recipe.name
-    executor = Executor(plan, store, console, folder / "events.jsonl", launch)
+    executor = Executor(plan, store, console, folder / "events.jsonl", launch, folder / LOG_FILE)
     forced = forced_steps(plan, options)
     if not launch.is_main:
         return Result(folder, executor.run(forced, options.until), None)
