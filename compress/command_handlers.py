@@ -82,7 +82,7 @@ def plan(options: argparse.Namespace, console: Console) -> None:
         show_pretrain_plan(Path(options.recipe), options.overrides, planned_run, console)
         return
     planned = prepare(options.recipe, options.overrides, _options(options))
-    show_plan(planned, _options(options), console, calibrated=options.calibrate)
+    show_plan(planned, _options(options), console, calibrated=options.calibrate, whole=options.all)
 
 
 def run(options: argparse.Namespace, console: Console) -> None:
@@ -93,7 +93,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
     if options.dry_run:
         from compress.pipeline.commands.plan_command import show_plan
 
-        show_plan(planned, _options(options), console, here=True)
+        show_plan(planned, _options(options), console, here=True, whole=options.verbose)
         return
     result = execute(planned, _options(options), console)
     if result.report is not None:

@@ -155,7 +155,7 @@ class Console:
     @contextmanager
     def overall(self) -> Iterator[OverallLine | None]:
         """Show the state of a run in a live line; None where there is no terminal."""
-        if not self._is_terminal or self._screen is not None:
+        if not self.has_live_line or self._screen is not None:
             yield None
             return
         self._screen = rich_console(self.err)
@@ -168,7 +168,7 @@ class Console:
     @contextmanager
     def progress(self, total: float | None, label: str, unit: str = "steps") -> Iterator[Progress]:
         """Show the progress of a piece of work: on a terminal in a live line, else in a line every ten seconds."""
-        if self._is_terminal and self._screen is None:
+        if self.has_live_line and self._screen is None:
             self._screen = rich_console(self.err)
             try:
                 with live_line(self._screen, total, label, unit) as work:
@@ -182,7 +182,8 @@ class Console:
                 self.note(f"{label}: {work.done:g} {unit} in {duration(work.elapsed)}")
 
     @property
-    def _is_terminal(self) -> bool:
+    def has_live_line(self) -> bool:
+        """Whether work is shown in a line that changes: on a terminal, for people."""
         return self.format == "human" and self.err.isatty()
 
     def _write_line(self, text: str) -> None:

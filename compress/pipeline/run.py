@@ -17,6 +17,7 @@ from compress.errors import CompressError, GateMissed, UsageError
 from compress.pipeline.commands.smoke import SMOKE_FOLDER, smoke_recipe
 from compress.pipeline.execute import Executor, Outcome
 from compress.pipeline.export_formats import format_problems, left_out_formats
+from compress.pipeline.forecast.step_forecasts import StepForecasts, time_left
 from compress.pipeline.graph import Plan
 from compress.pipeline.plan import make_plan
 from compress.pipeline.preflight.allowed_names import NAMES
@@ -159,8 +160,11 @@ def execute(plan: Plan, options: Options, console: Console) -> Result:
 def _execute(plan: Plan, options: Options, console: Console, launch: Launch) -> Result:
     store = StepStore(options.root)
     folder = options.root / plan.recipe.name
-    executor = Executor(plan, store, console, folder / "events.jsonl", launch, folder / LOG_FILE)
     forced = forced_steps(plan, options)
+    left = None
+    if console.has_live_line:
+        left = time_left(StepForecasts(plan, store, options.cards, forced).rows())
+    executor = Executor(plan, store, console, folder / "events.jsonl", launch, folder / LOG_FILE, left)
     if not launch.is_main:
         return Result(folder, executor.run(forced, options.until), None)
     findings = check_plan(plan, options)
