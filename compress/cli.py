@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from compress import __version__
-from compress.console import Console
+from compress.console import Console, program_name, with_program
 from compress.errors import EXIT_CODES, CompressError, unexpected
 from compress.formats import EXPORTS, describe_bare_files
 from compress.recipe.limits import MAX_BATCH, MAX_THREADS
@@ -42,7 +42,7 @@ exit codes: {", ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; ``compress.__main__`` and the console scripts call this."""
     options = parsed(arguments)
-    console = Console(options.format)
+    console = Console(options.format, verbose=getattr(options, "verbose", False))
     for library in LOUD_LIBRARIES:
         logging.getLogger(library).setLevel(logging.ERROR)
     try:
@@ -90,10 +90,18 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose help repeats the name by which the program was called."""
+
+    def format_help(self) -> str:
+        """Return the help, with that name in front of every command."""
+        return with_program(super().format_help(), program_name())
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    top = argparse.ArgumentParser(
-        prog="compress",
+    top = _Parser(
+        prog=program_name(),
         description="Make BERT-family encoders small and fast, and prove it.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -131,6 +139,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 Command = Callable[[str, str], argparse.ArgumentParser]
+
+
+def _verbose(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--verbose", action="store_true", help="show everything that goes to log.txt")
 
 
 def _recipe(sub: argparse.ArgumentParser) -> None:
@@ -171,8 +183,9 @@ def _ls(command: Command) -> None:
 
 
 def _plan(command: Command) -> None:
-    sub = command("plan", "print the recipe with every default, its steps, and the estimated cost of those to run")
+    sub = command("plan", "list what a recipe does, and about how long each stage takes")
     _recipe(sub)
+    sub.add_argument("--all", action="store_true", help="every default of the recipe, and each step with its basis")
     sub.add_argument("--calibrate", action="store_true", help="prepare the data and try a few updates of each training")
 
 
@@ -181,6 +194,7 @@ def _run(command: Command) -> None:
     _recipe(sub)
     sub.add_argument("--from", metavar="STEP", dest="begin", help="run this step and all that depend on it again")
     sub.add_argument("--until", metavar="STEP", help="stop after this step")
+    _verbose(sub)
     sub.add_argument("--force", action="store_true", help="run every step again")
     sub.add_argument("--dry-run", action="store_true", help="check everything and print the plan; run nothing")
 
@@ -190,6 +204,7 @@ def _pretrain(command: Command) -> None:
     sub.add_argument("recipe", help="a pretraining recipe file (docs/pretraining.md)")
     sub.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help="such as seed=5")
     sub.add_argument("--force", action="store_true", help="run every step again")
+    _verbose(sub)
 
 
 def _clean(command: Command) -> None:

@@ -6,6 +6,7 @@ Imports are inside the handlers, so that every command loads only what it needs.
 from __future__ import annotations
 
 import argparse
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
     from compress.pipeline.run import Options
     from compress.pretrain.report.pretrain_report import PretrainReport
     from compress.report.report_schema import Report
+
+MOST_ROWS = 10
+"""Rows of the table at the end of a run, baselines included."""
+WIDE = 100
+"""Columns of a terminal that is wide enough for long names in one line."""
 
 
 def init(options: argparse.Namespace, console: Console) -> None:
@@ -76,7 +82,7 @@ def plan(options: argparse.Namespace, console: Console) -> None:
         show_pretrain_plan(Path(options.recipe), options.overrides, planned_run, console)
         return
     planned = prepare(options.recipe, options.overrides, _options(options))
-    show_plan(planned, _options(options), console, calibrated=options.calibrate)
+    show_plan(planned, _options(options), console, calibrated=options.calibrate, whole=options.all)
 
 
 def run(options: argparse.Namespace, console: Console) -> None:
@@ -87,11 +93,11 @@ def run(options: argparse.Namespace, console: Console) -> None:
     if options.dry_run:
         from compress.pipeline.commands.plan_command import show_plan
 
-        show_plan(planned, _options(options), console, here=True)
+        show_plan(planned, _options(options), console, here=True, whole=options.verbose)
         return
     result = execute(planned, _options(options), console)
     if result.report is not None:
-        _show(result.report, result.folder, console)
+        _show(result.report, result.folder, console, whole=False)
     result.raise_for_failures()
     if not options.smoke:
         result.raise_for_gate()
@@ -247,27 +253,21 @@ def doctor(options: argparse.Namespace, console: Console) -> None:
     console.table([asdict(row) for row in doctor_rows(machine)])
 
 
-def _show(report: Report, folder: Path, console: Console) -> None:
-    """Show the ledger of each target, the scores of trainings of which the best was used, then the winners."""
-    from compress.report.tables.ledger_tables import ledger_table
-    from compress.report.tables.packaged_table import packaged_table
-    from compress.report.tables.training_table import training_table
+def _show(report: Report, folder: Path, console: Console, *, whole: bool = True) -> None:
+    """Show the ledger of each target, where its winner is, why it won, and how to use it.
+
+    The ``whole`` report also has the slower rows, the scores of trainings of which the best was used, and further
+    formats.
+    """
     from compress.report.winner_verdict import held_back_lines
 
     if console.format == "json":
         console.data(report)
         return
-    if console.format == "human":
-        for target in report.targets:
-            table = ledger_table(report, target.title)
-            console.table(table.rows, table.columns, title=f"{report.name} on {target.title}")
-        if report.trials:
-            table = training_table(report)
-            console.table(table.rows, table.columns, title="how the models were trained")
-        if report.packaged:
-            table = packaged_table(report, report.packaged)
-            console.table(table.rows, table.columns, title="further formats of the winners")
     run = folder if folder.is_dir() else folder.parent
+    if console.format == "human":
+        is_default = run == Path("runs") / report.name
+        _show_tables(report, console, whole=whole, name=report.name if is_default else str(run))
     for verdict in report.verdicts:
         winner = run / "winner" / verdict.target
         summary = f"{verdict.target}: {verdict.winner or 'no winner'}: {verdict.reason}"
@@ -278,6 +278,43 @@ def _show(report: Report, folder: Path, console: Console) -> None:
         console.note(remark)
     if folder.is_dir():
         console.note(f"report: {folder / 'report.html'}")
+    for verdict in report.verdicts:
+        winner = run / "winner" / verdict.target
+        if verdict.winner and winner.is_dir():
+            console.note(f"the winner on {verdict.target} is in {winner}; next:")
+            console.note(f"  {_predict_command(report, verdict.target, winner)}")
+
+
+def _predict_command(report: Report, target: str, winner: Path) -> str:
+    """Return the command that uses a winner, with as many texts as the task reads at once."""
+    from compress.tasks import kind_of
+
+    count = 3 if kind_of(report.task).is_variadic else len(report.task.text)
+    texts = ("a text", "another text", "a third text")[:count]
+    device = report.target(target).device
+    options = () if device == "cpu" else ("--device", device)
+    return " ".join(["compress predict", *map(shlex.quote, (str(winner), *options)), *(f'"{text}"' for text in texts)])
+
+
+def _show_tables(report: Report, console: Console, *, whole: bool, name: str) -> None:
+    """Show the ledgers, in a whole report with every row and the further tables."""
+    from compress.report.tables.ledger_tables import closing_table, closing_title
+    from compress.report.tables.packaged_table import packaged_table
+    from compress.report.tables.training_table import training_table
+
+    narrow, most = console.width < WIDE, None if whole else MOST_ROWS
+    for target in report.targets:
+        table, left_out = closing_table(report, target.title, most, narrow=narrow)
+        if table.rows:
+            console.table(table.rows, table.columns, title=closing_title(report, target.title))
+        if left_out:
+            console.note(f"{left_out} more: compress report {shlex.quote(name)}")
+    if whole and report.trials:
+        table = training_table(report)
+        console.table(table.rows, table.columns, title="how the models were trained")
+    if whole and report.packaged:
+        table = packaged_table(report, report.packaged)
+        console.table(table.rows, table.columns, title="further formats of the winners")
 
 
 def _options(options: argparse.Namespace) -> Options:

@@ -7,14 +7,15 @@ first needed.
 from __future__ import annotations
 
 import os
+import re
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from compress.errors import CompressError, UsageError
-from compress.terminal.progress_line import LOG_INTERVAL, Progress, duration, live_line
+from compress.terminal.progress_line import LOG_INTERVAL, OverallLine, Progress, duration, live_line, overall_line
 from compress.terminal.terminal_table import PIPE_WIDTH, as_blocks, as_table, cell, fits, plain, rich_console
 
 if TYPE_CHECKING:
@@ -22,7 +23,42 @@ if TYPE_CHECKING:
 
 Format = Literal["human", "json", "quiet"]
 
-__all__ = ["Console", "Format", "Progress", "duration"]
+__all__ = ["COMMANDS", "Console", "Format", "Progress", "duration", "program_name", "with_program"]
+
+PROGRAM = "compress"
+COMMANDS = (
+    "init",
+    "label",
+    "ls",
+    "plan",
+    "run",
+    "pretrain",
+    "clean",
+    "report",
+    "bench",
+    "export",
+    "publish",
+    "pull",
+    "verify",
+    "predict",
+    "doctor",
+)
+"""The commands of the program, in the order of its help."""
+TYPED_COMMAND = re.compile(rf"(?<![\w./-])(?<!-m ){PROGRAM}(?= +(?:{'|'.join(COMMANDS)})\b)")
+"""The program's name in front of one of its commands."""
+
+
+def program_name() -> str:
+    """Return the name by which the program was called, as it can be typed again: on macOS `compress` is another one."""
+    called = Path(sys.argv[0] if sys.argv else "")
+    if called.name == "__main__.py" and called.parent.name == PROGRAM:
+        return f"python -m {PROGRAM}"
+    return called.stem if called.stem in (PROGRAM, f"{PROGRAM}-encoders") else PROGRAM
+
+
+def with_program(text: str, program: str) -> str:
+    """Return a message whose commands start with ``program``."""
+    return text if program == PROGRAM else TYPED_COMMAND.sub(program, text)
 
 
 class Console:
@@ -32,8 +68,15 @@ class Console:
     and omits notes and progress. Warnings and errors are shown in every format.
     """
 
-    def __init__(self, format: Format = "human", out: TextIO | None = None, err: TextIO | None = None) -> None:
+    def __init__(
+        self, format: Format = "human", out: TextIO | None = None, err: TextIO | None = None, *, verbose: bool = False
+    ) -> None:
         self.format = format
+        self.verbose = verbose
+        """Whether a run shows what it otherwise only logs."""
+        self.live: OverallLine | None = None
+        """The line of a run that is shown at the moment."""
+        self.program = program_name()
         self._out = out
         self._err = err
         self._screen: rich.console.Console | None = None
@@ -51,14 +94,19 @@ class Console:
         """The stream of everything else."""
         return self._err or sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123
 
+    @property
+    def width(self) -> int:
+        """Columns of the screen that tables are written to, or of a pipe."""
+        return rich_console(self.out).width if self.out.isatty() else PIPE_WIDTH
+
     def note(self, text: str) -> None:
         """Write what is being done."""
         if self.format != "quiet":
-            self._write_line(text)
+            self._write_line(with_program(text, self.program))
 
     def warn(self, text: str) -> None:
         """Write what the user should know before trusting the result."""
-        self._write_line(f"warning: {text}")
+        self._write_line(with_program(f"warning: {text}", self.program))
 
     def error(self, error: CompressError) -> None:
         """Write an error and its hint; in json one object on stderr, since stdout holds data alone."""
@@ -66,9 +114,9 @@ class Console:
             content = {"kind": type(error).__name__, "message": error.message, "hint": error.hint}
             self._write_line(to_json({"error": {**content, "exit_code": error.exit_code}}))
             return
-        self._write_line(f"error: {error.message}")
+        self._write_line(with_program(f"error: {error.message}", self.program))
         if error.hint:
-            self._write_line(f"hint: {error.hint}")
+            self._write_line(with_program(f"hint: {error.hint}", self.program))
 
     def line(self, text: str) -> None:
         """Write one line of data."""
@@ -80,7 +128,7 @@ class Console:
         if self.format == "json" or text is None:
             self.line(to_json(payload, indent=2))
         else:
-            self.line(text)
+            self.line(with_program(text, self.program))
 
     def jsonl(self, payload: Any) -> None:
         """Write one result of a stream as one line of json."""
@@ -98,25 +146,29 @@ class Console:
             self._draw(rows, names, title)
 
     def _draw(self, rows: Sequence[Mapping[str, Any]], names: Sequence[str], title: str) -> None:
-        screen = rich_console(self.out, width=None if self.out.isatty() else PIPE_WIDTH)
+        screen = rich_console(self.out, width=self.width)
         if title:
             screen.print(plain(title), style="bold")
         fitting = fits(rows, names, screen.width)
         screen.print(as_table(rows, names) if fitting else plain("\n".join(as_blocks(rows, names))))
 
     @contextmanager
-    def step(self, label: str) -> Iterator[None]:
-        """Show a step when it begins, on a terminal also how long it took."""
-        began = time.monotonic()
-        self.note(label)
-        yield
-        if self._is_terminal:
-            self.note(f"{label}  {duration(time.monotonic() - began)}")
+    def overall(self) -> Iterator[OverallLine | None]:
+        """Show the state of a run in a live line; None where there is no terminal."""
+        if not self.has_live_line or self._screen is not None:
+            yield None
+            return
+        self._screen = rich_console(self.err)
+        try:
+            with overall_line(self._screen) as self.live:
+                yield self.live
+        finally:
+            self._screen = self.live = None
 
     @contextmanager
     def progress(self, total: float | None, label: str, unit: str = "steps") -> Iterator[Progress]:
         """Show the progress of a piece of work: on a terminal in a live line, else in a line every ten seconds."""
-        if self._is_terminal and self._screen is None:
+        if self.has_live_line and self._screen is None:
             self._screen = rich_console(self.err)
             try:
                 with live_line(self._screen, total, label, unit) as work:
@@ -130,7 +182,8 @@ class Console:
                 self.note(f"{label}: {work.done:g} {unit} in {duration(work.elapsed)}")
 
     @property
-    def _is_terminal(self) -> bool:
+    def has_live_line(self) -> bool:
+        """Whether work is shown in a line that changes: on a terminal, for people."""
         return self.format == "human" and self.err.isatty()
 
     def _write_line(self, text: str) -> None:

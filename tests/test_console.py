@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compress.console import Console, duration
+from compress.cli import parser
+from compress.console import COMMANDS, Console, duration
 from compress.errors import UsageError
 from compress.terminal.progress_line import LOG_INTERVAL, Progress
 
@@ -223,28 +224,80 @@ def test_streams_are_looked_up_when_used(capsys):
     assert (captured.out, captured.err) == ("data\n", "note\n")
 
 
-def test_step_on_a_terminal_shows_its_progress_and_its_duration():
+def test_the_live_line_of_a_run_has_its_stage_its_work_and_the_time_left():
     console, out, err = make(terminal=True)
-    with console.step("[2/9] distill"), console.progress(4, "train", "rows") as line:
-        line.advance(4, "loss 0.5", "7 s left")
+    logged = Progress(lambda state: None, 4, "rows")
+    with console.overall() as line:
+        line.show("[2/9] distilling", lambda: "about 7 min left")
+        with line.work("seed 1: ", 4, "rows", logged) as work:
+            work.advance(4, "loss 0.5")
+            assert line.text().startswith("about 7 min left · [2/9] distilling · seed 1: 4/4 rows")
+            console.note("above it")
+        assert line.text() == "about 7 min left · [2/9] distilling"
+    assert logged.done == 4
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", err.getvalue())
-    assert text.startswith("[2/9] distill\n")
-    assert "4/4 rows" in text
-    assert "7 s left, loss 0.5" in text
-    assert text.endswith("[2/9] distill  0 s\n")
+    assert "above it" in text
+    assert console.live is None
     assert out.getvalue() == ""
 
 
-def test_step_elsewhere_is_a_plain_line_at_its_start():
-    console, _, err = make()
-    with console.step("[2/9] distill"):
-        assert err.getvalue() == "[2/9] distill\n"
-    assert err.getvalue() == "[2/9] distill\n"
+@pytest.mark.parametrize("format", ["human", "json", "quiet"])
+def test_a_run_has_no_live_line_elsewhere(format):
+    console, _, err = make(format, terminal=format != "human")
+    with console.overall() as line:
+        assert line is None
+    assert err.getvalue() == ""
 
 
-def test_failed_step_ends_the_live_line():
+def test_a_failed_run_ends_the_live_line():
     console, _, err = make(terminal=True)
-    with pytest.raises(UsageError), console.step("distill"), console.progress(4, "train"):
+    with pytest.raises(UsageError), console.overall():
         raise UsageError("no")
     console.note("after")
     assert err.getvalue().endswith("after\n")
+
+
+@pytest.mark.parametrize(
+    ("called", "name"),
+    [
+        ("/usr/bin/compress", "compress"),
+        ("compress-encoders", "compress-encoders"),
+        ("Scripts/compress-encoders.exe", "compress-encoders"),
+        ("/lib/compress/__main__.py", "python -m compress"),
+        ("/lib/pytest/__main__.py", "compress"),
+        ("my_script.py", "compress"),
+    ],
+)
+def test_messages_repeat_the_name_that_was_typed(monkeypatch, called, name):
+    monkeypatch.setattr("sys.argv", [called])
+    console, out, err = make()
+    console.note("next: compress plan my.yaml")
+    console.warn("it differs. compress verify checks it")
+    console.error(UsageError("compressed badly", hint="give a card (compress ls), or compress-bert"))
+    console.data({}, "written; next: compress run my.yaml")
+    assert err.getvalue() == (
+        f"next: {name} plan my.yaml\nwarning: it differs. {name} verify checks it\n"
+        f"error: compressed badly\nhint: give a card ({name} ls), or compress-bert\n"
+    )
+    assert out.getvalue() == f"written; next: {name} run my.yaml\n"
+    console, out, err = make("json")
+    console.data({"next": "compress plan"})
+    console.error(UsageError("", hint="compress ls"))
+    assert "compress plan" in out.getvalue()
+    assert json.loads(err.getvalue())["error"]["hint"] == "compress ls"
+
+
+def test_every_command_is_known_to_the_console():
+    choices = next(action.choices for action in parser()._actions if action.dest == "command")
+    assert tuple(choices) == COMMANDS
+
+
+def test_help_repeats_the_name_that_was_typed(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["/lib/compress/__main__.py"])
+    for arguments in (["--help"], ["run", "--help"]):
+        with pytest.raises(SystemExit):
+            parser().parse_args(arguments)
+        text = " ".join(capsys.readouterr().out.split())
+        assert "usage: python -m compress" in text
+        assert "python -m compress" in text.replace("usage: python -m compress", "")
+        assert "-m python" not in text

@@ -17,6 +17,7 @@ from compress.measure.timing.process_limits import peak_memory, reset_peak_memor
 from compress.model_info import INFO_FILE, read_info, write_info
 from compress.pipeline.fingerprint import VERSIONS
 from compress.pipeline.graph import Step, StepPlan
+from compress.pipeline.run_output import Remaining, RunOutput
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import INPUTS_FILE, InputRecord, StepRecord, StepStore, content_digest
 from compress.pipeline.torchrun_launch import Launch
@@ -37,20 +38,31 @@ class Outcome:
 class Executor:
     """Runs the steps of one plan in order."""
 
-    def __init__(self, plan: StepPlan, store: StepStore, console: Console, events: Path, launch: Launch) -> None:
+    def __init__(
+        self,
+        plan: StepPlan,
+        store: StepStore,
+        console: Console,
+        events: Path,
+        launch: Launch,
+        log: Path | None = None,
+        remaining: Remaining | None = None,
+    ) -> None:
         self.plan = plan
         self.store = store
         self.console = console
         self.events = events
         self.launch = launch
+        self.output = RunOutput(plan.steps, console, log if launch.is_main else None, remaining)
         self.outcome = Outcome()
 
     def run(self, forced: set[str], until: str | None = None) -> Outcome:
         """Run every step; ``forced`` ones even if they are cached, and none after ``until``."""
         last = self.plan.steps.index(self.plan.matching(until)[-1]) if until else len(self.plan.steps)
         try:
-            for position, step in enumerate(self.plan.steps[: last + 1]):
-                self._do(step, step.name in forced, f"[{position + 1}/{len(self.plan.steps)}]")
+            with self.output.shown():
+                for position, step in enumerate(self.plan.steps[: last + 1]):
+                    self._do(step, step.name in forced, f"[{position + 1}/{len(self.plan.steps)}]")
         finally:
             if self.launch.is_main:
                 self.launch.announce(self.store.steps, "stop", "stop")
@@ -79,7 +91,7 @@ class Executor:
             reason = f"needs {absent[0]}, which {'was skipped' if was_skipped else 'failed'}"
             self._go_on_without(step, reason, "skipped")
             if not was_skipped:
-                self.console.warn(f"{step.name} skipped: {reason}")
+                self.output.steps.warn(f"{step.name} skipped: {reason}")
             return
         with self.store.hold(f"{step.name}-{step.fingerprint}", self.console):
             record = None if forced else self.cached(step)
@@ -98,12 +110,12 @@ class Executor:
         if step.trains:
             self.launch.announce(self.store.steps, step.name, "cached")
         self._finish(step, "cached", record)
-        self.console.note(f"{counter} {step.name}: nothing changed, skipped")
+        self.output.reused(step, counter, self.store.folder_of(record))
         now = versions(LIBRARIES)
         before = [(name, old) for name, old in record.versions.items() if name in now and now[name] != old]
         if before:
             changed = ", ".join(f"{name} {old} → {now[name]}" for name, old in before)
-            self.console.warn(f"{step.name} was made with other versions ({changed}); --force runs it again")
+            self.output.steps.warn(f"{step.name} was made with other versions ({changed}); --force runs it again")
 
     def _run(self, step: Step, counter: str, forced: bool) -> None:
         self._event(step, "started")
@@ -114,8 +126,8 @@ class Executor:
         began, is_own_peak = time.perf_counter(), reset_peak_memory()
         measured, incomplete = None, None
         try:
-            with self.console.step(f"{counter} {step.name}"):
-                measured = step.run(self._context(step, work))
+            self.output.begin(step, counter)
+            measured = step.run(self._context(step, work))
         except StepIncomplete as error:
             incomplete = error.full_message
         except Exception as error:
@@ -123,11 +135,12 @@ class Executor:
             message = (error if isinstance(error, CompressError) else unexpected(error)).full_message
             self._event(step, "failed", message=message)
             self.store.abandon(work)
+            self.output.log.write(f"{step.name} failed: {message}")
             if not step.optional or (step.trains and self.launch.world > 1):  # the other processes wait within it
                 raise
             status: Status = "skipped" if isinstance(error, (DeviceUnavailable, ScreenedOut)) else "failed"
-            self._go_on_without(step, message, status)
-            write = self.console.note if isinstance(error, ScreenedOut) else self.console.warn
+            self._go_on_without(step, message, status, time.perf_counter() - began)
+            write = self.output.steps.note if isinstance(error, ScreenedOut) else self.output.steps.warn
             write(f"{step.name} {status}: {message}")
             return
         seconds, peak = time.perf_counter() - began, peak_memory() if is_own_peak else None
@@ -155,10 +168,11 @@ class Executor:
         )
         self.store.finish(record, work)
         self._finish(step, "ran", record)
+        self.output.finished(step, self.store.folder_of(record), seconds)
         if incomplete:
             self._event(step, "failed", message=incomplete)
             self._go_on_without(step, incomplete, "failed")
-            self.console.warn(f"{step.name} is incomplete: {incomplete}")
+            self.output.steps.warn(f"{step.name} is incomplete: {incomplete}")
 
     def _follow(self, step: Step) -> None:
         """A process that is not the main one takes part in training and in nothing else."""
@@ -179,7 +193,7 @@ class Executor:
                 if not self.launch.is_main or need in self.outcome.records
             },
             work=work,
-            console=self.console,
+            console=self.output.steps,
             records=dict(self.outcome.records),
             failures=dict(self.outcome.failures),
             reused=frozenset(name for name in status if status[name] == "cached"),
@@ -192,8 +206,9 @@ class Executor:
         self.outcome.records[step.name] = record
         self._event(step, "skipped" if status == "cached" else "finished", seconds=record.seconds)
 
-    def _go_on_without(self, step: Step, reason: str, status: Status) -> None:
+    def _go_on_without(self, step: Step, reason: str, status: Status, seconds: float = 0.0) -> None:
         """Go on without a step that failed, cannot run here, is not worth its time, or lacks the result of another."""
+        self.output.without(step, seconds, failed=status == "failed")
         self.outcome.status[step.name] = status
         self.outcome.failures[step.name] = reason
 

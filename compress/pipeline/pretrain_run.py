@@ -13,6 +13,7 @@ from compress.pipeline.execute import Executor
 from compress.pipeline.planning.pretrain_plan import PretrainPlan, make_pretrain_plan
 from compress.pipeline.preflight.allowed_names import NAMES
 from compress.pipeline.run_lock import write_lock
+from compress.pipeline.run_output import LOG_FILE
 from compress.pipeline.step_store import RECORD_FILE, StepStore, share_folder
 from compress.pipeline.steps.pretrain_steps import PRETRAIN, REPORT
 from compress.pipeline.torchrun_launch import Launch, leave_group
@@ -61,7 +62,7 @@ def run_pretrain(
 
 def _execute(plan: PretrainPlan, options: PretrainOptions, console: Console, launch: Launch) -> PretrainReport | None:
     store, folder = StepStore(options.runs), options.runs / plan.recipe.name
-    executor = Executor(plan, store, console, folder / "events.jsonl", launch)
+    executor = Executor(plan, store, console, folder / "events.jsonl", launch, folder / LOG_FILE)
     forced = {step.name for step in plan.steps} if options.force else set[str]()
     if not launch.is_main:
         executor.run(forced)

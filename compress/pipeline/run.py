@@ -17,6 +17,7 @@ from compress.errors import CompressError, GateMissed, UsageError
 from compress.pipeline.commands.smoke import SMOKE_FOLDER, smoke_recipe
 from compress.pipeline.execute import Executor, Outcome
 from compress.pipeline.export_formats import format_problems, left_out_formats
+from compress.pipeline.forecast.step_forecasts import StepForecasts, time_left
 from compress.pipeline.graph import Plan
 from compress.pipeline.plan import make_plan
 from compress.pipeline.preflight.allowed_names import NAMES
@@ -27,6 +28,7 @@ from compress.pipeline.preflight.service_problems import service_problems
 from compress.pipeline.preflight.unused_settings import unused_settings
 from compress.pipeline.resolve import resolve
 from compress.pipeline.run_lock import LOCK_FILE, PREVIOUS_FOLDER, named_steps, write_lock
+from compress.pipeline.run_output import LOG_FILE
 from compress.pipeline.step_store import StepStore, share_folder
 from compress.pipeline.steps.build_report import DISAGREEMENTS_FILE
 from compress.pipeline.steps.package_step import WINNER_FOLDER, copy_winners
@@ -158,8 +160,11 @@ def execute(plan: Plan, options: Options, console: Console) -> Result:
 def _execute(plan: Plan, options: Options, console: Console, launch: Launch) -> Result:
     store = StepStore(options.root)
     folder = options.root / plan.recipe.name
-    executor = Executor(plan, store, console, folder / "events.jsonl", launch)
     forced = forced_steps(plan, options)
+    left = None
+    if console.has_live_line:
+        left = time_left(StepForecasts(plan, store, options.cards, forced).rows())
+    executor = Executor(plan, store, console, folder / "events.jsonl", launch, folder / LOG_FILE, left)
     if not launch.is_main:
         return Result(folder, executor.run(forced, options.until), None)
     findings = check_plan(plan, options)

@@ -73,6 +73,56 @@ def live_line(screen: rich.console.Console, total: float | None, label: str, uni
         display.refresh()  # short work too is drawn once
 
 
+class OverallLine:
+    """The last line of a terminal during a run: time gone, time left, the stage, and the work at hand."""
+
+    def __init__(self) -> None:
+        self._stage, self._work = "", ""
+        self._left: Callable[[], str] = str
+
+    def show(self, stage: str, left: Callable[[], str]) -> None:
+        """Show another stage; ``left`` describes the time that is left whenever the line is drawn."""
+        self._stage, self._left, self._work = stage, left, ""
+
+    @contextmanager
+    def work(self, label: str, total: float | None, unit: str, logged: Progress) -> Iterator[Progress]:
+        """Show the progress of a piece of work, which is ``logged`` too."""
+
+        def show(state: str) -> None:
+            self._work = label + state
+            logged.done, logged.note = work.done, work.note
+            logged.advance(0)
+
+        work = Progress(show, total, unit)
+        yield work
+        logged.done, self._work = work.done, ""
+
+    def text(self) -> str:
+        """Return all but the time gone."""
+        return " · ".join(filter(None, [self._left(), self._stage, self._work]))
+
+
+@contextmanager
+def overall_line(screen: rich.console.Console) -> Iterator[OverallLine]:
+    """Show the state of a run on the last line of a terminal, which disappears at the end."""
+    from rich.progress import Progress as Display
+    from rich.progress import ProgressColumn, SpinnerColumn, Task, TimeElapsedColumn
+    from rich.table import Column
+    from rich.text import Text
+
+    line = OverallLine()
+
+    class State(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(line.text(), no_wrap=True, overflow="ellipsis")
+
+    state = State(Column(no_wrap=True, overflow="ellipsis", ratio=1))
+    columns = (SpinnerColumn(), TimeElapsedColumn(), state)
+    with Display(*columns, console=screen, transient=True, expand=True, refresh_per_second=4) as display:
+        display.add_task("", total=None)
+        yield line
+
+
 def duration(seconds: float) -> str:
     """Format seconds for people: 8 s, 3 min 20 s, 2 h 5 min."""
     total = round(seconds)

@@ -42,8 +42,9 @@ def fits(rows: Rows, names: Sequence[str], width: int) -> bool:
 
 
 def widest(rows: Rows, name: str) -> int:
-    """Return the length of a column's longest cell or of its name."""
-    return max(len(name), *(len(cell(row.get(name))) for row in rows)) if rows else len(name)
+    """Return the length of a column's longest line or of its name."""
+    lines = (line for row in rows for line in cell(row.get(name)).split("\n"))
+    return max([len(name), *map(len, lines)])
 
 
 def as_blocks(rows: Rows, names: Sequence[str]) -> list[str]:

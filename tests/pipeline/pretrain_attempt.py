@@ -27,4 +27,4 @@ if __name__ == "__main__":
     recipe, runs, *update = sys.argv[1:]
     if update:
         dies_at(int(update[0]))
-    sys.exit(main(["pretrain", recipe, "--runs", runs]))
+    sys.exit(main(["pretrain", recipe, "--runs", runs, "--verbose"]))

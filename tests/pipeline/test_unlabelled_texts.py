@@ -143,7 +143,7 @@ def test_more_unlabelled_texts_do_not_retrain_the_teacher(finished_run, recipe, 
     shutil.copytree(finished_run.parent, tmp_path / "copy")
     runs, events = tmp_path / "copy" / "runs", tmp_path / "copy" / "runs" / "tiny" / "events.jsonl"
     before = len(events.read_text().splitlines())
-    given = ["--set", f"task.data.unlabelled={tmp_path / 'more.csv'}", "--until", "distill"]
+    given = ["--set", f"task.data.unlabelled={tmp_path / 'more.csv'}", "--until", "distill", "--verbose"]
     assert main(["run", str(tmp_path / "copy" / "tiny.yaml"), "--runs", str(runs), *given]) == 0
     entries = [json.loads(line) for line in events.read_text().splitlines()[before:]]
     ended = [(line["step"], line["event"]) for line in entries if line["event"] != "started"]

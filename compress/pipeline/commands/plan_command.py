@@ -2,59 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from compress.console import Console, duration
-from compress.environment import describe
-from compress.errors import pluralize
-from compress.pipeline.execute import Executor
 from compress.pipeline.forecast.cost_estimates import PREDICTED_ROLES, Estimates
-from compress.pipeline.forecast.time_forecast import Forecast, TrainingSpeed, forecast, measured_memory
-from compress.pipeline.forecast.trial_updates import UPDATES, calibrate
+from compress.pipeline.forecast.step_forecasts import Row, StepForecasts, format_span, is_rough, span_of
+from compress.pipeline.forecast.time_forecast import TrainingSpeed
+from compress.pipeline.forecast.trial_updates import calibrate
 from compress.pipeline.graph import Plan, Step
 from compress.pipeline.run import Options, check_plan, forced_steps
-from compress.pipeline.step_store import StepRecord, StepStore
-from compress.pipeline.steps.screen_step import ADMISSION, screened_out
-from compress.pipeline.torchrun_launch import Launch
+from compress.pipeline.stages import stages_of
+from compress.pipeline.step_store import StepStore
 from compress.recipe.load import dump_recipe
-from compress.recipe.training_schema import Training
 from compress.report import format_numbers as fmt
 
 HOUR = 3600.0
 
 
-def show_plan(plan: Plan, options: Options, console: Console, *, calibrated: bool = False, here: bool = False) -> None:
-    """Print the long form of a recipe and its steps, and refuse what a run would refuse.
+def show_plan(
+    plan: Plan,
+    options: Options,
+    console: Console,
+    *,
+    calibrated: bool = False,
+    here: bool = False,
+    whole: bool = False,
+) -> None:
+    """Print the stages of a recipe with their times, and refuse what a run would refuse.
+
+    The ``whole`` plan is the recipe's long form and every step.
 
     What only this machine lacks is a warning, unless the run is to start ``here`` or to be ``calibrated`` first.
     """
     findings = check_plan(plan, options)
     if here or calibrated:
         findings.refuse()
-    rows = preview(plan, options, calibrate(plan, options, console) if calibrated else {})
+    trials = calibrate(plan, options, console) if calibrated else {}
+    forecasts = _forecasts(plan, options)
+    rows = forecasts.rows(trials)
     for missing in findings.missing:
         console.warn(f"a run cannot start on this machine: {missing}")
     for warning in findings.warnings:
         console.warn(warning)
+    _show_steps(plan, rows, console, whole=whole, rows_in_an_hour=partial(_rows_in_an_hour, plan, options, rows))
+    findings.refuse(here=False)
+    for title, reason in plan.missing_targets.items():
+        console.warn(f"target {title} will not be measured: {reason}")
+    if console.format == "json":
+        return
+    console.note(_total(rows, forecasts))
+    if not calibrated and any(is_rough(row) and plan.step(row["step"]).trains for row in rows):
+        console.note("--calibrate estimates trainings better: it prepares the data and tries a few updates of each")
+    if limit := _rows_in_an_hour(plan, options, rows):
+        console.note(f"with about {limit:,} rows of train it would take an hour: --set task.data.limit={limit}")
+    if not whole:
+        console.note("--all prints every default of the recipe, and each step with its memory, disk and basis")
+
+
+def _show_steps(
+    plan: Plan, rows: list[Row], console: Console, *, whole: bool, rows_in_an_hour: Callable[[], int | None]
+) -> None:
+    """Print the stages, or the long form of the recipe and every step; in json everything in one document."""
     if console.format == "json":
         recipe = plan.recipe.model_dump(mode="json")
-        console.data({"recipe": recipe, "steps": rows, "rows_in_an_hour": _rows_in_an_hour(plan, options, rows)})
+        console.data({"recipe": recipe, "steps": rows, "rows_in_an_hour": rows_in_an_hour()})
+    elif console.format == "human" and not whole:
+        console.table(stage_rows(plan, rows), title=f"{plan.recipe.name}: what a run does")
     else:
         if console.format == "human":
             console.line(dump_recipe(plan.recipe))
         console.table([shown_step(row) for row in rows], ["step", "state", "takes", "memory", "disk", "basis"])
-    findings.refuse(here=False)
-    for title, reason in plan.missing_targets.items():
-        console.warn(f"target {title} will not be measured: {reason}")
-    if console.format != "json":
-        console.note(_total(rows))
-        if not calibrated and any(row["seconds"] is None and plan.step(row["step"]).trains for row in rows):
-            console.note("--calibrate estimates trainings too: it prepares the data and tries a few updates of each")
-        if limit := _rows_in_an_hour(plan, options, rows):
-            console.note(f"with about {limit:,} rows of train it would take an hour: --set task.data.limit={limit}")
 
 
 def _rows_in_an_hour(plan: Plan, options: Options, rows: list[dict[str, Any]]) -> int | None:
@@ -67,15 +86,19 @@ def _rows_in_an_hour(plan: Plan, options: Options, rows: list[dict[str, Any]]) -
     return hour_limit(due, estimates.counts["train"])
 
 
-def _total(rows: list[dict[str, Any]]) -> str:
-    """Return the time of all steps that are still to run, as far as it is known."""
-    due = [row["seconds"] for row in rows if row["state"] != "done"]
-    known = [seconds for seconds in due if seconds is not None]
-    if not (unknown := len(due) - len(known)):
-        return f"estimate: {duration(sum(known))}; all figures are estimates"
-    steps = pluralize(unknown, "step") + (" whose time is" if unknown == 1 else " whose times are")
-    first = f"{duration(sum(known))}, and {steps}" if known else steps
-    return f"estimate: {first} not known; all figures are estimates"
+def _total(rows: Sequence[Row], forecasts: StepForecasts) -> str:
+    """Return the time of all steps that are still to run, and what it is estimated from."""
+    due = [row for row in rows if row["state"] not in ("done", "skipped")]
+    if not due:
+        return "everything is done"
+    sources = ["earlier runs"] if any(not is_rough(row) for row in due) else []
+    if any(is_rough(row) for row in due):
+        sources.append(f"a short measurement of this machine and {forecasts.described_rows}")
+    text = f"estimate: about {span_of(due)}, from {' and '.join(sources)}"
+    if any(row["at_most"] for row in due):
+        longest = sum(row["at_most"] or row["most"] for row in due)
+        text += f"; at most {format_span(longest, longest)} if trainings use all their epochs"
+    return text
 
 
 def share_of_rows(step: Step, limit: int, estimates: Estimates) -> float:
@@ -107,70 +130,36 @@ def hour_limit(due: Sequence[tuple[float, Callable[[int], float]]], rows: int) -
     return next(fitting, None)
 
 
-def preview(plan: Plan, options: Options, trials: Mapping[str, TrainingSpeed] | None = None) -> list[dict[str, Any]]:
+def preview(plan: Plan, options: Options, trials: Mapping[str, TrainingSpeed] | None = None) -> list[Row]:
     """Return one row a step; ``trials`` by step name take precedence over earlier runs."""
-    store = StepStore(options.root)
-    executor = Executor(plan, store, Console("quiet"), Path("unused"), Launch())
-    machine = describe(options.root).fingerprint
-    estimates = Estimates(plan, store, options.cards)
-    records = [estimates.scaled(record) for record in store.records() if record.machine == machine]
-    forced = forced_steps(plan, options)
-    skipped: set[str] = set()
-
-    def row_of(step: Step) -> dict[str, Any]:
-        record = None if step.name in forced else executor.cached(step)
-        nothing: dict[str, Any] = {"step": step.name, "seconds": 0.0, "memory": None, "disk": None}
-        if record:
-            executor.outcome.records[step.name] = record
-            return nothing | {"state": "done", "basis": f"took {record.seconds:.1f} s"}
-        if reason := _reason_to_skip(step, skipped, store, executor.outcome.records):
-            skipped.add(step.name)
-            return nothing | {"state": "skipped", "basis": reason}
-        model = plan.model_of(step.name)
-        expected = estimates.training(model) if model else None
-        trial = (trials or {}).get(step.name)
-        if trial and expected:
-            estimate = Forecast(trial.seconds(expected), f"{UPDATES} updates tried just now")
-        elif records and model and model.training and not expected:
-            estimate = Forecast(None, "the rows or the model are not known yet")
-        else:
-            estimate = forecast(step, records, expected)
-        trainings = estimates.describe_trainings(model) if model else None
-        started = (store.steps / ".partial" / f"{step.name}-{step.fingerprint}").is_dir()
-        return {
-            "step": step.name,
-            "state": "started" if started else "to do",
-            "seconds": _within_limit(estimate.seconds, model.training if model else None),
-            "memory": measured_memory(step, records) or (expected.memory if expected else None),
-            "disk": expected.disk if expected else None,
-            "basis": f"{estimate.basis}; {trainings}" if trainings else estimate.basis,
-        }
-
-    return [row_of(step) for step in plan.steps]
+    return _forecasts(plan, options).rows(trials)
 
 
-def _reason_to_skip(
-    step: Step, skipped: Collection[str], store: StepStore, records: Mapping[str, StepRecord]
-) -> str | None:
-    """Return why a run will skip a step: an earlier run screened its file out, or it needs a step that is skipped."""
-    if step.kind == ADMISSION and (screening := records.get(step.needs[-1])):
-        return screened_out(store.folder_of(screening), step.settings["variant"])
-    absent = None if step.tolerant else next((need for need in step.needs if need in skipped), None)
-    return f"needs {absent}, which is skipped" if absent else None
+def _forecasts(plan: Plan, options: Options) -> StepForecasts:
+    return StepForecasts(plan, StepStore(options.root), options.cards, forced_steps(plan, options))
 
 
-def _within_limit(seconds: float | None, settings: Training | None) -> float | None:
-    """Return the time of a step whose training may have a limit of time."""
-    if seconds is None or settings is None or settings.minutes is None:
-        return seconds
-    return min(seconds, 60 * settings.minutes * settings.trial_count)
+def stage_rows(plan: Plan, rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return a row a stage: what it does, how much of it is done, and about how long the rest takes."""
+    by_step = {row["step"]: row for row in rows}
+    shown = []
+    for stage, steps in stages_of(plan.steps):
+        own = [by_step[step.name] for step in steps]
+        due = [row for row in own if row["state"] not in ("done", "skipped")]
+        started = any(row["state"] == "started" for row in due)
+        state = "done" if not due else "started" if started else "to do"
+        if 0 < len(due) < len(own):
+            state += f", {len(own) - len(due)} of {len(own)} steps done"
+        takes = f"about {span_of(due)}" if due else ""
+        shown.append({"stage": stage.title, "state": state, "takes": takes})
+    return shown
 
 
 def shown_step(row: dict[str, Any]) -> dict[str, Any]:
     """Format a row for people."""
     return {
         **row,
-        "takes": duration(row["seconds"]) if row["seconds"] is not None else "unknown",
+        "takes": duration(row["seconds"]) if not is_rough(row) else f"about {span_of([row])}",
         "memory": "" if row["memory"] is None else fmt.size(row["memory"]),
         "disk": "" if row["disk"] is None else fmt.size(row["disk"]),
     }

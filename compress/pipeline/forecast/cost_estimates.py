@@ -5,8 +5,9 @@ Time is operations at the throughput of earlier trainings on this machine.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -17,14 +18,19 @@ from compress.data.encode import encode_rows, training_examples
 from compress.data.splits.prepare_splits import PreparedData, load_prepared
 from compress.data.splits.unlabelled_texts import UNLABELLED, unlabelled_info
 from compress.data.tokenizer import TextTokenizer
+from compress.environment import describe
 from compress.errors import CompressError, DataError, ModelError, pluralize
-from compress.model_info import ShapeInfo
+from compress.model_info import ShapeInfo, read_info
 from compress.model_shapes import pruned_shape, shape_of_folder, student_shape
 from compress.model_sources import local_folder
+from compress.pipeline.forecast.raw_sample import RawSample
 from compress.pipeline.forecast.training_costs import (
+    EXPECTED_POSITION,
     disk,
+    expected_length,
     finished_weights,
     memory,
+    most_epochs,
     probe_operations,
     teachers_run,
     trained_rows,
@@ -56,9 +62,11 @@ class TrainingEstimate:
     """The estimated cost of a step's trainings: those from all seeds, with all points of a grid."""
 
     operations: float
-    """0 for families whose operations are unknown."""
+    """As expected; 0 for families whose operations are unknown."""
     memory: int
     disk: int
+    most_operations: float | None = None
+    """With the most epochs; None where no training ends by itself."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +87,8 @@ class Estimates:
     plan: Plan
     store: StepStore
     cards: Sequence[Path] = ()
+    raw: RawSample | None = None
+    """Represents the rows where the data are not prepared yet; without it, nothing is known of them."""
 
     def training(self, model: PlannedModel) -> TrainingEstimate | None:
         """Return the cost of training a model; None where it is not trained, or too little is known."""
@@ -90,10 +100,16 @@ class Estimates:
         teacher = self.plan.model(model.teacher) if model.teacher else self.plan.teacher
         teachers = teachers_run(settings, self.shape(teacher))
         head, mean, squares = kind_of(self.plan.recipe.task).head, float(lengths.mean()), float((lengths**2).mean())
-        training = sum(training_operations(point, shape, teachers, rows, lengths) for point in points)
-        operations = training + probe_operations(settings, shape, head, rows, mean, squares)
+        probe, position = probe_operations(settings, shape, head, rows, mean, squares), self._position(model, facts)
+
+        def operations(trainings: Sequence[Training]) -> float:
+            training = sum(training_operations(point, shape, teachers, rows, lengths) for point in trainings)
+            return (training + probe) * facts.examples_per_row
+
+        expected = [expected_length(point, position) for point in points]
         return TrainingEstimate(
-            operations=operations * facts.examples_per_row,
+            operations=operations(expected),
+            most_operations=operations(points) if expected != points else None,
             memory=max(memory(point, shape, teachers, int(lengths.max()), facts.examples_per_row) for point in points),
             disk=disk(settings, shape, teachers, round(rows * facts.examples_per_row), mean)
             + finished_weights(model.training, shape),
@@ -113,23 +129,53 @@ class Estimates:
         return sum(trained_rows(resolve_auto(point, facts)[0], facts.rows) for point in model.training.points())
 
     def describe_trainings(self, model: PlannedModel) -> str | None:
-        """Return `18 trainings, estimated with the most of 3.2 to 10 epochs`; None for one of a known length."""
+        """Return `18 trainings, 5.5 of 3.2 to 10 epochs expected`; None for one of a known length."""
         settings, count = self.settings(model), model.training.trial_count if model.training else 0
         parts = [pluralize(count, "training")] if count > 1 else []
-        if settings and isinstance(settings.epochs, EpochBounds):
-            parts.append(f"estimated with the most of {settings.epochs.text}")
+        facts = self._facts(model)
+        if settings and facts and isinstance(settings.epochs, EpochBounds):
+            expected = most_epochs(expected_length(settings, self._position(model, facts)))
+            parts.append(f"{round(expected, 1):g} of {settings.epochs.text} expected")
         return ", ".join(parts) or None
+
+    def _position(self, model: PlannedModel, facts: TrainingFacts) -> float:
+        """Return where earlier trainings of this kind ended between their least and most epochs, else what is usual."""
+        kind = self.plan.step(model.step).kind
+        ended = [self._ended(record, model, facts) for record in self._records if record.kind == kind]
+        known = [position for position in ended if position is not None]
+        return statistics.median(known) if known else EXPECTED_POSITION
+
+    def _ended(self, record: StepRecord, model: PlannedModel, facts: TrainingFacts) -> float | None:
+        """Return where an earlier training ended between its bounds; None where it had none, or is gone."""
+        data = record.inputs.get("data")
+        try:
+            info = read_info(self.store.folder_of(record))
+            rows = load_prepared(self.store.folder("data", data.fingerprint)).info.counts["train"] if data else 0
+        except CompressError:
+            return None
+        training = info.training
+        if model.training is None or training is None or not rows or "epochs" not in training.chosen:
+            return None
+        bounds = resolve_auto(model.training.points()[0], replace(facts, rows=rows))[0].epochs
+        if not isinstance(bounds, EpochBounds) or bounds.least >= bounds.most:
+            return None
+        return (training.chosen["epochs"].value - bounds.least) / (bounds.most - bounds.least)
+
+    @cached_property
+    def _records(self) -> list[StepRecord]:
+        machine = describe(self.store.root).fingerprint
+        return [record for record in self.store.records() if record.machine == machine and record.rates]
 
     def _facts(self, model: PlannedModel, limit: int | None = None) -> TrainingFacts | None:
         """Return what `auto` depends on, as in training: where rows are batched in windows, these are the rows."""
-        rows, sample = self.rows(model, limit), self._sample
-        if rows is None or self._roles is None:
+        rows, sample, counts = self.rows(model, limit), self._sample, self.known_counts
+        if rows is None or counts is None:
             return None
         return TrainingFacts(
             rows=round(rows * sample.batched_per_row) if sample else rows,
-            problem=kind_of(self._roles.info.task_info).problem,
+            problem=kind_of(self.plan.recipe.task).problem,
             examples_per_row=sample.examples_per_batched if sample else 1.0,
-            has_select=self._roles.info.counts["select"] > 0,
+            has_select=counts["select"] > 0,
         )
 
     def rows(self, model: PlannedModel, limit: int | None = None) -> int | None:
@@ -137,21 +183,23 @@ class Estimates:
 
         With a ``limit``, at most so many of them are labelled rows of train.
         """
-        if self._roles is None:
+        if (counts := self.known_counts) is None:
             return None
-        labelled, settings = self._roles.info.counts["train"], model.training
+        labelled, settings = counts["train"], model.training
         rows = labelled if limit is None else min(labelled, limit)
         if isinstance(settings, Distill):
             rows *= 1 + (settings.augment.copies if settings.augment else 0)
             if any(step.name == UNLABELLED for step in self.plan.steps):
                 folder = self._folder(UNLABELLED)
-                return rows + unlabelled_info(folder).count if folder else None
+                if folder is None:
+                    return rows + self.raw.unlabelled if self.raw else None
+                return rows + unlabelled_info(folder).count
         return rows
 
     def shape(self, model: PlannedModel) -> ShapeInfo | None:
         """Return the shape of a model: read from its folder, or computed from its parent's and its settings."""
         if (known := shape_of_folder(self._folder(model.step))) or model.parent is None:
-            return known or shape_of_folder(self._source)
+            return known or shape_of_folder(self._source) or (self.raw.shape if self.raw else None)
         origin = self.shape(self.plan.model(model.parent))
         if not isinstance(model.shape, Student):
             return pruned_shape(origin, model.shape) if origin and model.shape else origin
@@ -183,6 +231,16 @@ class Estimates:
         return self._roles.info.counts if self._roles else None
 
     @property
+    def lengths(self) -> NDArray[np.int64] | None:
+        """The lengths in tokens of a sample of the rows of train; None while unknown."""
+        return self._sample.lengths if self._sample else None
+
+    @property
+    def known_counts(self) -> Mapping[Role, int] | None:
+        """The rows of each role, where nothing is prepared those of the raw files."""
+        return self.counts or (self.raw.counts if self.raw else None)
+
+    @property
     def _source(self) -> Path | None:
         teacher = self.plan.recipe.teacher
         return local_folder(teacher.source, teacher.revision, self.cards)
@@ -201,7 +259,9 @@ class Estimates:
     def _sample(self) -> SampledLengths | None:
         """Lengths of a sample of the training rows; None where the data or the tokenizer are not here."""
         folder = self._folder(self.plan.teacher.step) or self._source
-        if self._roles is None or folder is None:
+        if self._roles is None:
+            return SampledLengths(self.raw.lengths, 1.0, self.raw.examples) if self.raw else None
+        if folder is None:
             return None
         rows, task = self._roles.rows("train"), self._roles.info.task_info
         sample = np.unique(np.linspace(0, len(rows) - 1, min(SAMPLE, len(rows))).astype(int))

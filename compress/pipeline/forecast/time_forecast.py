@@ -15,6 +15,9 @@ from compress.pipeline.forecast.training_costs import Throughput
 from compress.pipeline.graph import Step
 from compress.pipeline.step_store import StepRecord
 
+UPDATES = 16
+"""Updates of each training that are tried to measure its speed."""
+
 
 @dataclass(frozen=True)
 class Forecast:
@@ -22,6 +25,8 @@ class Forecast:
 
     seconds: float | None
     basis: str
+    most: float | None = None
+    """Seconds that trainings take at most which may end by themselves."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +48,14 @@ class TrainingSpeed:
         return cls(rate, max(0.0, seconds - throughput.trained - throughput.probe_operations * rate))
 
     def seconds(self, expected: TrainingEstimate) -> float:
-        """Return the time of a full step."""
+        """Return the expected time of a full step."""
         return expected.operations * self.seconds_per_operation + self.other_seconds
+
+    def most(self, expected: TrainingEstimate) -> float | None:
+        """Return the time that it takes at most; None where nothing ends by itself."""
+        if expected.most_operations is None:
+            return None
+        return expected.most_operations * self.seconds_per_operation + self.other_seconds
 
 
 def forecast(step: Step, records: Sequence[StepRecord], expected: TrainingEstimate | None = None) -> Forecast:
@@ -78,7 +89,9 @@ def _by_operations(step: Step, records: Sequence[StepRecord], expected: Training
     kinds = ", ".join(sorted({record.kind for record in similar} - {step.kind}))
     basis = f"{expected.operations:.1e} operations at the rate of {_runs(similar)}"
     seconds = statistics.median(speed.seconds(expected) for speed in speeds if speed)
-    return Forecast(seconds, f"{basis} ({kinds})" if kinds else basis)
+    longest = [most for speed in speeds if speed and (most := speed.most(expected)) is not None]
+    most = statistics.median(longest) if longest else None
+    return Forecast(seconds, f"{basis} ({kinds})" if kinds else basis, most)
 
 
 def measured_memory(step: Step, records: Sequence[StepRecord]) -> int | None:

@@ -20,7 +20,7 @@ from compress.data.splits.unlabelled_texts import UNLABELLED
 from compress.errors import pluralize
 from compress.pipeline.execute import Executor
 from compress.pipeline.forecast.cost_estimates import Estimates
-from compress.pipeline.forecast.time_forecast import TrainingSpeed
+from compress.pipeline.forecast.time_forecast import UPDATES, TrainingSpeed
 from compress.pipeline.graph import Plan, Step
 from compress.pipeline.plan import make_plan
 from compress.pipeline.run import Options
@@ -33,8 +33,6 @@ from compress.recipe.schema import Recipe
 from compress.recipe.training_schema import Training, number
 from compress.tasks import kind_of
 
-UPDATES = 16
-"""Updates of each training."""
 SELECT_ROWS = 64
 LEAST_REMAINING = 0.1
 """Share of the parameters that a cut leaves at least where the goal is a speed-up."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import textwrap
+
 from compress.measure.result_base import Score
 from compress.report import format_numbers as fmt
 from compress.report.report_schema import LedgerRow, Report, TargetResult
@@ -44,6 +47,78 @@ def ledger_table(report: Report, title: str) -> Table:
     return make_table(rows, left=("gate",), winner=winner)
 
 
+UNSTABLE = ", unstable"
+MARK = "» "
+"""In front of the winner's name in the terminal; other names are indented as far."""
+LONGEST_LINE = 20
+"""Characters of `model/variant` in one line that leave room for the other columns at a width of 80."""
+
+
+def closing_table(report: Report, title: str, most: int | None = None, *, narrow: bool = False) -> tuple[Table, int]:
+    """Return the ledger of a target for the terminal, and how many rows it leaves out.
+
+    The winner comes first, the others follow by their speed, and baselines are last. Of more than ``most`` rows the
+    slowest are left out, though never the teacher, with which all are compared. A ``narrow`` one has long names in two
+    lines, and fits 80 columns.
+    """
+    verdict = report.verdict(title)
+    rows = [row for row in report.rows if title in row.targets or row.status != "ok"]
+    ranked = sorted(rows, key=lambda row: (not (verdict and row.key == verdict.winner), _time_of_call(row, title)))
+    first = [row for row in ranked if row.key == report.teacher or row is ranked[0]]
+    room = len(ranked) if most is None else max(most - len(report.baselines), len(first))
+    others = [row for row in ranked if row not in first][: room - len(first)]
+    shown = [row for row in ranked if row in first or row in others]
+    cells = [
+        _closing_cells(report, row, title, is_winner=bool(verdict and row.key == verdict.winner), narrow=narrow)
+        for row in shown
+    ]
+    cells += [
+        {
+            "model and variant": _fold(f"  {fmt.drop_article(name)}", narrow=narrow),
+            "score": fmt.score(baseline.primary.value, baseline.larger_is_better),
+            "change": format_change(baseline.versus_teacher, baseline.larger_is_better),
+            "gate": "baseline",
+        }
+        for name, baseline in report.baselines.items()
+    ]
+    return make_table(cells, names=1, left=("gate",)), len(rows) - len(shown)
+
+
+def closing_title(report: Report, title: str) -> str:
+    """Return `my on cpu: accuracy on test, of 100`, with what its scores are and which ones are good."""
+    scale = "of 100" if larger_is_better(report, title) else "lower is better"
+    return f"{report.name} on {title}: {fmt.metric(report.task.metric)} on test, {scale}; {MARK.strip()} won"
+
+
+def _time_of_call(row: LedgerRow, title: str) -> float:
+    """Return the median time of a call, by which rows are sorted; infinity where it was not timed."""
+    result = row.targets.get(title)
+    median = result.latency.quantile("p50") if result else None
+    return median.value if median else math.inf
+
+
+def _closing_cells(report: Report, row: LedgerRow, title: str, *, is_winner: bool, narrow: bool) -> Cells:
+    result, full = row.targets.get(title), _ledger_cells(report, row, title, "", is_winner=False)
+    test = result.test if result else None
+    return {
+        "model and variant": _fold((MARK if is_winner else "  ") + row.key, narrow=narrow),
+        "score": fmt.score(test.primary.value, test.larger_is_better) if test else fmt.ABSENT,
+        "change": full["vs teacher"],
+        **{column: full[column] for column in ("p50", "faster", "size")},
+        # The sign in front of the time says that it was unstable, and the mark which row won.
+        "gate": full["gate"].removesuffix(UNSTABLE),
+    }
+
+
+def _fold(name: str, *, narrow: bool) -> str:
+    """Break a name that is too long for a narrow table after its slash, and after hyphens where that is not enough."""
+    if not narrow or len(name) <= LONGEST_LINE + len(MARK):
+        return name
+    model, slash, variant = name.partition("/")
+    lines = textwrap.wrap(variant, LONGEST_LINE) if slash else textwrap.wrap(model, LONGEST_LINE)
+    return "\n  ".join([model + slash, *lines] if slash else lines)
+
+
 def _ledger_cells(report: Report, row: LedgerRow, title: str, metric: str, *, is_winner: bool) -> Cells:
     result, teacher = row.targets.get(title), report.row(report.teacher)
     test = result.test if result else None
@@ -84,7 +159,7 @@ def _untimed(result: TargetResult | None) -> str:
 
 
 def _unstable(result: TargetResult | None) -> str:
-    return ", unstable" if result is not None and result.latency.status == "unstable" else ""
+    return UNSTABLE if result is not None and result.latency.status == "unstable" else ""
 
 
 def stage_table(report: Report, title: str, key: str) -> Table:

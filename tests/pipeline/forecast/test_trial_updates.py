@@ -5,7 +5,8 @@ import pytest
 from compress.console import Console
 from compress.pipeline.commands.plan_command import preview, shown_step
 from compress.pipeline.forecast.cost_estimates import Estimates
-from compress.pipeline.forecast.trial_updates import UPDATES, calibrate
+from compress.pipeline.forecast.time_forecast import UPDATES
+from compress.pipeline.forecast.trial_updates import calibrate
 from compress.pipeline.run import Options, prepare
 from compress.pipeline.step_store import StepStore
 

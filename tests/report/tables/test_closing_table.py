@@ -1,0 +1,87 @@
+"""The table at the end of a run: what it shows first, what it leaves out, and that it fits 80 columns."""
+
+import io
+
+import pytest
+
+from compress import command_handlers
+from compress.console import Console
+from compress.report.tables.ledger_tables import MARK, closing_table
+from compress.tasks import KINDS
+from tests.report.conftest import apply_gates
+
+LONG = "onnx-int8-embeddings-4bit"
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def report(make_report):
+    return apply_gates(make_report())
+
+
+def test_the_winner_is_first_and_the_rest_follow_by_speed(report):
+    table, left_out = closing_table(report, "cpu")
+    names = [row["model and variant"] for row in table.rows]
+    assert left_out == 0
+    assert names[0] == MARK + report.verdict("cpu").winner
+    assert names[-1].strip() == "bag of words"
+    times = [float(row["p50"].split()[0]) for row in table.rows[1:-1]]
+    assert times == sorted(times)
+    assert all(not name.startswith(MARK) for name in names[1:])
+
+
+@pytest.mark.parametrize("most", [1, 3, 5, 9])
+def test_the_slowest_rows_are_left_out_but_never_the_teacher_or_a_baseline(report, most):
+    table, left_out = closing_table(report, "cpu", most)
+    names = [row["model and variant"][len(MARK) :] for row in table.rows]
+    assert len(names) == max(most, 3)
+    assert {report.verdict("cpu").winner, report.teacher, "bag of words"} <= set(names)
+    assert left_out == len(report.rows) - (len(names) - 1)
+
+
+@pytest.mark.parametrize("winner", ["trimmed", "quantization-aware-model"])
+def test_it_is_a_table_at_80_columns(report, monkeypatch, tmp_path, winner):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "dumb")
+    last = report.rows[-1]
+    renamed = last.model_copy(update={"model": winner, "variant": last.variant.model_copy(update={"name": LONG})})
+    changed = report.model_copy(update={"rows": (*report.rows[:-1], renamed)})
+    out, err = Terminal(), io.StringIO()
+    command_handlers._show(changed, tmp_path / "runs" / "films", Console("human", out, err), whole=False)
+    table = [line for line in out.getvalue().splitlines() if not line.startswith(("cpu:", "cuda:"))]
+    assert max(map(len, table)) <= 80
+    assert out.getvalue().count("change") == len(report.targets)
+
+
+def test_a_run_says_how_many_rows_it_left_out_and_report_shows_all(report, monkeypatch, tmp_path):
+    monkeypatch.setattr(command_handlers, "MOST_ROWS", 4)
+    (tmp_path / "my films").mkdir()
+    for whole in (False, True):
+        out, err = io.StringIO(), io.StringIO()
+        command_handlers._show(report, tmp_path / "my films", Console("human", out, err), whole=whole)
+        assert (f"more: compress report '{tmp_path / 'my films'}'" in err.getvalue()) is not whole
+        assert ("student/torch-fp32" in out.getvalue()) is whole
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_next_command_has_as_many_texts_as_the_task_reads(report, kind, tmp_path):
+    columns = {"multiple_choice": ("question", "choices"), "question_answering": ("question", "context")}
+    task = report.task.model_copy(update={"kind": kind, "text": columns.get(kind, ("text",))})
+    command = command_handlers._predict_command(report.model_copy(update={"task": task}), "cpu", tmp_path / "a b")
+    texts = 3 if KINDS[kind].is_variadic else len(task.text)
+    assert command.count("text") == texts
+    assert command.startswith(f"compress predict '{tmp_path / 'a b'}' \"a text\"")
+
+
+def test_the_next_command_is_printed_where_the_winner_is(report, tmp_path):
+    (tmp_path / "winner" / "cpu").mkdir(parents=True)
+    err = io.StringIO()
+    command_handlers._show(report, tmp_path, Console("human", io.StringIO(), err))
+    assert f"the winner on cpu is in {tmp_path / 'winner' / 'cpu'}" in err.getvalue()
+    assert f'compress predict {tmp_path / "winner" / "cpu"} "a text"\n' in err.getvalue()
+    used = command_handlers._predict_command(report, "cuda", tmp_path / "winner" / "cuda")
+    assert used == f'compress predict {tmp_path / "winner" / "cuda"} --device cuda "a text"'
