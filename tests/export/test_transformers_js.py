@@ -4,9 +4,6 @@ import json
 import re
 import shutil
 import subprocess
-import threading
-from functools import partial
-from http.server import ThreadingHTTPServer
 
 import pytest
 
@@ -16,8 +13,9 @@ from compress.export.web.node_check import INT8_TOLERANCE
 from compress.model_info import FolderInfo, read_info
 from compress.runtime.text_model import TextModel
 from compress.variants import VARIANTS
+from tests.chromium import serve_folder
 from tests.export.web.conftest import film_task, web_folder, web_source
-from tests.export.web.test_page import Handler, browser
+from tests.export.web.test_page import browser
 from tests.variant_builder import build
 
 __all__ = ["browser", "film_task", "web_folder", "web_source"]
@@ -96,18 +94,14 @@ def test_the_lines_for_a_page_run_as_printed(name, folders, node_modules, browse
     code = code.replace("  Object.assign", f"  {wasm}\n  Object.assign")
     page = f"<!doctype html><script type='importmap'>{bundled}</script><body id='page'>{code}"
     (folders / "own.html").write_text(page)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=folders))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address, stop = serve_folder(folders)
     try:
         from selenium.webdriver.support.ui import WebDriverWait
 
-        browser.get(f"http://127.0.0.1:{server.server_port}/own.html")
-        WebDriverWait(browser, 60).until(
-            lambda driver: "score" in driver.find_element("id", "page").text, browser.get_log("browser")
-        )
+        browser.get(f"{address}own.html")
+        WebDriverWait(browser, 60).until(lambda driver: "score" in driver.find_element("id", "page").text)
     finally:
-        server.shutdown()
-        server.server_close()
+        stop()
     (shown,) = json.loads(browser.find_element("id", "page").text)
     expected = TextModel.open(folders / name).predict(["a text"])[0]
     assert shown["label"] == expected["label"]
