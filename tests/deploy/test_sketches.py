@@ -1,6 +1,7 @@
 """The pages about phones: their commands, their lists of assets, and the inputs that their code feeds."""
 
 import re
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -133,7 +134,10 @@ def test_litert_takes_the_inputs_that_the_code_feeds(family, tiny_folder, tmp_pa
 def test_executorch_takes_the_inputs_that_the_code_feeds(page, family, tiny_folder, tmp_path):
     needs_runtime("executorch-fp32")
     import torch
-    from executorch.runtime import Runtime
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of the library's own imports
+        from executorch.runtime import Runtime
 
     build("executorch-fp32", tiny_folder(family), tmp_path)
     feed = fed(page, "ExecuTorch", read_info(tmp_path).inputs)
