@@ -34,7 +34,8 @@ def test_lists_need_no_torch(what: str, tmp_path: Path) -> None:
 def test_planning_needs_no_torch(tmp_path: Path, recipe_file: Path) -> None:
     done = light("plan", str(recipe_file), "--runs", str(tmp_path / "runs"))
     assert done.returncode == 0, done.stderr
-    assert "finetune" in done.stdout
+    assert "fine-tuning the teacher" in done.stdout
+    assert "estimate: about " in done.stderr
 
 
 def test_a_vocabulary_is_checked_without_torch(tmp_path: Path, recipe_file: Path) -> None:

@@ -358,7 +358,7 @@ class TestCommandsOnAFinishedRun:
         arguments += ["--set", "prune.recover.minutes=0.001"]
         assert main(["plan", str(copy / "tiny.yaml"), *arguments]) == 0
         rows = {row["step"]: row for row in json.loads(capsys.readouterr().out)["steps"]}
-        assert rows["distill"]["basis"].endswith("; estimated with the most of 20 epochs")
+        assert rows["distill"]["basis"].endswith("; 20 of 20 epochs expected")
         assert "epochs" not in rows["recover"]["basis"]
         assert rows["recover"]["seconds"] == pytest.approx(0.06)
 

@@ -183,7 +183,7 @@ def test_smoke_recipe_uses_a_tiny_masked_model(plan_of):
 def test_the_plan_prints_the_keys(recipe, tmp_path, capsys):
     overrides = [f"task.data.unlabelled={tmp_path / 'more.csv'}", f"distill.augment.model={tmp_path / 'words'}"]
     sets = [part for override in overrides for part in ("--set", override)]
-    assert main(["plan", str(recipe), "--runs", str(tmp_path / "runs"), *sets]) == 0
+    assert main(["plan", str(recipe), "--runs", str(tmp_path / "runs"), "--all", *sets]) == 0
     printed = capsys.readouterr().out
     assert "unlabelled: " in printed
     assert "candidates: 15" in printed

@@ -359,7 +359,7 @@ def outcome_of(command, recipe_file, runs, override, capsys, *flags):
 def test_plan_refuses_what_a_run_would_refuse(override, recipe_file, tmp_path, capsys):
     code, planned = outcome_of("plan", recipe_file, tmp_path / "runs", override, capsys)
     assert code == 2
-    assert "finetune" in planned.out
+    assert "fine-tuning the teacher" in planned.out
     assert "estimate" not in planned.err
     refused = outcome_of("run", recipe_file, tmp_path / "runs", override, capsys, "--dry-run")
     assert refused == (2, (("", planned.err)))
