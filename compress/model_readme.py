@@ -41,6 +41,7 @@ def loading_section(config: Mapping[str, Any]) -> str:
         f"transformers alone does not know a `{model_type}`: {'; '.join(reasons)}. With `pip install"
         " 'compress-encoders[train]'` it loads, here from the folder of this file:",
         f"```python\n{_whole_model(head)}\n```",
+        *_in_sentence_transformers(head, config),
     ]
     if not _encoder_reasons(config):
         family = plain_model_type(model_type)
@@ -61,6 +62,15 @@ def _whole_model(head: str) -> str:
         return 'import compress.models\n\nmodel = compress.models.load(".")'
     auto = f"AutoModelFor{head}" if head else "AutoModel"
     return f'import compress.models\nfrom transformers import {auto}\n\nmodel = {auto}.from_pretrained(".")'
+
+
+def _in_sentence_transformers(head: str, config: Mapping[str, Any]) -> list[str]:
+    """Return a line on the class of sentence-transformers that opens the model, if there is one."""
+    if head == EMBEDDING_HEAD:
+        return ['After `import compress.models` sentence-transformers opens it too: `SentenceTransformer(".")`.']
+    if head == "SequenceClassification" and len(config.get("id2label") or ()) == 1:
+        return ['If it ranks, sentence-transformers opens it after `import compress.models`: `CrossEncoder(".")`.']
+    return []
 
 
 def _encoder(prefix: str, *, without_pooler: bool) -> str:

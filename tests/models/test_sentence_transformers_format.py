@@ -125,6 +125,16 @@ def test_encoder_in_a_folder_of_its_own_is_refused_with_the_remedy(tmp_path):
     assert "save_pretrained" in caught.value.hint
 
 
+def test_readme_of_a_pruned_model_says_how_sentence_transformers_opens_it(tiny_model, tiny_folder, cut):
+    folder = tiny_folder(cut(tiny_model("bert", head="ForSentenceEmbedding")), TASK)
+    line = 'After `import compress.models` sentence-transformers opens it too: `SentenceTransformer(".")`.'
+    assert line in (folder / "README.md").read_text()
+    ranking = TASK.model_copy(update={"kind": "ranking", "metric": "map"})
+    folder = tiny_folder(cut(tiny_model("bert", labels=("score",))), ranking)
+    assert '`CrossEncoder(".")`' in (folder / "README.md").read_text()
+    assert not (tiny_folder(tiny_model("bert", head="ForSentenceEmbedding"), TASK) / "README.md").exists()
+
+
 def test_every_supported_pooling_is_computed():
     assert set(POOL) == set(SUPPORTED)
 
