@@ -151,7 +151,7 @@ def collect_rows(files: Iterable[tuple[str, Path]], console: Console) -> Iterato
                 sentences = [words(sentence) for sentence in plain_sentences(paragraph)]
                 row, keys = tagged(sentences), {" ".join(sentence) for sentence in sentences}
                 single = row is not None and START not in row["tags"]
-                if row is None or keys & seen or (single and singles >= SINGLE * rows):
+                if row is None or keys & seen or (single and singles + 1 > SINGLE * (rows + 1)):
                     continue
                 seen |= keys
                 rows, singles = rows + 1, singles + single
