@@ -58,9 +58,8 @@ def texts(roots):
 
 
 def test_rows_are_runs_of_plain_sentences_of_docstrings(roots):
-    assert sorted(text for text in texts(roots) if "garden owls" in text) == [
+    assert sorted(text for text in texts(roots) if "garden owls" in text and "alone" not in text) == [
         "the garden owls need many hours then the garden owls fly away",
-        "this paragraph of garden owls is alone",
         "tools for the numbers of garden owls the garden owls are counted daily by patient",
     ]
 
