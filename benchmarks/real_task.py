@@ -29,18 +29,18 @@ LEARNT, TRIAL_LEARNT = 8000, 512
 
 
 def source_task(limit: int) -> tuple[Task, str]:
-    """Return SST-2 where COMPRESS_DATA has it, else the builtin docstrings, and a description."""
+    """Return SST-2 from the folder that COMPRESS_DATA names, else from the hub, and a description."""
     named = os.environ.get("COMPRESS_DATA")
     folder = Path(named or "") / "glue" / "SST-2"
     if named and not folder.is_dir():
         raise DataError(
             f"COMPRESS_DATA names a folder without {folder.relative_to(named)}.",
-            hint="unset it to run on the builtin docstrings",
+            hint="unset it to read SST-2 from the hub",
         )
-    if not named:
-        task = Task(name="docstrings", kind="classification", data=Data(builtin="docstrings", limit=limit))
-        return task, "builtin docstrings (COMPRESS_DATA names no folder with glue/SST-2)"
-    data = Data(train=str(folder / "train.tsv.gz"), test=str(folder / "dev.tsv.gz"), limit=limit)
+    if named:
+        data = Data(train=str(folder / "train.tsv.gz"), test=str(folder / "dev.tsv.gz"), limit=limit)
+    else:
+        data = Data(hub="nyu-mll/glue/sst2", train="train", test="validation", limit=limit)
     labels = ("negative", "positive")
     return Task(name="sst2", kind="classification", data=data, text=("sentence",), labels=labels), "SST-2"
 

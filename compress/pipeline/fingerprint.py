@@ -41,6 +41,7 @@ VERSIONS: dict[str, int] = {
     "export": 2,
     "quantize": 2,
     "score": 2,
+    "floor": 2,
     "measure": 2,
     "select": 4,
     "package": 2,

@@ -44,7 +44,7 @@ class Data(Frozen):
     """`owner/name` or `owner/name/configuration` of a hub data set; then train, select and test name its splits."""
     revision: PathText | None = None
     builtin: str | None = None
-    """A data set generated from installed packages; `docstrings` is the quickstart's."""
+    """A data set generated from installed packages; `sentence_starts` is the quickstart's."""
     train: Files | None = None
     select: Files | None = None
     test: Files | None = None

@@ -134,18 +134,18 @@ PRESETS: tuple[Preset, ...] = (
         aliases={"query": ["question", "questions"], "answer": ["answers"]},
     ),
     _task(
-        "docstrings",
-        "classification",
-        ("text",),
-        "accuracy",
-        {"builtin": "docstrings", "test_share": 0.15},
-        label="library",
+        "sentence_starts",
+        "token_classification",
+        ("tokens",),
+        "f1",
+        {"builtin": "sentence_starts", "test_share": 0.2},
+        label="tags",
         max_length=64,
     ),
 )
 
 NAMED_TASKS: Mapping[str, Preset] = {task["name"]: task for task in PRESETS}
-"""GLUE's nine tasks, AG News and a set for each kind; `docstrings` classifies sentences by library."""
+"""GLUE's nine tasks, AG News and a set for each kind; `sentence_starts` is the quickstart's."""
 
 KIND_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "token_classification": {"text": ["tokens"], "label": "tags"},

@@ -92,7 +92,7 @@ def test_data_from_the_hub_is_named_without_its_configuration(make_report):
 
     assert of("nyu-mll/glue/sst2") == ["nyu-mll/glue"]
     assert of("train.tsv, dev.tsv") is None
-    assert of("builtin docstrings") is None
+    assert of("builtin sentence_starts") is None
 
 
 def test_a_task_on_pairs_has_a_pair_as_sample(winner, make_report):

@@ -16,7 +16,7 @@ def faults(**settings):
 def test_a_sound_task_has_none():
     assert faults() == []
     assert faults(kind="multi_label", label=("a", "b"), labels=("x", "y")) == []
-    assert faults(data={"builtin": "docstrings", "test_share": 0.1}) == []
+    assert faults(data={"builtin": "sentence_starts", "test_share": 0.1}) == []
     assert faults(data={"hub": "a/b", "train": "train", "test": "test"}) == []
     assert faults(long="mean", overlap=20, max_windows=4) == []
     assert faults(kind="regression", long="attention") == []
@@ -65,8 +65,8 @@ def test_a_sound_task_has_none():
         ({"data": {**FILES, "train": "a.txt"}}, "task.data.train: a.txt holds texts without labels"),
         ({"data": {**FILES, "test": ["a.csv", "b.txt.gz"]}}, "task.data.test: b.txt.gz holds texts without labels"),
         ({"data": {"train": "a", "select_share": 0.5, "test_share": 0.5}}, "split off 100% of train"),
-        ({"data": {"hub": "a/b", "builtin": "docstrings"}}, "both a hub set and a builtin"),
-        ({"data": {"builtin": "docstrings", "train": "a.tsv", "test_share": 0.1}}, "has its own rows"),
+        ({"data": {"hub": "a/b", "builtin": "sentence_starts"}}, "both a hub set and a builtin"),
+        ({"data": {"builtin": "sentence_starts", "train": "a.tsv", "test_share": 0.1}}, "has its own rows"),
     ],
 )
 def test_problems_are_reported(settings, message):

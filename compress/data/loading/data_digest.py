@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterator
-from importlib import metadata
 from pathlib import Path
 
+from compress.console import Console
+from compress.data.loading.quickstart_dataset import builtin_file
 from compress.data.loading.raw_rows import format_of
 from compress.data.loading.text_decoding import check_text
-from compress.errors import DataError, Problem, UsageError, nearest
+from compress.errors import DataError, Problem, nearest
 from compress.recipe.field_types import Part, Role
 from compress.recipe.task_schema import Data
 from compress.storage.file_digests import file_digest
@@ -20,15 +21,6 @@ PARTS: tuple[Part, ...] = (*ROLES, "corpus", "unlabelled")
 
 STEP_PARTS: tuple[Part, ...] = (*ROLES, "corpus")
 """Parts that the data step reads: unlabelled texts are read separately, for distillation alone."""
-
-DOCSTRING_LIBRARIES = ("networkx", "numpy", "pandas", "scikit-learn", "scipy", "sympy", "torch", "transformers")
-"""Distributions that the train extra installs, directly or through dependencies."""
-
-BUILTIN_SOURCES = {"docstrings": DOCSTRING_LIBRARIES}
-"""Builtin data sets, and the distributions that each is collected from."""
-
-BUILTIN_VERSION = 1
-"""Raised when the method of collecting changes, so that sets of another version are not reused."""
 
 
 def source_entries(data: Data, part: Part) -> tuple[str, ...]:
@@ -67,7 +59,7 @@ def contents_digest(data: Data, parts: Collection[Part] = STEP_PARTS) -> str:
     """Return one digest of everything that the rows of ``parts`` are read from: contents of files, never their paths.
 
     Text files are checked for bytes that are not in the recipe's encoding, since all of them are read here. A hub set
-    is identified by its id, revision and splits, a builtin one by the versions of its packages.
+    is identified by its id, revision and splits.
     """
     digest = hashlib.sha256()
     for line in _identity(data, parts):
@@ -82,8 +74,7 @@ def _identity(data: Data, parts: Collection[Part]) -> list[str]:
         return [f"hub {data.hub} {data.revision or 'main'}", *splits]
     lines = []
     if data.builtin is not None:
-        versions = source_versions(data.builtin)
-        lines = [f"builtin {data.builtin} {BUILTIN_VERSION}", *(f"{name} {versions[name]}" for name in versions)]
+        lines = [f"builtin {data.builtin} {file_digest(builtin_file(data.builtin, Console('quiet')))}"]
     files = [(part, path) for part in given for path in part_files(data, part)]
     for _, path in files:
         check_encoding(path, data)
@@ -94,24 +85,6 @@ def check_encoding(path: Path, data: Data) -> None:
     """Refuse a text file that holds bytes which are not in the encoding that the recipe names."""
     if (data.format or format_of(path)) != "parquet":
         check_text(path, data.encoding)
-
-
-def source_versions(builtin: str) -> dict[str, str]:
-    """Return the versions of the distributions that a builtin set is collected from."""
-    if builtin not in BUILTIN_SOURCES:
-        raise UsageError(f"no builtin set is called '{builtin}'{nearest(builtin, BUILTIN_SOURCES)}.")
-    versions, missing = dict[str, str](), list[str]()
-    for name in BUILTIN_SOURCES[builtin]:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            missing.append(name)
-    if missing:
-        raise DataError(
-            f"the builtin set '{builtin}' is collected from installed packages; not installed: {', '.join(missing)}.",
-            hint="pip install 'compress-encoders[train,quickstart]'",
-        )
-    return versions
 
 
 def _existing(path: Path, part: Part) -> Path:

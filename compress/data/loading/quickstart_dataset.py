@@ -1,63 +1,84 @@
-"""The quickstart's data: sentences of documentation, classified by the library that they document.
+"""The quickstart's data: text without capitals and full stops, in which the words that begin a sentence are tagged.
 
-It needs no download: the sentences are docstrings of libraries that are installed with compress, read from their source
-files without importing them. Names of the libraries and of their modules are masked, and sentences with identifiers are
-left out. The same package versions give the same rows in the same order; they are collected once and cached.
+People who type fast write such text. The labels come with the sentences, and nobody disagrees about them. Nothing is
+downloaded: the paragraphs are docstrings of libraries that are installed with compress, read from their source files
+without importing them. Equal packages give the same rows in the same order, on every platform and Python; they are
+collected once and cached.
 """
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
 import re
-import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
-from itertools import zip_longest
 from pathlib import Path
 
 from compress.console import Console
-from compress.data.loading.data_digest import BUILTIN_SOURCES, BUILTIN_VERSION, source_versions
-from compress.errors import DataError
+from compress.errors import DataError, UsageError, nearest
 from compress.storage.atomic_write import atomic_write
 from compress.storage.cache_folder import cache_folder
 from compress.tasks.base import RawRow
+from compress.tasks.parsing.bio_tags import BEGIN, OUTSIDE
 
-ROWS_PER_CLASS = 1500
-"""Sentences of each library, fewer where it has no more."""
+LIBRARIES = ("networkx", "numpy", "pandas", "scikit-learn", "scipy", "sympy", "torch", "transformers")
+"""Distributions that the train extra installs, directly or through dependencies."""
 
-NICKNAMES = frozenset({"np", "pd", "nx", "pytorch", "scikit", "hugging", "face", "huggingface"})
-"""Other names of the libraries, masked too."""
+BUILTIN_SOURCES = {"sentence_starts": LIBRARIES}
+"""Builtin data sets, and the distributions that each is collected from."""
+
+VERSION = 1
+"""Raised when the method of collecting changes, so that sets of another version are not reused."""
 
 SKIPPED_FOLDERS = frozenset({"test", "tests", "_tests", "testing", "_vendor", "externals", "_external", "__pycache__"})
 """Folders that do not document the library."""
 
-SHORTEST, LONGEST = 6, 40
+SHORTEST, LONGEST = 4, 20
 """Fewest and most words of a sentence that is used."""
 
-LETTERS = 0.75
+MOST_WORDS = 36
+"""Most words of a row; sentences beyond them are left out."""
+
+SINGLE = 0.25
+"""Share of rows of one sentence, at most: in most paragraphs there is only one, and in those nothing is to be found."""
+
+LETTERS = 0.9
 """Least share of letters and spaces, which separates sentences from formulas and tables."""
 
-MARKUP = re.compile(r">>>|-{3}|::|\.\. |https?:|\{\{|\}\}|==|\|\s|^\s*[-*=~#@:]|\\")
-"""Signs of code, tables, links and directives: text with one of these is not a plain sentence."""
+STRING = re.compile(r"([rRuUbBfF]{0,2})(\"{3}|'{3})(.*?)\2", re.DOTALL)
+"""A string in triple quotes."""
+
+PARAGRAPH_END = re.compile(r"\n\s*\n")
 
 ROLE = re.compile(r":[\w:+-]+:`~?([^`<]+?)(?:\s*<[^>]*>)?`_{0,2}")
 """Sphinx roles such as :class:`~torch.nn.Linear`, of which the name alone is text."""
 
-CODE = re.compile(r"[a-z][A-Z]|_\w|\w_|\w\.\w|\w\(")
-"""Signs of an identifier, which would give the library away like its name."""
-
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'`])")
 
-PLAIN_WORDS = ("this",)
-"""Modules whose names are ordinary words: sympy has a `this`."""
+MARKUP = re.compile(r">>>|-{3}|::|\.\. |https?:|\{\{|\}\}|==|\|\s|^\s*[-*=~@:]|#|^\w+:|\b[A-Z]\w+:|\):|\s:\s|\\")
+"""Signs of code, tables, links and directives: text with one of these is not a plain sentence."""
 
-WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*")
+CODE = re.compile(r"[a-z][A-Z]|_\w|\w_|\w\.\w|\w[(\[]")
+"""Signs of an identifier."""
+
+ABBREVIATION = re.compile(
+    r"\b(?:[a-z]|e\.g|i\.e|etc|al|vs|cf|figs?|eqs?|ref|no|resp|approx|sec|dr|st|pp|vol)\.$", re.IGNORECASE
+)
+"""Full stops that need not end a sentence."""
+
+START = f"{BEGIN}START"
+"""The tag of a word that begins a sentence."""
+
+REMOVED = str.maketrans(dict.fromkeys('()[]{}<>*"`'))
+"""Characters that are removed from words wherever they are."""
+
+EDGES = ".!?'-"
+"""Characters that are removed from both ends of a word; commas, colons and semicolons stay."""
 
 
 def builtin_rows(name: str, console: Console | None = None) -> Iterator[RawRow]:
-    """Yield the rows of a builtin set, collected first if they are not cached for these package versions."""
+    """Yield the rows of a builtin set, collected first if they are not cached for these packages."""
     path = builtin_file(name, console or Console("quiet"))
     with path.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
@@ -65,121 +86,126 @@ def builtin_rows(name: str, console: Console | None = None) -> Iterator[RawRow]:
 
 
 def builtin_file(name: str, console: Console) -> Path:
-    """Return the file of a builtin set, written at once, so that a file that exists is complete."""
-    versions = source_versions(name)
-    identity = json.dumps([name, BUILTIN_VERSION, ROWS_PER_CLASS, versions])
-    path = cache_folder() / f"{name}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.jsonl"
-    if not path.is_file():
-        rows = collect_sentences(package_roots(BUILTIN_SOURCES[name]), ROWS_PER_CLASS, console)
-        content = "".join(json.dumps(row) + "\n" for row in rows)
+    """Return the file of a builtin set, written at once, so that a file that exists is complete.
+
+    Its name identifies the packages' files by path and size: another version, or another build of the same one, is read
+    again. Whether its rows differ then is for the digest of the file to say.
+    """
+    files = source_files(package_roots(name))
+    identity = json.dumps([name, VERSION, [(key, path.stat().st_size) for key, path in files]])
+    cached = cache_folder() / f"{name}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.jsonl"
+    if not cached.is_file():
+        content = "".join(json.dumps(row) + "\n" for row in collect_rows(files, console))
+        if not content:
+            libraries = ", ".join(BUILTIN_SOURCES[name])
+            raise DataError(f"no sentences of documentation in {libraries}: are they installed with their sources?")
         try:
-            atomic_write(path, content)
+            atomic_write(cached, content)
         except OSError as error:
             raise DataError(
-                f"the builtin set '{name}' cannot be cached at {path}: {error.strerror or error}.",
+                f"the builtin set '{name}' cannot be cached at {cached}: {error.strerror or error}.",
                 hint="COMPRESS_CACHE names another folder for such files",
             ) from error
-    return path
+    return cached
 
 
-def package_roots(libraries: Iterable[str]) -> dict[str, Path]:
-    """Return the folder of each library's source from its metadata: importing torch to locate it takes seconds."""
-    folders = {name: "sklearn" if name == "scikit-learn" else name for name in libraries}
-    return {name: Path(str(metadata.distribution(name).locate_file(folder))) for name, folder in folders.items()}
+def package_roots(builtin: str) -> dict[str, Path]:
+    """Return the source folder of each library of a set, from metadata: importing torch to locate it takes seconds."""
+    if builtin not in BUILTIN_SOURCES:
+        raise UsageError(f"no builtin set is called '{builtin}'{nearest(builtin, BUILTIN_SOURCES)}.")
+    roots, missing = dict[str, Path](), list[str]()
+    for name in BUILTIN_SOURCES[builtin]:
+        try:
+            folder = "sklearn" if name == "scikit-learn" else name
+            roots[name] = Path(str(metadata.distribution(name).locate_file(folder)))
+        except metadata.PackageNotFoundError:
+            missing.append(name)
+    if missing:
+        raise DataError(
+            f"the builtin set '{builtin}' is collected from installed packages; not installed: {', '.join(missing)}.",
+            hint="pip install 'compress-encoders[train,quickstart]'",
+        )
+    return roots
 
 
-def collect_sentences(roots: Mapping[str, Path], limit: int, console: Console) -> Iterator[dict[str, str]]:
-    """Yield rows of text and library, library by library, without duplicates."""
-    hidden = set(NICKNAMES)
-    for name, root in roots.items():
-        hidden |= {name.lower(), *name.lower().split("-"), root.name.lower(), *module_names(root)}
-    taken: set[str] = set()
-    with console.progress(len(roots), "collecting sentences of documentation", "libraries") as progress:
-        for name, root in roots.items():
-            texts = library_sentences(root, limit, hidden, taken)
-            if not texts:
-                raise DataError(f"{root} has no docstrings; is {name} installed with its sources?")
-            if len(texts) < limit:
-                console.note(f"{name} has {len(texts)} sentences of documentation, not {limit}.")
-            yield from ({"text": text, "library": name} for text in texts)
+def source_files(roots: Mapping[str, Path]) -> list[tuple[str, Path]]:
+    """Return the source files of all libraries, with names that are the same wherever they are installed.
+
+    Their pseudo-random order mixes the libraries.
+    """
+    found = ((name, root, path) for name, root in roots.items() for path in root.rglob("*.py"))
+    files = [
+        (f"{name}/{path.relative_to(root).as_posix()}", path)
+        for name, root, path in found
+        if not SKIPPED_FOLDERS.intersection(path.relative_to(root).parts)
+    ]
+    return sorted(files, key=lambda entry: hashlib.sha256(entry[0].encode()).digest())
+
+
+def collect_rows(files: Iterable[tuple[str, Path]], console: Console) -> Iterator[dict[str, list[str]]]:
+    """Yield rows of words and their tags; no sentence is in two rows."""
+    files, seen, rows, singles = list(files), set[str](), 0, 0
+    with console.progress(len(files), "collecting sentences of documentation", "files") as progress:
+        for _, path in files:
+            for paragraph in paragraphs(path.read_text(encoding="utf-8", errors="ignore")):
+                sentences = [words(sentence) for sentence in plain_sentences(paragraph)]
+                row, keys = tagged(sentences), {" ".join(sentence) for sentence in sentences}
+                single = row is not None and START not in row["tags"]
+                if row is None or keys & seen or (single and singles + 1 > SINGLE * (rows + 1)):
+                    continue
+                seen |= keys
+                rows, singles = rows + 1, singles + single
+                yield row
             progress.advance()
 
 
-def library_sentences(root: Path, limit: int, hidden: set[str], taken: set[str]) -> list[str]:
-    """Return up to ``limit`` masked sentences of one library that are not ``taken`` yet, and add them to it.
+def paragraphs(source: str) -> Iterator[str]:
+    """Yield the paragraphs of a source file's docstrings, each in one line and without markup of names.
 
-    Each docstring gives its first sentence; reading stops once there are enough. Only a small library, read to its end,
-    gives the second sentences of its docstrings too, then the third.
+    Docstrings are the strings in triple quotes that begin a line. Python's parser would be exact, and slower, and skip
+    files whose syntax is newer than the interpreter.
     """
-    texts, later = list[str](), list[list[str]]()
-    for path in package_files(root):
-        for docstring in docstrings(path):
-            first, *rest = [mask_names(sentence, hidden) for sentence in sentences(docstring)] or [""]
-            _take([first], texts, taken, limit)
-            later.append(rest)
-        if len(texts) >= limit:
-            return texts
-    for candidates in zip_longest(*later, fillvalue=""):
-        _take(candidates, texts, taken, limit)
-    return texts
+    for string in STRING.finditer(source):
+        line = source[source.rfind("\n", 0, string.start()) + 1 : string.start()]
+        if line.strip() or string[1].lower() not in ("", "r", "u"):
+            continue
+        for paragraph in PARAGRAPH_END.split(string[3]):
+            yield " ".join(ROLE.sub(r"\1", paragraph).replace("`", "").split())
 
 
-def _take(candidates: Iterable[str], texts: list[str], taken: set[str], limit: int) -> None:
-    for text in candidates:
-        if text and text not in taken and len(texts) < limit:
-            taken.add(text)
-            texts.append(text)
-
-
-def module_names(root: Path) -> set[str]:
-    """Return the names of a package's top modules, in lower case: `linalg`, `pipelines`."""
-    modules = [path.stem for path in root.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()]
-    return {name.strip("_").lower() for name in modules} - {"", *PLAIN_WORDS}
-
-
-def mask_names(sentence: str, names: Collection[str], mask: str = "_") -> str:
-    """Return the sentence with every word in ``names``, whatever its case, replaced."""
-    return WORD.sub(lambda word: mask if word[0].lower() in names else word[0], sentence)
-
-
-def package_files(root: Path) -> list[Path]:
-    """Return the source files of a package in a pseudo-random order that is the same wherever it is installed.
-
-    Taking files in this order samples the whole package even when reading stops early.
-    """
-    files = [(path.relative_to(root).as_posix(), path) for path in root.rglob("*.py")]
-    used = [(name, path) for name, path in files if not SKIPPED_FOLDERS.intersection(Path(name).parts)]
-    return [path for _, path in sorted(used, key=lambda entry: hashlib.sha256(entry[0].encode()).digest())]
-
-
-def docstrings(path: Path) -> Iterator[str]:
-    """Yield the docstrings of a file's module, classes and functions, in the order of the file."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # invalid escapes in other packages
-            tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError):
-        return  # template files named .py, for example
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-            text = ast.get_docstring(node)
-            if text:
-                yield text
-
-
-def sentences(docstring: str) -> list[str]:
-    """Return the plain sentences of a docstring's prose, in order."""
-    plain = []
-    for paragraph in docstring.split("\n\n"):
-        text = " ".join(ROLE.sub(r"\1", paragraph).replace("`", "").split())
-        plain += [sentence for sentence in SENTENCE_END.split(text) if is_plain(sentence)]
-    return plain
+def plain_sentences(paragraph: str) -> list[str]:
+    """Return the longest run of plain sentences that follow each other in a paragraph."""
+    longest, run = list[str](), list[str]()
+    for sentence in SENTENCE_END.split(paragraph):
+        run = [*run, sentence] if is_plain(sentence) else []
+        longest = run if len(run) > len(longest) else longest
+    return longest
 
 
 def is_plain(sentence: str) -> bool:
     """Return whether this is prose of a sensible length that begins and ends like a sentence."""
     if not SHORTEST <= len(sentence.split()) <= LONGEST or not sentence[0].isupper() or sentence[-1] not in ".!?":
         return False
-    if MARKUP.search(sentence) or CODE.search(sentence) or not sentence.isascii():
+    if any(sign.search(sentence) for sign in (MARKUP, CODE, ABBREVIATION)) or not sentence.isascii():
         return False
     return sum(char.isalpha() or char == " " for char in sentence) >= LETTERS * len(sentence)
+
+
+def words(sentence: str) -> list[str]:
+    """Return the words of a sentence in lower case, without full stops, question marks, quotes and brackets."""
+    stripped = (word.translate(REMOVED).strip(EDGES).lower() for word in sentence.split())
+    return [word for word in stripped if word.strip(",:;")]
+
+
+def tagged(sentences: Iterable[list[str]]) -> dict[str, list[str]] | None:
+    """Return the words of the first sentences and their tags; None where not even the first one fits.
+
+    The first word of the text begins a sentence too, but there is nothing to find out about it: it is not tagged.
+    """
+    tokens, tags = list[str](), list[str]()
+    for sentence in sentences:
+        if len(tokens) + len(sentence) > MOST_WORDS:
+            break
+        tags += [START if tokens else OUTSIDE, *[OUTSIDE] * (len(sentence) - 1)]
+        tokens += sentence
+    return {"tokens": tokens, "tags": tags} if tokens else None

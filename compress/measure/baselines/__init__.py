@@ -31,7 +31,7 @@ class Baseline:
 
 
 BAG_OF_WORDS = Baseline("a bag of words", "compress.measure.baselines.bag_of_words:bag_of_words")
-WORD_TAGS = Baseline("each word's most frequent tag", "compress.measure.baselines.word_tags:word_tags")
+WORD_TAGS = Baseline("a bag of words around each word", "compress.measure.baselines.word_tags:word_tags")
 
 BASELINES: Mapping[str, Baseline] = {
     "classification": BAG_OF_WORDS,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ STRENGTH = 4.0
 """Inverse regularisation of the classifiers: with unit-length rows of tf-idf a little more than 1 fits better."""
 
 WORD = re.compile(r"\w+")
+PAIR = ("text", "text_pair")
 
 Fitted = Callable[["csr_matrix"], NDArray[Any]]
 
@@ -43,23 +45,26 @@ def bag_of_words(
 ) -> NDArray[Any]:
     """Return predictions on ``test_rows`` from a linear model trained on ``train_rows``.
 
-    The second text of a pair has features of its own, as have the words that both texts share and their proportion.
+    The second text of a pair has features of its own, as have the words that both texts share. Two numbers say how
+    similar the texts are: the share of common words, and their cosine by tf-idf, in which rare words count more.
     """
     require("sklearn", "train")
     from sklearn.feature_extraction.text import TfidfTransformer
 
     rows = sample_rows(train_rows, seed, MAX_ROWS)
-    weigh = TfidfTransformer(sublinear_tf=True)
-    features = _with_overlap(weigh.fit_transform(_hashed(rows)), rows)
+    weigh, similar = TfidfTransformer(sublinear_tf=True), _pair_similarity(rows)
+    features = _joined(weigh.fit_transform(_hashed(rows, words)), similar(rows))
     labels = np.asarray([row["label"] for row in rows])
     predict = FITS[kind_of(task).problem](features, labels, len(task.labels), seed)
-    parts = [predict(_with_overlap(weigh.transform(_hashed(part)), part)) for part in _parts(test_rows)]
-    return np.concatenate(parts)
+    parts = (
+        _joined(weigh.transform(_hashed(part, words)), similar(part)) for part in row_parts(test_rows, PREDICT_ROWS)
+    )
+    return np.concatenate([predict(part) for part in parts])
 
 
 def words(row: Row) -> list[str]:
     """Return the features of a row: words and word pairs of each text, and the words that both share."""
-    first, second = (WORD.findall((row.get(name) or "")[:MAX_CHARACTERS].lower()) for name in ("text", "text_pair"))
+    first, second = (_words(row, name) for name in PAIR)
     grams = _grams(first)
     if second:
         grams += [f"2 {gram}" for gram in _grams(second)]
@@ -69,8 +74,12 @@ def words(row: Row) -> list[str]:
 
 def overlap(row: Row) -> float:
     """Return the share of all distinct words of a pair that both texts have; 0 for a single text."""
-    first, second = (set(WORD.findall((row.get(name) or "").lower())) for name in ("text", "text_pair"))
+    first, second = (set(_words(row, name)) for name in PAIR)
     return len(first & second) / len(first | second) if second else 0.0
+
+
+def _words(row: Row, name: str) -> list[str]:
+    return WORD.findall((row.get(name) or "")[:MAX_CHARACTERS].lower())
 
 
 def _grams(words: list[str]) -> list[str]:
@@ -85,21 +94,42 @@ def sample_rows(rows: Sequence[Row], seed: int, most: int) -> list[Row]:
     return [rows[int(index)] for index in chosen]
 
 
-def _parts(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    for start in range(0, len(rows), PREDICT_ROWS):
-        yield [rows[index] for index in range(start, min(start + PREDICT_ROWS, len(rows)))]
+def row_parts(rows: Sequence[Row], size: int) -> Iterator[list[Row]]:
+    """Yield the rows in parts of ``size``."""
+    for start in range(0, len(rows), size):
+        yield [rows[index] for index in range(start, min(start + size, len(rows)))]
 
 
-def _hashed(rows: Sequence[Row]) -> csr_matrix:
+def _pair_similarity(train: Sequence[Row]) -> Callable[[Sequence[Row]], csr_matrix]:
+    """Return a function of rows: how similar the texts of each are (rows, 2), 0 for single texts.
+
+    The first number is the overlap, the second the cosine by tf-idf, with weights counted over the texts of ``train``.
+    """
+    from scipy.sparse import csr_matrix, vstack
+    from sklearn.feature_extraction.text import TfidfTransformer
+
+    if not any(row.get("text_pair") for row in train):
+        return lambda rows: csr_matrix((len(rows), 2))
+    weigh = TfidfTransformer(sublinear_tf=True)
+    weigh.fit(vstack([_hashed(train, partial(_words, name=name)) for name in PAIR]))
+
+    def similarity(rows: Sequence[Row]) -> csr_matrix:
+        first, second = (weigh.transform(_hashed(rows, partial(_words, name=name))) for name in PAIR)
+        return csr_matrix(np.column_stack([[overlap(row) for row in rows], first.multiply(second).sum(axis=1)]))
+
+    return similarity
+
+
+def _joined(*features: csr_matrix) -> csr_matrix:
+    from scipy.sparse import hstack
+
+    return hstack(features, format="csr")
+
+
+def _hashed(rows: Sequence[Row], analyze: Callable[[Row], list[str]]) -> csr_matrix:
     from sklearn.feature_extraction.text import HashingVectorizer
 
-    return HashingVectorizer(n_features=FEATURES, analyzer=words, alternate_sign=False, norm=None).transform(rows)
-
-
-def _with_overlap(features: csr_matrix, rows: Sequence[Row]) -> csr_matrix:
-    from scipy.sparse import csr_matrix, hstack
-
-    return hstack([features, csr_matrix([[overlap(row)] for row in rows])], format="csr")
+    return HashingVectorizer(n_features=FEATURES, analyzer=analyze, alternate_sign=False, norm=None).transform(rows)
 
 
 def _fit_classes(features: csr_matrix, labels: NDArray[Any], classes: int, seed: int) -> Fitted:

@@ -112,7 +112,7 @@ def _compression(student: str | None, family: Family | None) -> str:
 def _task(task: str | None, train: str | None, encoding: str | None, own: Mapping[str, Any]) -> str:
     """Return the recipe's task: a named one, the user's own file, or the one that needs no data."""
     if train is None and not own:
-        return f"task: {task or 'docstrings'}"
+        return f"task: {task or 'sentence_starts'}"
     section: dict[str, Any] = {**({"name": task} if task else {"kind": "classification"}), **own}
     if train:
         section["data"] = {"train": train, "test_share": 0.1, **({"encoding": encoding} if encoding else {})}

@@ -55,18 +55,24 @@ def test_hub_sets_are_known_by_name_revision_and_splits():
     )
 
 
-def test_builtin_sets_are_known_by_their_sources(monkeypatch):
-    versions = {"value": "1"}
-    monkeypatch.setattr("importlib.metadata.version", lambda name: versions["value"])
-    first = digest(builtin="docstrings")
-    assert first == digest(builtin="docstrings")
-    versions["value"] = "2"
-    assert first != digest(builtin="docstrings")
+def test_builtin_sets_are_known_by_their_rows(tmp_path, monkeypatch):
+    """Another version or build of a library that has the same sentences changes nothing."""
+    libraries = {"garden": tmp_path / "garden"}
+    monkeypatch.setenv("COMPRESS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("compress.data.loading.quickstart_dataset.package_roots", lambda name: libraries)
+    libraries["garden"].mkdir()
+    module = libraries["garden"] / "owls.py"
+    module.write_text('"""Owls are kept here. They sleep by day."""')
+    first = digest(builtin="sentence_starts")
+    module.write_text(module.read_text() + "\nVERSION = 2\n")
+    assert digest(builtin="sentence_starts") == first
+    module.write_text('"""Owls are kept here. They hunt by night."""')
+    assert digest(builtin="sentence_starts") != first
 
 
 def test_unknown_builtin_set():
-    with pytest.raises(UsageError, match="did you mean docstrings"):
-        digest(builtin="docstring")
+    with pytest.raises(UsageError, match="did you mean sentence_starts"):
+        digest(builtin="sentence_start")
 
 
 def test_builtin_set_without_its_sources(monkeypatch):
@@ -75,9 +81,9 @@ def test_builtin_set_without_its_sources(monkeypatch):
     def absent(name):
         raise metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr("importlib.metadata.version", absent)
+    monkeypatch.setattr("importlib.metadata.distribution", absent)
     with pytest.raises(DataError, match="not installed: networkx") as fault:
-        digest(builtin="docstrings")
+        digest(builtin="sentence_starts")
     assert "train" in fault.value.hint
 
 

@@ -3,7 +3,7 @@ import pytest
 
 from compress.errors import UsageError
 from compress.measure.baselines import baseline_for
-from compress.measure.baselines.bag_of_words import bag_of_words, overlap, sample_rows, words
+from compress.measure.baselines.bag_of_words import _pair_similarity, bag_of_words, overlap, sample_rows, words
 from compress.model_info import TaskInfo
 from compress.tasks import KINDS
 
@@ -46,6 +46,15 @@ def test_pair_features_include_shared_words():
     kind = KINDS["classification"]
     answers = bag_of_words(rows[:300], rows[300:], about)
     assert kind.score(answers, kind.gold(rows[300:]), about)["accuracy"] > 0.9
+
+
+def test_a_shared_rare_word_makes_a_pair_more_similar_than_a_common_one():
+    train = [{"text": f"the n{number}", "text_pair": f"the m{number}"} for number in range(50)]
+    common, rare = {"text": "the cat", "text_pair": "the dog"}, {"text": "a cat", "text_pair": "my cat"}
+    similar = _pair_similarity(train)([common, rare]).toarray()
+    assert similar[:, 0].tolist() == pytest.approx([1 / 3, 1 / 3])
+    assert similar[0, 1] < 0.1 < similar[1, 1]
+    assert _pair_similarity(films(5, 0))(films(5, 0)).nnz == 0
 
 
 def test_scores_by_ridge():
