@@ -23,7 +23,8 @@ def test_every_measured_target_has_a_line(tmp_path):
     assert "[a](a/report.md)" in page
     assert page.count("\n| [") == 2
     picture = (tmp_path / "a" / "speed.svg").read_text(encoding="utf-8")
-    assert picture.startswith("<svg xmlns=")
+    assert picture.startswith("<svg ")
+    assert 'xmlns="http://www.w3.org/2000/svg"' in picture
     for name in ("teacher/torch-fp32", "teacher/onnx-int8", "student/onnx-int8", "pruned/onnx-int8"):
         assert f">{name}</text>" in picture
     assert "<style>:root" in picture

@@ -29,7 +29,7 @@ def exported(tmp_path, tiny_folder):
 
     def make(model, task):
         source = tiny_folder(model, task)
-        copy_companions(source, tmp_path)
+        copy_companions(source, tmp_path, task)
         copy_modules(source, tmp_path)
         write_settings(tmp_path, task)
         return tmp_path

@@ -83,7 +83,7 @@ def test_compress_json_records_the_shape(tiny_model, tiny_tokenizer, tiny_task, 
     config = json.loads((tmp_path / "config.json").read_text())
     assert config["layer_shapes"] == [{"heads": 3, "ffn": 64}, {"heads": 4, "ffn": 48}]
     assert config["head_size"] == 8
-    assert {path.suffix for path in tmp_path.iterdir()} == {".json", ".safetensors"}
+    assert {path.suffix for path in tmp_path.iterdir()} == {".json", ".safetensors", ".md"}
 
 
 def test_plain_model_stays_plain(tiny_model):

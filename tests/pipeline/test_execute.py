@@ -80,7 +80,7 @@ def test_a_reused_result_stays_when_the_one_it_was_shared_with_is_removed(tmp_pa
 
 
 def test_steps_of_the_first_record_version_are_reused_under_another_fingerprint(tmp_path: Path) -> None:
-    plan = make_plan(first={"kind": "export"}, second={"kind": "score", "needs": ["first"]})
+    plan = make_plan(first={"kind": "tune"}, second={"kind": "score", "needs": ["first"]})
     run(plan, tmp_path)
     for folder in (tmp_path / ".steps").glob("*-*"):
         record = json.loads((folder / "step.json").read_bytes())

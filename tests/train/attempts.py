@@ -58,7 +58,7 @@ def arm(point):
         "best": (CheckpointStore, "save_best", False),
         "saved": (made, "save_model", False),
         "fit": (probes, "fit_probe", True),
-        "probe": (probes, "save_file", False),
+        "probe": (probes, "atomic_write", False),
     }[what]
     dies(owner, name, int(at), before)
 

@@ -6,6 +6,7 @@ import torch
 
 from compress.console import Console
 from compress.data.splits.prepare_splits import prepare_splits
+from compress.data.tokenizer import read_json
 from compress.errors import ModelError, UsageError
 from compress.families import FAMILIES
 from compress.model_info import read_info
@@ -33,7 +34,9 @@ def test_every_family_learns(name, tiny_model, tiny_folder, prepared, tmp_path):
     assert (info.step, info.shape.family, info.task.labels) == ("finetune", name, ("bad", "good"))
     assert load(tmp_path).config.id2label == {0: "bad", 1: "good"}
     names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "compress.json"}
+    expected = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "compress.json"}
+    assert names - {"README.md"} == expected | {"sentence_bert_config.json"}
+    assert ("README.md" in names) == read_json(tmp_path / "config.json")["model_type"].startswith("compress-")
 
 
 def test_teacher_with_fitting_head_is_used_unchanged(tiny_model, tiny_folder, prepared, tmp_path, same_weights):
@@ -80,7 +83,7 @@ def test_no_finetuning_needs_a_head(tiny_model, tiny_folder, prepared, tmp_path)
     finetune(str(tiny_folder("bert")), prepared, False, 0, tmp_path)
     assert (tmp_path / "model.safetensors").is_file()
     other = tiny_folder(tiny_model("bert", labels=("no", "yes")), task=None)
-    with pytest.raises(ModelError, match=r"has no head for films .labels: bad, good"):
+    with pytest.raises(ModelError, match=r"has no head for classification .labels: bad, good"):
         finetune(str(other), prepared, False, 0, tmp_path)
 
 

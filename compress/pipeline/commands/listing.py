@@ -124,7 +124,7 @@ def _runs(options: argparse.Namespace) -> Iterator[Row]:
     for path in sorted(options.runs.glob("*/lock.json")):
         rows = list(_winners(path.parent)) or [{**dict.fromkeys(WINNER_KEYS), "winner": "not finished"}]
         if pretrained := read_pretrain_report(path.parent):
-            rows[0] |= {"task": "pretraining", "winner": pretrained.shape}
+            rows[0] |= {"task": "pretraining", "winner": f"pretraining: {pretrained.shape}"}
         for row in rows:
             named = {"name": path.parent.name, **row}
             yield named if options.format == "json" else _as_text(named)

@@ -10,6 +10,7 @@ from compress.errors import UsageError
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.latency_step import WORKLOAD_FILE, check
 from compress.prune.latency_table import TABLE_FILE
+from compress.recipe.prune_schema import PruneTo
 from tests.conftest import write_tiny_recipe
 from tests.prune.test_latency_table import shape, table
 
@@ -27,11 +28,11 @@ def context(tmp_path):
 
 def test_a_goal_out_of_reach_is_refused_with_what_can_be_reached(context):
     with pytest.raises(UsageError, match=r"25 cannot be reached: .* at most 19\.0 times faster"):
-        check(context, 25.0, 16)
+        check(context, PruneTo(speedup=25.0), 16)
 
 
 def test_a_goal_within_reach_passes(context):
-    check(context, 12.0, 16)
+    check(context, PruneTo(speedup=12.0), 16)
 
 
 def test_a_tokenizer_that_transformers_makes_from_other_files_gives_the_length(tmp_path):

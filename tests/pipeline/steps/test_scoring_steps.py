@@ -52,7 +52,7 @@ def scored(recipe, tmp_path: Path, tiny_folder):
     task = prepare_splits(recipe.task, recipe.seed, tmp_path / "data").task_info
     inputs = {"data": tmp_path / "data", "finetune": tiny_folder("bert", task)}
     console = Console("quiet")
-    prepare_data.slices(StepContext(inputs, tmp_path / "slices", console), recipe.task, recipe.seed)
+    prepare_data.slices(StepContext(inputs, tmp_path / "slices", console), recipe.task)
     scoring_steps.score(StepContext(inputs, tmp_path / "score", console), "finetune", VARIANT, "cpu", 16)
     names, seed = recipe.measure.robustness, recipe.seed
     scoring_steps.perturb(
