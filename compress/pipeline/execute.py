@@ -60,8 +60,9 @@ class Executor:
         """Run every step; ``forced`` ones even if they are cached, and none after ``until``."""
         last = self.plan.steps.index(self.plan.matching(until)[-1]) if until else len(self.plan.steps)
         try:
-            with self.output.shown():
-                for position, step in enumerate(self.plan.steps[: last + 1]):
+            steps = self.plan.steps[: last + 1]
+            with self.output.shown(steps):
+                for position, step in enumerate(steps):
                     self._do(step, step.name in forced, f"[{position + 1}/{len(self.plan.steps)}]")
         finally:
             if self.launch.is_main:

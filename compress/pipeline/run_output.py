@@ -91,9 +91,9 @@ class RunOutput:
         self.log = RunLog(log)
         self.console = console
         self.steps = StepConsole(console, self.log)
-        self._all = list(steps)
-        self._stages = [_StageState(stage, own) for stage, own in stages_of(steps)]
-        self._of = {step.name: state for state in self._stages for step in state.steps}
+        self._all: list[Step] = []
+        states = [_StageState(stage, own) for stage, own in stages_of(steps)]
+        self._of = {step.name: state for state in states for step in state.steps}
         self._remaining = remaining
         self._unchanged: list[str] = []
         self._current: _StageState | None = None
@@ -102,8 +102,9 @@ class RunOutput:
         self._line: OverallLine | None = None
 
     @contextmanager
-    def shown(self) -> Iterator[None]:
-        """Show the live line on a terminal while the plan runs, and the line of the last stage at the end."""
+    def shown(self, steps: Sequence[Step]) -> Iterator[None]:
+        """Show the live line on a terminal while these steps run, and the line of the last stage at the end."""
+        self._all = list(steps)
         self.log.write(f"compress {__version__}: {pluralize(len(self._all), 'step')}")
         with self.console.overall() as self._line:
             yield
@@ -116,7 +117,8 @@ class RunOutput:
         self.steps.note(f"{counter} {step.name}")
         if self._line is not None:
             began, state = time.monotonic(), self._of[step.name]
-            place = f"[{self._stages.index(state) + 1}/{len(self._stages)}] {state.stage.title}"
+            stages = list(dict.fromkeys(self._of[each.name].stage for each in self._all))
+            place = f"[{stages.index(state.stage) + 1}/{len(stages)}] {state.stage.title}"
             self._line.show(place, lambda: self._left(time.monotonic() - began))
         return time.monotonic()
 

@@ -65,11 +65,11 @@ def make_plan(*, failing=False, forced=""):
     return plan
 
 
-def run(plan, root: Path, *, verbose=False, terminal=False, format="human", remaining=None):
+def run(plan, root: Path, *, verbose=False, terminal=False, format="human", remaining=None, until=None):
     err = Terminal() if terminal else io.StringIO()
     console = Console(format, io.StringIO(), err, verbose=verbose)
     log = root / "run" / LOG_FILE
-    Executor(plan, StepStore(root), console, root / "events.jsonl", Launch(), log, remaining).run(set())
+    Executor(plan, StepStore(root), console, root / "events.jsonl", Launch(), log, remaining).run(set(), until)
     return err.getvalue(), log.read_text()
 
 
@@ -154,6 +154,19 @@ def test_a_terminal_shows_the_time_left_and_the_work(tmp_path, monkeypatch):
     assert "about 3 min left" in shown
     assert "fine-tuning the teacher: < 1 s" in shown
     assert due == sorted(due, key=len, reverse=True)
+
+
+def test_the_time_left_ends_with_the_last_step_that_is_wanted(tmp_path, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    due = set()
+
+    def remaining(steps, spent):
+        due.update(step.name for step in steps)
+        return ""
+
+    shown, _ = run(make_plan(), tmp_path, terminal=True, remaining=remaining, until="distill")
+    assert due <= {"finetune", "distill"}
+    assert "/2] " in shown
 
 
 def test_every_kind_of_step_has_one_stage():

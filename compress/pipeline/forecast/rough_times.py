@@ -24,8 +24,9 @@ MATRIX = (512, 768, 3072)
 MEASURING = 0.2
 """Seconds of measuring the rate of matrix products."""
 TRAINING_SHARE = 0.6
-"""Share of that rate which trainings and predictions reach. Measured once: MiniLM with bf16 on two busy cores of an AMD
-EPYC, 5.9 billion operations a second in training, where products had 10.2 before it and 6.6 after it."""
+"""Share of that rate which trainings and predictions reach. Measured with MiniLM in bf16 on a busy AMD EPYC: 0.7 with
+two threads (5.9 of 10.2 billion operations a second before and 6.6 after it), 1.0 with one (5.2 of 6.0 and 4.2). In fp32 it
+is less."""
 START = 10.0
 """Seconds in which a training loads torch and its model, and encodes its rows."""
 CUT_ROWS = 2_000

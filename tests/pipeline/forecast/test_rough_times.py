@@ -3,12 +3,13 @@
 import csv
 import gzip
 from io import StringIO
+from types import SimpleNamespace
 
 import pytest
 
 from compress.console import Console
 from compress.pipeline.commands.plan_command import preview, show_plan, stage_rows
-from compress.pipeline.forecast import rough_times, step_forecasts
+from compress.pipeline.forecast import cost_estimates, rough_times, step_forecasts
 from compress.pipeline.forecast.cost_estimates import Estimates
 from compress.pipeline.forecast.raw_sample import ASSUMED_ROWS, raw_sample
 from compress.pipeline.forecast.rough_times import RoughTimes, matrix_rate
@@ -166,3 +167,22 @@ def test_the_most_is_said_apart(rows, plan_of, tmp_path):
     show_plan(plan, Options(runs=tmp_path / "runs"), Console(out=out, err=err))
     assert "; at most " in err.getvalue()
     assert "if trainings use all their epochs" in err.getvalue()
+
+
+def test_earlier_trainings_decide_how_many_epochs_are_expected(rows, plan_of, tmp_path, monkeypatch):
+    plan = plan_of(rows(2_000), "finetune={epochs: {least: 1, most: 9}}")
+    earlier = [SimpleNamespace(kind="finetune", inputs={"data": SimpleNamespace(fingerprint="f")})]
+    training = SimpleNamespace(chosen={"epochs": SimpleNamespace(value=3.0)})
+    monkeypatch.setattr(cost_estimates, "read_info", lambda folder: SimpleNamespace(training=training))
+    prepared = SimpleNamespace(info=SimpleNamespace(counts={"train": 500}))
+    monkeypatch.setattr(cost_estimates, "load_prepared", lambda folder: prepared)
+    monkeypatch.setattr(StepStore, "folder_of", lambda self, record: tmp_path)
+
+    def described(records):
+        monkeypatch.setattr(Estimates, "_records", records)
+        return Estimates(plan, StepStore(tmp_path / "runs"), raw=raw_sample(plan.recipe.task)).describe_trainings(
+            plan.teacher
+        )
+
+    assert described([]) == "3.7 of 1 to 9 epochs expected"
+    assert described(earlier) == "3 of 1 to 9 epochs expected"
