@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from compress.errors import ModelError
-from compress.families import max_positions
+from compress.families import FAMILIES, max_positions, plain_model_type
 from compress.model_info import TaskInfo
 from compress.storage.atomic_write import atomic_write
 
 Settings = dict[str, Any]
 
 TOKENIZER, SETTINGS, CONFIG = "tokenizer.json", "tokenizer_config.json", "config.json"
-LENGTH = "model_max_length"
+LENGTH, INPUTS = "model_max_length", "model_input_names"
 UNLIMITED = 10**9
 """transformers writes 10**30 where it knows no limit."""
 OF_A_CALL = (
@@ -47,7 +47,7 @@ def write_tokenizer_files(folder: Path, task: TaskInfo | None) -> None:
     of a run share them.
     """
     before, limit = _read(folder / SETTINGS), text_limit(folder, task)
-    after = plain_settings(before, limit)
+    after = plain_settings(before, limit) | _inputs(folder)
     if after != before and (before or (folder / TOKENIZER).is_file()):
         atomic_write(folder / SETTINGS, json.dumps(after, indent=2, ensure_ascii=False) + "\n")
     if (folder / TOKENIZER).is_file():
@@ -76,6 +76,16 @@ def plain_settings(settings: Mapping[str, Any], limit: int | None) -> Settings:
     if isinstance(plain.get("extra_special_tokens"), list):
         plain["additional_special_tokens"] = plain.pop("extra_special_tokens")
     return plain if limit is None else {**plain, LENGTH: limit}
+
+
+def _inputs(folder: Path) -> Settings:
+    """Return which arrays the model takes; empty for a family that is not known.
+
+    A tokenizer without a class of its own makes token types in transformers 4 and none in version 5: the first are too
+    many for DistilBERT, and without the second BERT reads pairs as one text.
+    """
+    family = FAMILIES.get(plain_model_type(str(_read(folder / CONFIG).get("model_type", ""))))
+    return {INPUTS: list(family.inputs)} if family else {}
 
 
 def truncation(task: TaskInfo | None, limit: int | None) -> Settings | None:

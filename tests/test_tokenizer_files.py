@@ -151,3 +151,11 @@ def test_a_damaged_file_is_one_message(stale_folder, tiny_task):
     (folder / TOKENIZER).write_text("{")
     with pytest.raises(ModelError, match="cannot be read"):
         write_tokenizer_files(folder, tiny_task)
+
+
+@pytest.mark.parametrize(("family", "has_types"), [("bert", True), ("distilbert", False), ("roberta", False)])
+def test_pairs_have_the_arrays_that_the_model_takes(family, has_types, tiny_folder):
+    encoded = AutoTokenizer.from_pretrained(folder := tiny_folder(family))("a film", "a plot")
+    assert ("token_type_ids" in encoded) is has_types
+    if has_types:
+        assert encoded["token_type_ids"] == list(TextTokenizer.load(folder)("a film", "a plot", 32).token_type_ids)
