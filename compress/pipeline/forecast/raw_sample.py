@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.data.loading.data_digest import BUILTIN_SOURCES, part_files
-from compress.data.loading.quickstart_dataset import ROWS_PER_CLASS
+from compress.console import Console
+from compress.data.loading.data_digest import part_files
+from compress.data.loading.quickstart_dataset import builtin_file
 from compress.data.loading.raw_rows import LINE, file_rows, format_of
 from compress.errors import CompressError
 from compress.model_info import ShapeInfo
@@ -75,7 +76,7 @@ def raw_sample(task: Task) -> RawSample:
     """Return the numbers of rows in a task's files and the lengths of a sample; assumed ones where it has no files."""
     data, examples = task.data, CHOICES if kind_of(task).is_variadic else 1
     if data.builtin is not None:
-        rows, known = len(BUILTIN_SOURCES.get(data.builtin, ())) * ROWS_PER_CLASS or ASSUMED_ROWS, "at most "
+        rows, known = _lines_in(builtin_file(data.builtin, Console("quiet"))), ""
     elif data.hub is not None:
         rows, known = ASSUMED_ROWS, "an assumed "
     else:
@@ -98,6 +99,10 @@ def _rows_in(path: Path, task: Task, part: Part) -> int:
     """Return the lines of a file, which are its rows but for a header and breaks within fields."""
     if (task.data.format or format_of(path)) not in LINE_FORMATS:
         return sum(1 for _ in islice(file_rows(path, task.data, part), COUNTED))
+    return _lines_in(path)
+
+
+def _lines_in(path: Path) -> int:
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
         return max(1, sum(block.count(b"\n") for block in iter(lambda: stream.read(2**20), b"")))
 
