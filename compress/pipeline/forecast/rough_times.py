@@ -25,8 +25,8 @@ MEASURING = 0.2
 """Seconds of measuring the rate of matrix products."""
 TRAINING_SHARE = 0.6
 """Share of that rate which trainings and predictions reach. Measured with MiniLM in bf16 on a busy AMD EPYC: 0.7 with
-two threads (5.9 of 10.2 billion operations a second before and 6.6 after it), 1.0 with one (5.2 of 6.0 and 4.2). In fp32 it
-is less."""
+two threads (5.9 of 10.2 billion operations a second before and 6.6 after it), 1.0 with one (5.2 of 6.0 and 4.2). In
+fp32 it is less."""
 START = 10.0
 """Seconds in which a training loads torch and its model, and encodes its rows."""
 CUT_ROWS = 2_000
