@@ -14,7 +14,7 @@ from compress.report.tables.quality_tables import class_table
 from compress.report.tables.speed_tables import timing_table
 from tests.report.conftest import apply_gates
 
-VOID = {"meta", "link", "br", "img", "input", "hr"}
+VOID = {"meta", "link", "br", "img", "input", "hr", "wbr"}
 
 
 class Balanced(HTMLParser):
