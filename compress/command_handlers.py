@@ -146,6 +146,7 @@ def report(options: argparse.Namespace, console: Console) -> None:
     from compress.pretrain.report.pretrain_report import read_pretrain_report
     from compress.report.pages.render import write_pages
     from compress.report.report_schema import read_report
+    from compress.report.winner_usage import run_addresses
 
     folder = run_folder(options.run, options.runs)
     if pretrained := read_pretrain_report(folder):
@@ -153,7 +154,8 @@ def report(options: argparse.Namespace, console: Console) -> None:
         return
     finished = read_report(folder)
     if folder.is_dir():
-        write_pages(folder, finished)
+        has_winners = (folder / "winner").is_dir()
+        write_pages(folder, finished, run_addresses(finished) if has_winners else {})
     _show(finished, folder, console)
 
 
@@ -259,6 +261,7 @@ def _show(report: Report, folder: Path, console: Console, *, whole: bool = True)
     The ``whole`` report also has the slower rows, the scores of trainings of which the best was used, and further
     formats.
     """
+    from compress.report.winner_usage import predict_command
     from compress.report.winner_verdict import held_back_lines
 
     if console.format == "json":
@@ -282,18 +285,7 @@ def _show(report: Report, folder: Path, console: Console, *, whole: bool = True)
         winner = run / "winner" / verdict.target
         if verdict.winner and winner.is_dir():
             console.note(f"the winner on {verdict.target} is in {winner}; next:")
-            console.note(f"  {_predict_command(report, verdict.target, winner)}")
-
-
-def _predict_command(report: Report, target: str, winner: Path) -> str:
-    """Return the command that uses a winner, with as many texts as the task reads at once."""
-    from compress.tasks import kind_of
-
-    count = 3 if kind_of(report.task).is_variadic else len(report.task.text)
-    texts = ("a text", "another text", "a third text")[:count]
-    device = report.target(target).device
-    options = () if device == "cpu" else ("--device", device)
-    return " ".join(["compress predict", *map(shlex.quote, (str(winner), *options)), *(f'"{text}"' for text in texts)])
+            console.note(f"  {predict_command(report.task, report.target(verdict.target), str(winner))}")
 
 
 def _show_tables(report: Report, console: Console, *, whole: bool, name: str) -> None:

@@ -30,7 +30,6 @@ from compress.pipeline.resolve import resolve
 from compress.pipeline.run_lock import LOCK_FILE, PREVIOUS_FOLDER, named_steps, write_lock
 from compress.pipeline.run_output import LOG_FILE
 from compress.pipeline.step_store import StepStore, share_folder
-from compress.pipeline.steps.build_report import DISAGREEMENTS_FILE
 from compress.pipeline.steps.package_step import WINNER_FOLDER, copy_winners
 from compress.pipeline.steps.provenance import chosen_settings
 from compress.pipeline.strip_paths import recipe_without_paths
@@ -38,7 +37,7 @@ from compress.pipeline.torchrun_launch import Launch, leave_group
 from compress.recipe.load import dump_recipe, load_recipe, parse_recipe
 from compress.recipe.schema import Recipe
 from compress.recipe.yaml_lines import dump_yaml
-from compress.report.report_schema import REPORT_FILE, Report, read_report
+from compress.report.report_schema import REPORT_FILE, ROWS_PAGE, Report, read_report
 from compress.storage.atomic_write import atomic_write, new_folder
 from compress.tasks.validate_task import task_problems
 from compress.train.core.auto_settings import describe_chosen
@@ -238,8 +237,10 @@ def _finish(folder: Path, plan: Plan, store: StepStore, outcome: Outcome) -> Rep
         return None
     reported, packaged = (store.folder(name, plan.step(name).fingerprint) for name in ("report", "package"))
     for file in sorted(reported.iterdir()):
-        if file.name.startswith("report.") or file.name == DISAGREEMENTS_FILE:
+        if file.name.startswith("report.") or file.name == ROWS_PAGE:
             atomic_write(folder / file.name, file.read_text(encoding="utf-8"))
+    if not (reported / ROWS_PAGE).is_file():
+        (folder / ROWS_PAGE).unlink(missing_ok=True)  # those of an earlier report
     copy_winners(packaged, folder)
     _write_recipe(folder, plan, store)
     write_lock(folder, plan.steps)

@@ -182,8 +182,13 @@ def _write_entry(work: Path, entry: Entry) -> Digests:
             write_tokenizer_files(work / variant.path / form.name, variant.info.task)
     (work / "README.md").write_text(model_card(entry), encoding="utf-8")
     (work / REPORT_FOLDER).mkdir()
-    write_pages(work / REPORT_FOLDER, entry.report)
+    write_pages(work / REPORT_FOLDER, entry.report, _addresses(entry))
     return write_digests(work)
+
+
+def _addresses(entry: Entry) -> dict[str, str]:
+    """Return the folder of each target's winner as the entry's pages name it."""
+    return {won.target: f"{entry.name}/{each.path}".rstrip("/") for each in entry.variants for won in each.won}
 
 
 def packaged_folders(winner: Path) -> list[Path]:

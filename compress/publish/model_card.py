@@ -31,6 +31,7 @@ from compress.report.tables.packaged_table import packaged_table
 from compress.report.tables.speed_tables import format_p50, unstable_reasons
 from compress.report.tables.table_type import make_table
 from compress.report.tables.throughput_unit import describe_call, per_call_suffix, timed_unit
+from compress.report.winner_usage import predict_in_python
 from compress.report.winner_verdict import Verdict
 from compress.runtime import runtime_of
 from compress.runtime_releases import EVERYWHERE, OLDEST
@@ -154,19 +155,12 @@ def _headline(entry: Entry) -> str:
 def _usage(entry: Entry) -> str:
     """Return the code that opens the root folder on the target that it won."""
     task, target = entry.report.task, entry.report.target(entry.main.verdicts[0].target)
-    count = 3 if kind_of(task).is_variadic else len(task.text)
-    sample = '"a text"' if count == 1 else str(("a text", "another text", "a third text")[:count]).replace("'", '"')
     runtime = runtime_of(entry.main.row.variant)
     package = f"compress-encoders[{runtime.extra}]" if runtime.extra else "compress-encoders"
-    lines, placement = [f"# pip install '{package}'"], ""
+    lines = [f"# pip install '{package}'"]
     if runtime.extra is not None or target.device != "cpu":
         lines.append(f"# It needs {runtime.needs}.")
-    lines.append("import compress")
-    if (target.device, target.threads) != ("cpu", 1):
-        lines.append("from compress.runtime import Placement")
-        placement = f', Placement("{target.device}", threads={target.threads})'
-    lines.append(f'compress.open("{entry.name}"{placement}).predict([{sample}])')
-    return "\n".join(["```python", *lines, "```"])
+    return "\n".join(["```python", *lines, *predict_in_python(task, target, entry.name), "```"])
 
 
 def _without_opening(variant: PublishedVariant) -> str:

@@ -28,6 +28,8 @@ from compress.select.selection import GateResult, Outcome, Rules
 from compress.storage.schema_version import up_to
 
 REPORT_FILE = "report.json"
+ROWS_PAGE = "rows.html"
+"""The rows that winners got wrong, with texts of the user's data: never published, and in the run's folder alone."""
 
 Status = Literal["ok", "failed", "not measured"]
 
@@ -203,6 +205,13 @@ class Report(ResultModel):
     def verdict(self, title: str) -> Verdict | None:
         """Return the verdict on one target; None before selection."""
         return next((verdict for verdict in self.verdicts if verdict.target == title), None)
+
+    def detailed(self, title: str) -> str:
+        """Return the key of the row that pages show in detail on a target: the winner, or else the last one scored."""
+        verdict = self.verdict(title)
+        if verdict and self.row(verdict.winner):
+            return verdict.winner or self.teacher
+        return [self.teacher, *(row.key for row, result in self.results(title) if result.test)][-1]
 
     def results(self, title: str) -> list[tuple[LedgerRow, TargetResult]]:
         """Return the rows that run on a target, with their results there."""

@@ -87,6 +87,18 @@ class Metric:
 
 
 @dataclass(frozen=True)
+class ConfusionCounts:
+    """How often each true class was predicted as each class."""
+
+    names: tuple[str, ...]
+    """Of the classes, in the order of lines and columns."""
+    counts: Array
+    """By true class (lines) and predicted class (columns)."""
+    unit: str = "rows"
+    """What is counted."""
+
+
+@dataclass(frozen=True)
 class Confidence:
     """The probabilities of a model's decisions; a row may have one (its class) or many (each label, each word)."""
 

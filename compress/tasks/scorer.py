@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.model_info import TaskInfo
-from compress.tasks.base import Array, Confidence, Metric, Rows
+from compress.tasks.base import Array, Confidence, ConfusionCounts, Metric, Rows
 from compress.tasks.metrics.f1_mcc import ClassCounts
 from compress.tasks.metrics.weighted_metrics import Scores, Weights, weighted_means
 
@@ -92,8 +92,16 @@ class Scorer(ABC):
         """Return the counts of each class in each draw."""
         return None
 
+    def confusion(self, predictions: Array, gold: Array, task: TaskInfo) -> ConfusionCounts | None:
+        """Return how often each class was taken for another; None without classes."""
+        return None
+
     def correct(self, predictions: Array, gold: Array) -> NDArray[np.bool_] | None:
         """Return whether each row's decision is right, for McNemar's test; None where there is no decision."""
+        return None
+
+    def errors(self, predictions: Array, gold: Array, task: TaskInfo) -> NDArray[np.float64] | None:
+        """For kinds without decisions: return how far each prediction is from the truth; None where there are some."""
         return None
 
     # Comparisons of two models.
@@ -130,3 +138,11 @@ class Scorer(ABC):
     @abstractmethod
     def describe_gold(self, gold: Array, task: TaskInfo) -> list[str]:
         """Return the true labels in the wording of `describe`."""
+
+    def describe_in_full(self, predictions: Array, rows: Rows, task: TaskInfo) -> list[str]:
+        """Return what `describe` does, with words of the row where they are the prediction; never published."""
+        return self.describe(predictions, task)
+
+    def describe_gold_in_full(self, gold: Array, rows: Rows, task: TaskInfo) -> list[str]:
+        """Return the true labels in the wording of `describe_in_full`."""
+        return self.describe_gold(gold, task)

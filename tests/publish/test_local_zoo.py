@@ -33,6 +33,9 @@ def test_an_entry_is_complete_and_predicts(published, winner, report):
         "tokenizer.json",
         "tokenizer_config.json",
     }
+    page = (published / "report" / "report.html").read_text(encoding="utf-8").replace("&#34;", '"')
+    assert 'compress predict films-small "a text"' in page
+    assert "runs/" not in page
     assert verify(published) == 10
     assert read_report(published / "report") == report
     texts = ["good film", "a very bad plot"]

@@ -11,6 +11,7 @@ from compress.measure.quality.quality_result import (
     Bin,
     Calibration,
     ClassScore,
+    Confusion,
     Difference,
     Disagreement,
     Perturbed,
@@ -64,6 +65,7 @@ LIMITS = MachineLimits(
 TASK = TaskInfo(
     name="films", kind="classification", text=("text",), labels=("bad", "good"), metric="accuracy", max_length=128
 )
+WINNER = "pruned/onnx-int8"
 STEPS = {"teacher": "finetune", "student": "distill", "pruned": "prune"}
 VARIANTS = {
     "torch-fp32": VariantInfo(name="torch-fp32", format="torch", precision="fp32", runtime="torch"),
@@ -317,6 +319,9 @@ def full_quality(test: Quality, key: str) -> Quality:
             "slices": {"source": (*parts[:1], few)},
             "robustness": tuple(
                 Perturbed(name=name, primary=test.primary, change=change) for name in ("typos", "case", "truncation")
+            ),
+            "confusion": Confusion(
+                unit="rows", names=("bad", "good"), counts=((390, 38), (43 if key == WINNER else 40, 401))
             ),
             "disagreements": tuple(
                 Disagreement(

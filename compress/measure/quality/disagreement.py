@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +10,6 @@ from numpy.typing import NDArray
 from compress.measure.quality.bootstrap_scorer import Predictions
 from compress.measure.quality.quality_result import Disagreement
 from compress.model_info import TaskInfo
-from compress.tasks.base import Row
 from compress.tasks.kind import Kind
 
 MAX_ROWS = 20
@@ -42,19 +38,3 @@ def largest_disagreements(
         Disagreement(row=int(row), distance=float(distances[row]), ours=our, teachers=their, gold=right)
         for row, our, their, right in zip(rows, ours, theirs, kind.describe_gold(gold[rows], task), strict=True)
     )
-
-
-def write_disagreements(
-    path: Path, rows: Sequence[Row], disagreements: Mapping[str, Sequence[Disagreement]], label_fields: Sequence[str]
-) -> None:
-    """Write the disagreements of each model (by its key in the report) with the texts of the rows.
-
-    One JSON object a line, without the ``label_fields`` of the rows, whose answers are included in words. The file has
-    rows of the user's data: it stays in the run's folder and is never published.
-    """
-    with path.open("w", encoding="utf-8") as stream:
-        for model, each in ((model, each) for model, several in disagreements.items() for each in several):
-            fields = rows[each.row].items()
-            texts = {name: value for name, value in fields if name not in label_fields and value is not None}
-            line = {"model": model, **each.model_dump(mode="json"), **texts}
-            stream.write(json.dumps(line, ensure_ascii=False) + "\n")

@@ -42,6 +42,26 @@ class ClassScore(ResultModel):
     rows that gained or lost); None on select, and for the teacher."""
 
 
+class ClassPair(ResultModel):
+    """A class that was taken for another."""
+
+    true: str
+    predicted: str
+    count: int
+
+
+class Confusion(ResultModel):
+    """How often each class was predicted as each: counts alone, no texts."""
+
+    unit: str
+    """What is counted: `rows`, `words`."""
+    names: tuple[str, ...] = ()
+    counts: tuple[tuple[int, ...], ...] = ()
+    """By true class (lines) and predicted class (columns), in the order of ``names``; empty for many classes."""
+    pairs: tuple[ClassPair, ...] = ()
+    """For many classes, the most frequent errors."""
+
+
 class Bin(ResultModel):
     """Decisions of about equal confidence."""
 
@@ -146,5 +166,7 @@ class Quality(ResultModel):
     slices: Mapping[str, tuple[SliceScore, ...]] = {}
     """By the columns of the recipe's `slices` and by value, most rows first (ranges of numbers: in their order)."""
     robustness: tuple[Perturbed, ...] = ()
+    confusion: Confusion | None = None
+    """None for kinds without classes."""
     disagreements: tuple[Disagreement, ...] = ()
     """The rows on which model and reference variant of the teacher differ most: different decisions first."""

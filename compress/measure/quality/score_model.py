@@ -11,12 +11,16 @@ from numpy.typing import NDArray
 from compress.measure.quality.bootstrap_scorer import BootstrapScorer, Predictions, to_score
 from compress.measure.quality.calibration import calibrate
 from compress.measure.quality.disagreement import largest_disagreements
-from compress.measure.quality.quality_result import ClassScore, Perturbed, Quality
+from compress.measure.quality.quality_result import ClassPair, ClassScore, Confusion, Perturbed, Quality
 from compress.measure.quality.significance import sign_test
 from compress.measure.quality.subgroup_scores import by_column, by_length, score_groups
 from compress.model_info import TaskInfo
 from compress.tasks.kind import Kind
 
+MATRIX_CLASSES = 20
+"""Most classes, `no class` and O included, whose confusion matrix is kept as a whole."""
+MOST_PAIRS = 50
+"""Pairs of classes that are kept where there are more."""
 ROWS_AT_ONCE = 256
 """Rows of which single hits are counted together: their table has a line and a column for each."""
 
@@ -41,8 +45,9 @@ def score_model(
 ) -> Quality:
     """Score ``answers`` with intervals, and against those of the teacher and the unquantized model where given.
 
-    On test also: calibration, scores by ``lengths`` (pieces of each row) and by the columns of ``slices`` (a value a
-    row), the loss on ``perturbed`` texts (predictions by perturbation), and the rows that differ most from the teacher.
+    On test also: calibration, the confusion matrix, scores by ``lengths`` (pieces of each row) and by the columns of
+    ``slices`` (a value a row), the loss on ``perturbed`` texts (predictions by perturbation), and the rows that differ
+    most from the teacher.
     All intervals use the same resamples, so differences are paired. A ``scorer``, created once for a task, caches
     scores between calls and replaces ``resampling`` and ``seed``; without it every call scores everything again.
     """
@@ -68,6 +73,7 @@ def score_model(
     return quality.model_copy(
         update={
             "calibration": calibrate(scorer, answers, gold),
+            "confusion": class_confusion(kind, task, answers, gold),
             "by_length": () if lengths is None else score_groups(scorer, by_length(lengths), answers, gold, teacher),
             "slices": {
                 name: score_groups(scorer, by_column(values), answers, gold, teacher)
@@ -108,6 +114,24 @@ def class_scores(kind: Kind, task: TaskInfo, answers: Predictions, gold: NDArray
         for label, hits, predicted, true in lines
         if true
     }
+
+
+def class_confusion(kind: Kind, task: TaskInfo, answers: Predictions, gold: NDArray[Any]) -> Confusion | None:
+    """Return the confusion matrix, or of many classes the most frequent errors."""
+    confusion = kind.confusion(answers, gold, task)
+    if confusion is None:
+        return None
+    names, counts, unit = confusion.names, confusion.counts, confusion.unit
+    if len(names) <= MATRIX_CLASSES:
+        return Confusion(unit=unit, names=names, counts=tuple(map(tuple, counts.tolist())))
+    errors = np.where(np.eye(len(names), dtype=np.bool_), 0, counts).ravel()
+    order = np.argsort(-errors, kind="stable")[:MOST_PAIRS]
+    pairs = (
+        ClassPair(true=names[index // len(names)], predicted=names[index % len(names)], count=int(errors[index]))
+        for index in order.tolist()
+        if errors[index]
+    )
+    return Confusion(unit=unit, pairs=tuple(pairs))
 
 
 def with_recall_tests(

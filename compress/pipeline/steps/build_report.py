@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from compress import __version__
 from compress.data.loading.data_digest import part_files
@@ -15,8 +15,6 @@ from compress.data.splits.prepare_splits import PreparedData, load_prepared
 from compress.environment import LIBRARIES, describe, versions
 from compress.label.service_info import read_service
 from compress.measure.baselines import baseline_for
-from compress.measure.quality.disagreement import write_disagreements
-from compress.measure.quality.quality_result import Disagreement
 from compress.model_history import VocabularyInfo
 from compress.model_info import FolderInfo, find_info
 from compress.pipeline.graph import QAT, VOCABULARY, Plan, PlannedModel
@@ -24,7 +22,7 @@ from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.data_facts import data_facts
 from compress.pipeline.steps.measure_step import Measured
 from compress.pipeline.steps.provenance import chosen_settings, provenance, trials
-from compress.pipeline.steps.quality_step import QualityResults, read_quality, reference_key
+from compress.pipeline.steps.quality_step import QualityResults, QualityScorer, read_quality, reference_key
 from compress.pipeline.steps.report_rows import RowBuilder
 from compress.pipeline.steps.select_step import failure_of, read_timings, rules_of
 from compress.pipeline.strip_paths import recipe_without_paths, strip_paths_deep
@@ -35,36 +33,46 @@ from compress.report.packaged_format import PackagedFormat, read_packaged
 from compress.report.pruned_units import pruned_structure
 from compress.report.report_schema import Report, ReportModel
 from compress.report.run_facts import Machine, ServiceFacts, StepCost, TargetFacts
+from compress.report.winner_usage import run_addresses
 from compress.select.selection import read_selection
 from compress.storage.file_digests import file_digest
 from compress.tasks import kind_of
 
-DISAGREEMENTS_FILE = "disagreements.jsonl"
-"""Holds texts of the user's data: it stays in the run's folder, and is never published."""
+if TYPE_CHECKING:
+    from compress.report.pages.rows_page import WrongRows
 
 
 def report(context: StepContext, plan: Plan) -> None:
-    """Write the report as JSON and pages, and the largest disagreements with the teacher as a file of rows."""
+    """Write the report as JSON and pages, and the rows that the winners got wrong as a page of their own."""
     from compress.report.pages.render import write_pages
+    from compress.report.pages.rows_page import write_rows_page
 
     builder = ReportBuilder(plan, context)
     facts = apply_selection(builder.report(), read_selection(context.inputs["select"]))
-    write_pages(context.work, facts)
-    label_fields = kind_of(facts.task).label_fields
-    write_disagreements(
-        context.work / DISAGREEMENTS_FILE, builder.roles.rows("test"), disagreements(facts), label_fields
-    )
+    if models := list(errors_of_winners(facts, QualityScorer(plan, context))):
+        write_rows_page(context.work, facts.name, models)  # before the report, which links to it
+    write_pages(context.work, facts, run_addresses(facts))
 
 
-def disagreements(report: Report) -> dict[str, Sequence[Disagreement]]:
-    """The largest disagreements with the teacher by row; a target is named where they differ from the first's."""
-    largest: dict[str, Sequence[Disagreement]] = {}
-    for row in report.rows:
-        for title, result in row.targets.items():
-            rows = result.test.disagreements if result.test else ()
-            if rows and largest.setdefault(row.key, rows) != rows:
-                largest[f"{row.key} at {title}"] = rows
-    return largest
+def errors_of_winners(report: Report, scorer: QualityScorer) -> Iterator[WrongRows]:
+    """Yield the wrong rows of the row that the report shows in detail on each target, each model's answers once."""
+    from compress.report.pages.rows_page import wrong_rows
+
+    task, rows = scorer.roles.info.task_info, scorer.roles.rows("test")
+    kind = kind_of(task)
+    titles: dict[tuple[str, str], list[str]] = {}
+    for title in report.titles:
+        key = report.detailed(title)
+        if step := scorer.step_of(key, title):
+            titles.setdefault((key, step), []).append(title)
+    for (key, _), targets in titles.items():
+        answers, teachers = (scorer.answers(each, targets[0]) for each in (key, report.teacher))
+        if answers is None:
+            continue
+        others = None if key == report.teacher else teachers
+        found = wrong_rows(kind, task, rows, scorer.gold["test"], answers, others, model=key, targets=targets)
+        if found:
+            yield found
 
 
 @dataclass

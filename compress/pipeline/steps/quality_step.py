@@ -121,7 +121,7 @@ class QualityScorer:
             self._kind,
             self.roles.info.task_info,
             outputs[role],
-            self._gold[role],
+            self.gold[role],
             role=role,
             teacher_answers=self._others(reference_key(self.plan), entry, target).get(role),
             unquantized_answers=self._others(entry.unquantized, entry, target).get(role),
@@ -135,7 +135,7 @@ class QualityScorer:
 
     def baseline(self, step: str) -> Quality | None:
         """The scores of a step's predictions on test, and their distance to the reference where that was scored."""
-        answers, gold = self._outputs(step).get("test"), self._gold["test"]
+        answers, gold = self._outputs(step).get("test"), self.gold["test"]
         if answers is None:
             return None
         scores = score_model(self._kind, self.roles.info.task_info, answers, gold, scorer=self._bootstrap)
@@ -144,12 +144,22 @@ class QualityScorer:
             return scores
         return scores.model_copy(update={"versus_teacher": self._bootstrap.difference(answers, reference, gold)})
 
+    def step_of(self, key: str, title: str) -> str | None:
+        """The step that scored a row for a target; rows of the same step have the same answers."""
+        entry = self._entries.get(key)
+        return entry.scores.get(title) if entry else None
+
+    def answers(self, key: str, title: str) -> NDArray[Any] | None:
+        """The predictions of a row on test, as scored for a target."""
+        return self._outputs(self.step_of(key, title)).get("test")
+
     @cached_property
     def _kind(self) -> Kind:
         return kind_of(self.roles.info.task_info)
 
     @cached_property
-    def _gold(self) -> Outputs:
+    def gold(self) -> Outputs:
+        """The true labels of each role."""
         return {role: self._kind.gold(self.roles.rows(role)) for role in SCORED_ROLES}
 
     @cached_property

@@ -7,13 +7,28 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
 
-MARKERS: tuple[tuple[tuple[float, float], ...], ...] = (
+Corners = tuple[tuple[float, float], ...]
+
+MARKERS: tuple[Corners, ...] = (
     (),
     ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)),
     ((0, -1.25), (1.25, 0), (0, 1.25), (-1.25, 0)),
     ((0, -1.2), (1.2, 1), (-1.2, 1)),
+    ((0, 1.2), (1.2, -1), (-1.2, -1)),
+    (
+        *((-0.45, -1.25), (0.45, -1.25), (0.45, -0.45), (1.25, -0.45), (1.25, 0.45), (0.45, 0.45)),
+        *((0.45, 1.25), (-0.45, 1.25), (-0.45, 0.45), (-1.25, 0.45), (-1.25, -0.45), (-0.45, -0.45)),
+    ),
+    ((1.2, 0), (-1, 1.2), (-1, -1.2)),
+    ((-1.2, 0), (1, 1.2), (1, -1.2)),
+    ((-0.7, -1.25), (0.7, -1.25), (0.7, 1.25), (-0.7, 1.25)),
+    ((-1.25, -0.7), (1.25, -0.7), (1.25, 0.7), (-1.25, 0.7)),
+    ((-1.1, -1.1), (1.1, -1.1), (0, 0), (1.1, 1.1), (-1.1, 1.1), (0, 0)),
 )
-"""Corners of each marker of radius 1: disc, square, diamond and triangle, of about the same area."""
+"""Corners of markers of radius 1, of about the same area: disc, square, diamond, triangles up and down, cross,
+triangles to the right and left, bars, and an hourglass. Further ones are stars."""
+FIRST_STAR = 4
+"""The points of the first star; each further one has one more."""
 
 
 def element(tag: str, *content: str, **attributes: float | str) -> str:
@@ -50,8 +65,8 @@ def svg(content: Iterable[str], width: float, height: float, title: str) -> str:
 
 
 def marker(kind: int, x: float, y: float, radius: float, classes: str) -> str:
-    """Return one of the four markers."""
-    corners = MARKERS[kind % len(MARKERS)]
+    """Return the marker with this number; no two numbers have the same shape."""
+    corners = MARKERS[kind] if kind < len(MARKERS) else _star(FIRST_STAR + kind - len(MARKERS))
     if not corners:
         return element("circle", class_=classes, cx=x, cy=y, r=radius)
     points = " ".join(f"{x + radius * right:.1f},{y + radius * down:.1f}" for right, down in corners)
@@ -114,6 +129,16 @@ def ticks(low: float, high: float, *, log: bool, limit: int) -> list[float]:
     step = next(scale * factor for factor in (1, 2, 5, 10) if scale * factor >= rough)
     first = math.ceil(low / step - 1e-9)
     return [index * step for index in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def _star(points: int) -> Corners:
+    """Return the corners of a star, the first one up."""
+    turns = [math.pi * corner / points for corner in range(2 * points)]
+    lengths = (1.4, 0.6)
+    return tuple(
+        (lengths[corner % 2] * math.sin(turn), -lengths[corner % 2] * math.cos(turn))
+        for corner, turn in enumerate(turns)
+    )
 
 
 def _attribute(value: float | str) -> str:

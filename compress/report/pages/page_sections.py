@@ -59,6 +59,7 @@ def _quality_blocks(report: Report, title: str, key: str, verdict: Verdict | Non
     of_key = f"{key} compared with {report.teacher}, on test." if key != report.teacher else "On test."
     yield Block("Classes", of_key, quality_tables.class_table(report, title, key))
     rows = key if key == report.teacher else f"{key} and {report.teacher}"
+    yield _confusion_block(report, title, key)
     yield Block(
         "Calibration and agreement",
         "The calibration error is the mean distance between confidence and accuracy; a perfectly calibrated model stays"
@@ -81,10 +82,32 @@ def _quality_blocks(report: Report, title: str, key: str, verdict: Verdict | Non
     yield Block(
         f"Largest disagreements of {key} and the teacher",
         "Numbers of test rows, from 0: first those with different decisions, then those whose probabilities differ by"
-        " more than 0.05 (scores: by a twentieth of their spread). Their texts are in disagreements.jsonl in the run's"
-        " folder, which is never published.",
+        " more than 0.05 (scores: by a twentieth of their spread). rows.html in the run's folder, which is never"
+        " published, has the texts of those that are wrong.",
         quality_tables.disagreement_table(report, title, key),
     )
+
+
+def _confusion_block(report: Report, title: str, key: str) -> Block:
+    """Return the confusion matrix of a row, or of many classes the most frequent errors."""
+    test = quality_on_test(report, key, title)
+    confusion = test.confusion if test else None
+    unit = confusion.unit if confusion else "rows"
+    is_own = key == report.teacher
+    if confusion and not confusion.counts:
+        heading = "Most frequent confusions"
+        note = f"{unit.capitalize()} of test with this true class for which that class was predicted."
+        note += "" if is_own else " Of the teacher, those among its own most frequent."
+    else:
+        heading = "Confusion matrix"
+        note = f"{unit.capitalize()} of test by true class (a line each) and predicted class (a column each), of {key}"
+        note += "." if is_own else "; in brackets the teacher's where they differ."
+    if report.task.kind == "multi_label":
+        note += (
+            " A class that was missed counts in the column of each class that was predicted wrongly in its row, or else"
+            " in “no class”; the line “no class” has those predicted wrongly where none was missed."
+        )
+    return Block(heading, note, quality_tables.confusion_table(report, title, key))
 
 
 def _speed_blocks(report: Report, title: str, key: str) -> Iterator[Block]:

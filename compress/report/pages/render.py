@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from compress.environment import require
@@ -16,7 +17,7 @@ from compress.report.charts.pruning_chart import pruning_chart
 from compress.report.charts.report_charts import NARROW, WIDE, colour_of, legend, speed_chart
 from compress.report.pages.markdown import markdown_cell, markdown_table
 from compress.report.pages.page_sections import block_groups
-from compress.report.report_schema import LedgerRow, Report, write_report
+from compress.report.report_schema import ROWS_PAGE, LedgerRow, Report, write_report
 from compress.report.retention import winner_above_baseline
 from compress.report.run_facts import TargetFacts
 from compress.report.tables import ledger_tables
@@ -28,6 +29,7 @@ from compress.report.tables.size_tables import vocabulary_table
 from compress.report.tables.speed_tables import format_p50, limits_table, unstable_reasons
 from compress.report.tables.throughput_unit import describe_call, per_call_suffix
 from compress.report.tables.training_table import training_table
+from compress.report.winner_usage import predict_command, predict_in_python
 from compress.report.winner_verdict import Verdict, held_back_lines
 
 if TYPE_CHECKING:
@@ -35,22 +37,28 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).parent / "templates"
 MARKDOWN, HTML = "report.md", "report.html"
+NO_ADDRESSES: Mapping[str, str] = MappingProxyType({})
 
 
-def write_pages(folder: Path, report: Report) -> None:
-    """Write report.json, report.md and report.html into ``folder``."""
+def write_pages(folder: Path, report: Report, addresses: Mapping[str, str] = NO_ADDRESSES) -> None:
+    """Write report.json, report.md and report.html into ``folder``.
+
+    ``addresses``: by target, the folder that its winner is opened from, if it can be. The HTML page links to the page
+    of wrong rows if ``folder`` has one, which only a run's own folder does.
+    """
     write_report(folder, report)
-    (folder / MARKDOWN).write_text(render_markdown(report), encoding="utf-8")
-    (folder / HTML).write_text(render_html(report), encoding="utf-8")
+    (folder / MARKDOWN).write_text(render_markdown(report, addresses), encoding="utf-8")
+    page = render_html(report, addresses, has_rows=(folder / ROWS_PAGE).is_file())
+    (folder / HTML).write_text(page, encoding="utf-8")
 
 
-def render_markdown(report: Report) -> str:
+def render_markdown(report: Report, addresses: Mapping[str, str] = NO_ADDRESSES) -> str:
     """Return the report as a Markdown page."""
-    return _environment(escape=False).get_template("report.md.j2").render(_context(report))
+    return page_environment(escape=False).get_template("report.md.j2").render(_context(report, addresses))
 
 
-def render_html(report: Report) -> str:
-    """Return the report as one HTML file without scripts, fonts or requests."""
+def render_html(report: Report, addresses: Mapping[str, str] = NO_ADDRESSES, *, has_rows: bool = False) -> str:
+    """Return the report as one HTML file without scripts, fonts or requests; ``has_rows``: beside a page of rows."""
     charts = {
         "widths": {"wide": WIDE, "narrow": NARROW},
         "speed_chart": partial(speed_chart, report),
@@ -60,15 +68,15 @@ def render_html(report: Report) -> str:
         "milliseconds": fmt.milliseconds,
         "colour_of": partial(colour_of, report),
         "legend": legend(report),
+        "rows_page": ROWS_PAGE if has_rows else None,
     }
-    return _environment(escape=True).get_template("report.html.j2").render(_context(report) | charts)
+    return page_environment(escape=True).get_template("report.html.j2").render(_context(report, addresses) | charts)
 
 
-def _section(report: Report, target: TargetFacts) -> dict[str, Any]:
+def _section(report: Report, target: TargetFacts, address: str | None) -> dict[str, Any]:
     """Return what the pages show of one target, in detail the winner or else the last row that was scored."""
     title, verdict = target.title, report.verdict(target.title)
     winner = report.row(verdict.winner if verdict else None)
-    scored = [report.teacher, *(row.key for row, result in report.results(title) if result.test)]
     unstable = unstable_reasons(report, title, winner.key, report.teacher) if winner else []
     heading = "Winner" if winner else "No winner"
     if verdict and report.is_undecided(verdict):
@@ -80,11 +88,20 @@ def _section(report: Report, target: TargetFacts) -> dict[str, Any]:
         "winner": winner,
         "heading": heading,
         "figures": list(_figures(report, target, winner, verdict, bool(unstable))) if winner and verdict else [],
+        "use": _use(report, target, address) if winner and address else {},
         "unstable": unstable,
         "held_back": held_back_lines(verdict) if verdict else [],
         "ledger": ledger_tables.ledger_table(report, title),
         "stages": ledger_tables.stage_table(report, title, winner.key if winner else ""),
-        "groups": block_groups(report, title, winner.key if winner else scored[-1], verdict),
+        "groups": block_groups(report, title, report.detailed(title), verdict),
+    }
+
+
+def _use(report: Report, target: TargetFacts, address: str) -> dict[str, str]:
+    """Return what predicts with the winner, in a terminal and in Python."""
+    return {
+        "sh": predict_command(report.task, target, address),
+        "python": "\n".join(predict_in_python(report.task, target, address)),
     }
 
 
@@ -110,10 +127,10 @@ def _figures(
         yield fmt.percent(above), f"of it above {report.floor_name}"
 
 
-def _context(report: Report) -> dict[str, Any]:
+def _context(report: Report, addresses: Mapping[str, str]) -> dict[str, Any]:
     return {
         "report": report,
-        "sections": [_section(report, target) for target in report.targets],
+        "sections": [_section(report, target, addresses.get(target.title)) for target in report.targets],
         "packaged": packaged_table(report, report.packaged),
         "steps": ledger_tables.step_table(report),
         "environment": environment_facts(report),
@@ -131,7 +148,8 @@ def _context(report: Report) -> dict[str, Any]:
     }
 
 
-def _environment(*, escape: bool) -> Environment:
+def page_environment(*, escape: bool) -> Environment:
+    """Return the templates of pages; ``escape`` what is HTML."""
     jinja2 = require("jinja2", "report")
     environment: Environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),

@@ -22,7 +22,10 @@ MILLION = "1M texts"
 
 
 def ledger_table(report: Report, title: str) -> Table:
-    """One row a model and variant with its scores, speed, size and cost on a target, and the baseline's row."""
+    """One row a model and variant with its scores, speed, size and cost on a target, and the baseline's row.
+
+    What decides comes first: a phone shows five columns, and the others where the table is scrolled.
+    """
     verdict = report.verdict(title)
     metric = f"{fmt.metric(report.task.metric)} (95 %)"
     # A variant without a result there does not run on such a device, unless it could not be built.
@@ -128,13 +131,13 @@ def _ledger_cells(report: Report, row: LedgerRow, title: str, metric: str, *, is
     return {
         **row.names,
         metric: format_quality(test),
-        "vs teacher": format_change(change, larger_is_better(report)),
         "p50": format_p50(result.latency) if result and not untimed else untimed or fmt.ABSENT,
         "faster": fmt.ratio(faster.value) if faster else untimed or fmt.ABSENT,
+        "gate": _gate_state(report, row, result, is_winner=is_winner),
+        "vs teacher": format_change(change, larger_is_better(report)),
         "size": fmt.size(row.bytes_total),
         "cost": fmt.seconds(row.cost_seconds),
         **({MILLION: fmt.money(cost_of_texts(report, title, result))} if shows_costs(report, title) else {}),
-        "gate": _gate_state(report, row, result, is_winner=is_winner),
     }
 
 

@@ -1,10 +1,10 @@
-"""Tables of predictions on test: retention, classes, calibration, slices, changed texts and disagreements."""
+"""Tables of predictions on test: retention, classes, confusions, calibration, slices, changed texts, disagreements."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compress.measure.quality.quality_result import Difference, Quality, SliceScore
+from compress.measure.quality.quality_result import Confusion, Difference, Quality, SliceScore
 from compress.measure.result_base import Score
 from compress.report import format_numbers as fmt
 from compress.report.report_schema import Report
@@ -15,7 +15,7 @@ from compress.report.retention import (
     score_ratio,
     teacher_beats_baseline,
 )
-from compress.report.tables.table_type import Table, make_table
+from compress.report.tables.table_type import Cells, Table, make_table
 
 
 def format_quality(quality: Quality | None) -> str:
@@ -81,6 +81,43 @@ def class_table(report: Report, title: str, key: str) -> Table:
         ),
         names=1,
     ).without_empty()
+
+
+TRUE_CLASS = "true ↓ predicted →"
+
+
+def confusion_table(report: Report, title: str, key: str) -> Table:
+    """Every class by what ``key`` predicted in its place, in brackets the teacher's count where it differs.
+
+    Of many classes, the most frequent errors.
+    """
+    qualities = (quality_on_test(report, name, title) for name in (key, report.teacher))
+    own, teacher = (quality.confusion if quality else None for quality in qualities)
+    if own is None:
+        return make_table(())
+    if not own.counts:
+        return _pair_table(own, teacher, key, report.teacher)
+    others = teacher.counts if teacher and teacher.names == own.names else own.counts
+    rows: list[Cells] = []
+    for name, line, other in zip(own.names, own.counts, others, strict=True):
+        cells = (_count_cell(*counts) for counts in zip(line, other, strict=True))
+        rows.append({TRUE_CLASS: name, **dict(zip(own.names, cells, strict=True))})
+    return make_table(rows, names=1)
+
+
+def _count_cell(own: int, teacher: int) -> str:
+    return (f"{own:,}" if own else "·") + (f" ({teacher:,})" if teacher != own else "")
+
+
+def _pair_table(own: Confusion, teacher: Confusion | None, key: str, teacher_key: str) -> Table:
+    known = {(pair.true, pair.predicted): pair.count for pair in (teacher.pairs if teacher else ())}
+    rows = []
+    for pair in own.pairs:
+        cells = {"true": pair.true, "predicted": pair.predicted, key: fmt.count(pair.count)}
+        if key != teacher_key:
+            cells["teacher"] = fmt.count(known.get((pair.true, pair.predicted)))
+        rows.append(cells)
+    return make_table(rows)
 
 
 def calibration_table(report: Report, title: str) -> Table:

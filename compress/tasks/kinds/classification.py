@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from compress.batch_arrays import BatchArray
 from compress.errors import DataError, Problem
 from compress.model_info import TaskInfo
-from compress.tasks.base import Array, Confidence, Metric, Row, Rows
+from compress.tasks.base import Array, Confidence, ConfusionCounts, Metric, Row, Rows
 from compress.tasks.kinds.text_kind import TextKind, label_column, same_argmax, softmax
-from compress.tasks.metrics.f1_mcc import ClassCounts, class_f1, macro_f1, matthews, total_variation
+from compress.tasks.metrics.f1_mcc import ClassCounts, class_f1, count_pairs, macro_f1, matthews, total_variation
 from compress.tasks.metrics.weighted_metrics import Scores, Weights, safe_divide, weighted_counts
 from compress.tasks.parsing.columns import column_value, label_columns, text_fields
 from compress.tasks.parsing.labels import class_index, collect_classes
@@ -90,6 +90,10 @@ class Classification(TextKind):
             predicted=weighted_counts(chosen, classes, weights),
             true=weighted_counts(gold, classes, weights),
         )
+
+    def confusion(self, predictions: Array, gold: Array, task: TaskInfo) -> ConfusionCounts:
+        """Return the confusion matrix."""
+        return ConfusionCounts(task.labels, count_pairs(gold, predictions.argmax(axis=-1), len(task.labels)))
 
     def correct(self, predictions: Array, gold: Array) -> NDArray[np.bool_]:
         """Return whether the most probable class is the true one."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from compress.batch_arrays import BatchArray
 from compress.errors import DataError, Problem
 from compress.model_info import TaskInfo
-from compress.tasks.base import Array, Confidence, Metric, Row, Rows
+from compress.tasks.base import Array, Confidence, ConfusionCounts, Metric, Row, Rows
 from compress.tasks.kinds.text_kind import TextKind
 from compress.tasks.metrics.f1_mcc import ClassCounts, macro_f1, micro_f1
 from compress.tasks.metrics.weighted_metrics import Scores, Weights, weighted_means
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 THRESHOLD = 0.5
 """A class is predicted from this probability on."""
+NO_CLASS = "no class"
+"""The line and the column of a confusion matrix for classes that were mixed up with none."""
 
 
 class MultiLabel(TextKind):
@@ -103,6 +105,19 @@ class MultiLabel(TextKind):
         chosen, true = _decisions(predictions), gold > THRESHOLD
         return ClassCounts(*(weights @ marks for marks in (chosen & true, chosen, true)))
 
+    def confusion(self, predictions: Array, gold: Array, task: TaskInfo) -> ConfusionCounts:
+        """Return which class was predicted where another one was missed (Heydarian and others, 2022).
+
+        The diagonal has the classes that were predicted rightly. The last line counts classes that were predicted
+        where none was missed, and the last column those that were missed where none was predicted wrongly.
+        """
+        chosen, true = _decisions(predictions), gold > THRESHOLD
+        missed, wrong = (_with_none(marks).astype(np.int64) for marks in (true & ~chosen, chosen & ~true))
+        counts = missed.T @ wrong
+        counts[np.diag_indices(len(task.labels))] = (chosen & true).sum(axis=0)
+        counts[-1, -1] = 0  # rows without an error
+        return ConfusionCounts((*task.labels, NO_CLASS), counts)
+
     def correct(self, predictions: Array, gold: Array) -> NDArray[np.bool_]:
         """Return whether every class of a row is right."""
         return (_decisions(predictions) == (gold > THRESHOLD)).all(axis=-1)
@@ -144,6 +159,11 @@ class MultiLabel(TextKind):
 
 def _decisions(predictions: Array) -> NDArray[np.bool_]:
     return predictions >= THRESHOLD
+
+
+def _with_none(marks: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Append a column that marks the rows without any class."""
+    return np.column_stack([marks, ~marks.any(axis=1)])
 
 
 def _class_list(value: Any, where: str) -> list[Any]:

@@ -232,6 +232,17 @@ class QuestionAnswering(Kind):
         """Return `characters 17-29`."""
         return [_describe_span(line["start"], line["end"], line["start"] >= 0) for line in gold]
 
+    def describe_in_full(self, predictions: Array, rows: Rows, task: TaskInfo) -> list[str]:
+        """Return `1984 (83 %)`, `no answer (61 %)`."""
+        texts = [text or "no answer" for text in answer_texts(predictions)]
+        stated = predictions["probability"]
+        return [f"{text} ({100 * value:.0f} %)" for text, value in zip(texts, stated, strict=True)]
+
+    def describe_gold_in_full(self, gold: Array, rows: Rows, task: TaskInfo) -> list[str]:
+        """Return `1984`; several that are accepted with "or" between them."""
+        accepted = (dict.fromkeys(json.loads(texts)) for texts in gold["answers"])
+        return [" or ".join(texts) or "no answer" for texts in accepted]
+
 
 def prediction_fields(width: int) -> np.dtype[np.void]:
     """Return the fields of an array of predictions, for texts of up to ``width`` characters.

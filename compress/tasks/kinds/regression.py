@@ -59,6 +59,10 @@ class Regression(TextKind):
         """Return the difference between the two scores."""
         return np.abs(predictions.astype(np.float64) - others)
 
+    def errors(self, predictions: Array, gold: Array, task: TaskInfo) -> NDArray[np.float64]:
+        """Return the difference from the true score."""
+        return self.distance(predictions, gold)
+
     def label_spread(self, gold: Array, task: TaskInfo) -> float:
         """Return the standard deviation of the true scores."""
         return float(np.std(gold))

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from compress.errors import DataError, Problem, UsageError
 from compress.model_info import TaskInfo
@@ -90,6 +91,10 @@ class Similarity(EmbeddingKind, Regression):
     def weighted_scores(self, predictions: Array, gold: Array, task: TaskInfo, weights: Weights) -> dict[str, Scores]:
         """Return the correlation of ranks and of values."""
         return correlation_scores(predictions, gold, weights)
+
+    def errors(self, predictions: Array, gold: Array, task: TaskInfo) -> NDArray[np.float64]:
+        """Return the difference of the cosine from the true label, scaled to 0 to 1."""
+        return self.distance(predictions, np.array([scale_label(value, task) for value in gold.tolist()]))
 
     def label_spread(self, gold: Array, task: TaskInfo) -> float:
         """Return the standard deviation of the true labels scaled to 0 to 1, the scale of cosines."""

@@ -16,10 +16,21 @@ from numpy.typing import NDArray
 from compress.batch_arrays import IGNORED_LABEL, BatchArray
 from compress.errors import DataError, Problem, UsageError, nearest
 from compress.model_info import TaskInfo
-from compress.tasks.base import Array, Arrays, Confidence, Encode, Example, Metric, Row, Rows, TaskInput
+from compress.tasks.base import (
+    Array,
+    Arrays,
+    Confidence,
+    ConfusionCounts,
+    Encode,
+    Example,
+    Metric,
+    Row,
+    Rows,
+    TaskInput,
+)
 from compress.tasks.kind import Kind
 from compress.tasks.kinds.text_kind import as_tuple, check_finite, model_output
-from compress.tasks.metrics.f1_mcc import ClassCounts, macro_f1, micro_f1
+from compress.tasks.metrics.f1_mcc import ClassCounts, count_pairs, macro_f1, micro_f1
 from compress.tasks.metrics.weighted_metrics import Scores, Weights, safe_divide, weighted_means
 from compress.tasks.parsing import bio_tags
 from compress.tasks.parsing.bio_tags import OUTSIDE, PAD_TAG, Tags, is_tag
@@ -197,6 +208,12 @@ class TokenClassification(Kind):
         counts = bio_tags.entity_counts(predictions["tag"], gold, len(task.labels) // 2)
         return ClassCounts(*(weights @ each for each in counts))
 
+    def confusion(self, predictions: Array, gold: Array, task: TaskInfo) -> ConfusionCounts:
+        """Return the types of words, O included, whatever begins an entity."""
+        names, words = (OUTSIDE, *self.class_names(task.labels)), gold >= 0
+        true, predicted = ((tags[words] + 1) // 2 for tags in (gold, predictions["tag"]))
+        return ConfusionCounts(names, count_pairs(true, predicted, len(names)), "words")
+
     def correct(self, predictions: Array, gold: Array) -> NDArray[np.bool_]:
         """Return whether every tag of a row is right."""
         return (predictions["tag"] == gold).all(axis=-1)
@@ -236,6 +253,18 @@ class TokenClassification(Kind):
     def describe_gold(self, gold: Array, task: TaskInfo) -> list[str]:
         """Return `artist 2-3, album 5`."""
         return [", ".join(map(_describe_entity, spans)) or "none" for spans in _row_entities(gold, task)]
+
+    def describe_in_full(self, predictions: Array, rows: Rows, task: TaskInfo) -> list[str]:
+        """Return `artist: New Order, album: Technique`."""
+        return self.describe_gold_in_full(predictions["tag"], rows, task)
+
+    def describe_gold_in_full(self, gold: Array, rows: Rows, task: TaskInfo) -> list[str]:
+        """Return `artist: New Order, album: Technique`."""
+        every = zip(_row_entities(gold, task), rows, strict=True)
+        return [
+            ", ".join(f"{kind}: {' '.join(row['words'][start:end])}" for kind, start, end in spans) or "none"
+            for spans, row in every
+        ]
 
 
 def _check_length(words: Sequence[str], task: Task, where: str) -> None:

@@ -53,6 +53,12 @@ def matthews(counts: ClassCounts, rows: NDArray[np.float64]) -> Scores:
     return safe_divide(hits.sum(axis=1) * rows - by_chance, spread)
 
 
+def count_pairs(true: Array, predicted: Array, classes: int) -> NDArray[np.int64]:
+    """Return the confusion matrix: how often each class (lines) was predicted as each (columns)."""
+    pairs = true.astype(np.int64) * classes + predicted
+    return np.bincount(pairs.ravel(), minlength=classes**2).reshape(classes, classes)
+
+
 def total_variation(first: Array, second: Array) -> NDArray[np.float64]:
     """Return the total variation distance of two distributions per row: the probability that moved, 0 to 1."""
     return 0.5 * np.abs(first.astype(np.float64) - second).sum(axis=-1)

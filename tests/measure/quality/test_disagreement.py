@@ -1,9 +1,7 @@
-import json
-
 import numpy as np
 import pytest
 
-from compress.measure.quality.disagreement import largest_disagreements, write_disagreements
+from compress.measure.quality.disagreement import largest_disagreements
 from compress.model_info import TaskInfo
 from compress.tasks import KINDS
 
@@ -62,20 +60,3 @@ def test_a_kind_without_distances_has_no_disagreements():
             return None
 
     assert largest_disagreements(Mute(), CLASSES, OURS, TEACHERS, GOLD) == ()
-
-
-def test_disagreement_file_has_texts_and_the_report_does_not(tmp_path):
-    rows = [{"text": f"text {number} é", "text_pair": None, "label": int(GOLD[number])} for number in range(4)]
-    result = largest_disagreements(KINDS["classification"], CLASSES, OURS, TEACHERS, GOLD)
-    assert not any("text" in str(each.model_dump()) for each in result)
-    path = tmp_path / "disagreements.jsonl"
-    write_disagreements(path, rows, {"student/onnx-int8": result, "student/onnx-fp32": result[:1]}, ("label",))
-    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    assert [(line["model"], line["row"]) for line in lines] == [
-        ("student/onnx-int8", 2),
-        ("student/onnx-int8", 1),
-        ("student/onnx-int8", 3),
-        ("student/onnx-fp32", 2),
-    ]
-    assert lines[0]["text"] == "text 2 é"
-    assert set(lines[0]) == {"model", "row", "distance", "ours", "teachers", "gold", "text"}

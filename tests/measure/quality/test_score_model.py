@@ -234,3 +234,35 @@ def test_intervals_agree_with_scoring_one_draw_after_another(name):
         drawn = [KINDS[name].score(answers[rows], gold[rows], task)[metric] for rows in resamples(60, 100, seed=9)]
         slow = percentile_interval(KINDS[name].score(answers, gold, task)[metric], np.array(drawn))
         assert (score.value, score.low, score.high) == pytest.approx((slow.value, slow.low, slow.high), abs=1e-12)
+
+
+def test_the_confusion_matrix_counts_every_row_and_many_classes_have_pairs(gold):
+    answers = noisy(gold, 60)
+    confusion = score_model(KINDS["classification"], CLASSES, answers, gold, resampling=2).confusion
+    counts = np.array(confusion.counts)
+    assert (confusion.names, confusion.unit) == (("a", "b", "c"), "rows")
+    assert counts.sum(axis=1).tolist() == np.bincount(gold).tolist()
+    assert counts.sum() - np.trace(counts) == 60
+    assert counts[0, 1] == (gold[:60] == 0).sum()
+    assert score_model(KINDS["classification"], CLASSES, answers, gold, role="select", resampling=2).confusion is None
+
+    many = CLASSES.model_copy(update={"labels": tuple(map(str, range(100)))})
+    wide = np.zeros((len(gold), 100))
+    wide[:, :3] = answers
+    pairs = score_model(KINDS["classification"], many, wide, gold, resampling=2).confusion.pairs
+    assert sum(pair.count for pair in pairs) == 60
+    assert [pair.count for pair in pairs] == sorted((pair.count for pair in pairs), reverse=True)
+    assert {(pair.true, pair.predicted) for pair in pairs} == {("0", "1"), ("1", "2"), ("2", "0")}
+
+
+def test_a_class_of_several_is_confused_with_those_predicted_in_its_place():
+    gold = np.array([[1, 0, 0], [1, 0, 0], [0, 0, 1], [1, 1, 0]], np.float32)
+    answers = np.array([[0.2, 0.9, 0], [0.1, 0, 0], [0, 0.8, 0.9], [0.9, 0.9, 0]], np.float32)
+    confusion = score_model(KINDS["multi_label"], LABELS, answers, gold, resampling=2).confusion
+    assert confusion.names == ("a", "b", "c", "no class")
+    assert confusion.counts == ((1, 1, 0, 1), (0, 1, 0, 0), (0, 0, 1, 0), (0, 1, 0, 0))
+
+
+def test_kinds_without_classes_have_no_confusion_matrix():
+    gold = np.arange(10.0)
+    assert score_model(KINDS["regression"], SCORES, gold, gold, resampling=2).confusion is None

@@ -25,10 +25,9 @@ from compress.pipeline.preflight.preflight import check
 from compress.pipeline.run import Options, prepare
 from compress.pipeline.step_store import StepStore
 from compress.pipeline.steps import measure_step
-from compress.pipeline.steps.build_report import disagreements
 from compress.pipeline.steps.measure_step import Measured, Measurement, TimedModel, read_measured, write_measured
 from compress.recipe.measure_schema import Grid, Measure, Target
-from compress.report.report_schema import Report, read_report
+from compress.report.report_schema import ROWS_PAGE, Report, read_report
 from compress.runtime import RUNTIMES
 
 CPU, BATCHED = Target(device="cpu"), Target(device="cpu", batch=8, length=32)
@@ -301,12 +300,28 @@ class TestOnAFinishedRun:
             assert result.latency.first_answer_seconds is not None
             assert result.latency.energy
 
-    def test_disagreements_are_written_next_to_the_report(self, finished_run: Path, report: Report) -> None:
-        lines = (finished_run / "disagreements.jsonl").read_text(encoding="utf-8").splitlines()
-        result = [json.loads(line) for line in lines]
-        assert {one["model"] for one in result} == set(disagreements(report))
-        assert all(one["text"] for one in result)
-        assert not list((finished_run.parent / "zoo").rglob("disagreements*"))
+    def test_wrong_rows_are_written_next_to_the_report_and_published_nowhere(
+        self, finished_run: Path, report: Report
+    ) -> None:
+        page = (finished_run / ROWS_PAGE).read_text(encoding="utf-8")
+        key = report.detailed("cpu")
+        test = report.row(key).targets["cpu"].test
+        wrong = round((1 - test.scores["accuracy"].value) * test.rows)
+        assert page.count('data-label="row"') == wrong
+        assert f"{wrong} of {test.rows} rows are wrong" in page
+        counts = test.confusion.counts
+        assert sum(map(sum, counts)) - sum(counts[each][each] for each in range(len(counts))) == wrong
+        own = (finished_run / "report.html").read_text(encoding="utf-8")
+        assert f'href="{ROWS_PAGE}"' in own
+        assert "compress predict runs/tiny/winner/cpu" in own
+        zoo = finished_run.parent / "zoo"
+        published = [path for path in zoo.rglob("*") if path.is_file()]
+        assert [path for path in published if path.name == "report.html"]
+        assert not [path for path in published if path.name == ROWS_PAGE]
+        for path in published:
+            if path.suffix in (".html", ".md", ".json") and path.name != "tokenizer.json":
+                text = path.read_text(encoding="utf-8")
+                assert not any(word in text for word in (f'href="{ROWS_PAGE}"', "predict runs/", 'open("runs/'))
         with (finished_run.parent / "test.csv").open(encoding="utf-8", newline="") as rows:
             texts = [row["text"] for row in csv.DictReader(rows)]
         written = (finished_run / "report.json").read_text(encoding="utf-8")

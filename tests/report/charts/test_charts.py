@@ -4,8 +4,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from compress.report.charts.svg import Frame, marker, ticks
+from compress.report.charts.svg import MARKERS, Frame, marker, ticks
 from compress.report.charts.xy_chart import Point, Series, xy_chart
+from compress.variants import VARIANTS
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 FRAME = Frame(680, 340, (0.1, 100.0), (50.0, 100.0))
@@ -75,7 +76,10 @@ def test_a_logarithmic_axis_of_less_than_a_decade_has_linear_ticks():
     assert Frame(100, 100, (1, 100), (1, 100)).x(10) == pytest.approx(68)
 
 
-def test_four_markers_differ():
-    shapes = {re.sub(r'class="[^"]*"', "", marker(kind, 5, 5, 4, "x")) for kind in range(4)}
-    assert len(shapes) == 4
-    assert marker(4, 5, 5, 4, "x") == marker(0, 5, 5, 4, "x")
+def test_every_variant_has_a_marker_of_its_own():
+    kinds = len(VARIANTS)
+    assert kinds > len(MARKERS) >= 8
+    shapes = {marker(kind, 5, 5, 4, "x") for kind in range(kinds)}
+    assert len(shapes) == kinds
+    corners = [float(part) for shape in shapes for part in re.findall(r"-?[\d.]+", shape)]
+    assert all(-1 <= value <= 11 for value in corners)

@@ -41,6 +41,7 @@ def test_every_measurement_has_a_block(make_full_report):
         "Score retained",
         "The gate, on select",
         "Classes",
+        "Confusion matrix",
         "Calibration and agreement",
         "By length",
         "By source",

@@ -14,7 +14,7 @@ from compress.report.tables.quality_tables import class_table
 from compress.report.tables.speed_tables import timing_table
 from tests.report.conftest import apply_gates
 
-VOID = {"meta", "link", "br", "img", "input", "hr"}
+VOID = {"meta", "link", "br", "img", "input", "hr", "wbr"}
 
 
 class Balanced(HTMLParser):
@@ -180,6 +180,20 @@ def test_the_page_fits_a_desktop_and_a_phone(browser, make_report, tmp_path):
         grounds.add(browser.execute_script("return getComputedStyle(document.body).backgroundColor"))
     assert len(grounds) == 2
     assert browser.get_log("browser") == []
+
+
+@pytest.mark.browser
+def test_a_desktop_shows_the_whole_ledger_and_a_phone_its_first_columns(browser, make_report, tmp_path):
+    write_pages(tmp_path, apply_gates(make_report()))
+    for width in (1440, 390):
+        show(browser, tmp_path / "report.html", width, "light")
+        scroller, hint = (browser.find_element("css selector", name) for name in (".scroll", ".more"))
+        client, whole = (scroller.get_property(name) for name in ("clientWidth", "scrollWidth"))
+        assert (whole > client) is (width == 390)
+        assert hint.is_displayed() is (width == 390)
+        gate = browser.find_element("css selector", "tr.win .badge")
+        assert gate.rect["x"] + gate.rect["width"] <= width
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
 
 
 @pytest.mark.browser

@@ -7,6 +7,7 @@ import pytest
 from compress import command_handlers
 from compress.console import Console
 from compress.report.tables.ledger_tables import MARK, closing_table
+from compress.report.winner_usage import predict_command
 from compress.tasks import KINDS
 from tests.report.conftest import apply_gates
 
@@ -71,7 +72,7 @@ def test_a_run_says_how_many_rows_it_left_out_and_report_shows_all(report, monke
 def test_the_next_command_has_as_many_texts_as_the_task_reads(report, kind, tmp_path):
     columns = {"multiple_choice": ("question", "choices"), "question_answering": ("question", "context")}
     task = report.task.model_copy(update={"kind": kind, "text": columns.get(kind, ("text",))})
-    command = command_handlers._predict_command(report.model_copy(update={"task": task}), "cpu", tmp_path / "a b")
+    command = predict_command(task, report.target("cpu"), str(tmp_path / "a b"))
     texts = 3 if KINDS[kind].is_variadic else len(task.text)
     assert command.count("text") == texts
     assert command.startswith(f"compress predict '{tmp_path / 'a b'}' \"a text\"")
@@ -83,5 +84,5 @@ def test_the_next_command_is_printed_where_the_winner_is(report, tmp_path):
     command_handlers._show(report, tmp_path, Console("human", io.StringIO(), err))
     assert f"the winner on cpu is in {tmp_path / 'winner' / 'cpu'}" in err.getvalue()
     assert f'compress predict {tmp_path / "winner" / "cpu"} "a text"\n' in err.getvalue()
-    used = command_handlers._predict_command(report, "cuda", tmp_path / "winner" / "cuda")
+    used = predict_command(report.task, report.target("cuda"), str(tmp_path / "winner" / "cuda"))
     assert used == f'compress predict {tmp_path / "winner" / "cuda"} --device cuda "a text"'

@@ -315,3 +315,12 @@ def test_a_sentence_longer_than_all_windows_is_refused():
     row = {"tokens": ["a"] * 17, "tags": ["O"] * 17}
     with pytest.raises(DataError, match=r"^a\.jsonl, row 3: the sentence has 17 words, more than .* \(2 of 8\)"):
         KIND.read_row(row, task, LABELS, "a.jsonl, row 3")
+
+
+def test_words_are_confused_by_their_type():
+    gold = np.array([[0, 1, 2, 3], [1, 0, -1, -1]], np.int16)
+    answers = np.zeros((2, 4), PREDICTION)
+    answers["tag"] = [[0, 2, 2, 1], [0, 0, -1, -1]]
+    confusion = KIND.confusion(answers, gold, info_of())
+    assert (confusion.names, confusion.unit) == (("O", "city", "day"), "words")
+    assert confusion.counts.tolist() == [[2, 0, 0], [1, 2, 0], [0, 1, 0]]

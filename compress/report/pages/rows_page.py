@@ -1,0 +1,148 @@
+"""rows.html: the rows of test that a model got wrong, with their texts and the answers of model and teacher.
+
+It holds the user's data. It is written into the run's own folder, and nothing publishes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compress.model_info import TaskInfo
+from compress.report.pages.render import page_environment
+from compress.report.report_schema import ROWS_PAGE
+from compress.tasks.base import Array, Row, TaskInput
+from compress.tasks.kind import Kind
+
+MOST_ROWS = 1000
+"""Rows of a model that are shown."""
+MOST_CHARACTERS = 2000
+"""Characters of a text that are shown."""
+
+
+@dataclass(frozen=True)
+class WrongRow:
+    """A row that a model got wrong."""
+
+    row: int
+    """Its number in test, from 0."""
+    texts: tuple[str, ...]
+    label: str
+    answer: str
+    teacher: str | None
+    """The teacher's answer; None for the teacher's own rows."""
+    teacher_is_right: bool | None
+    """None where answers are neither right nor wrong, but more or less far from the truth."""
+
+
+@dataclass(frozen=True)
+class WrongRows:
+    """What the page shows of one model."""
+
+    model: str
+    targets: tuple[str, ...]
+    tested: int
+    """Rows of test."""
+    wrong: int
+    """Rows that it got wrong; of scores, that differ from the truth at all."""
+    shared: int
+    """Rows that the teacher got wrong too."""
+    teacher_alone: int
+    """Rows that the teacher alone got wrong."""
+    order: str
+    """What the rows are ordered by."""
+    rows: tuple[WrongRow, ...]
+
+
+def wrong_rows(
+    kind: Kind,
+    task: TaskInfo,
+    rows: Sequence[Row],
+    gold: Array,
+    answers: Array,
+    teachers: Array | None,
+    *,
+    model: str,
+    targets: Sequence[str],
+    most: int = MOST_ROWS,
+) -> WrongRows | None:
+    """Return the rows that a model got wrong, its most confident answers first; None where none can be wrong.
+
+    Where a row has many decisions, the wrong one with the highest probability counts. Kinds without probabilities keep
+    the order of test, and kinds that predict numbers begin with the largest error.
+
+    Args:
+        kind: the task's.
+        task: the task.
+        rows: of test.
+        gold: their true labels.
+        answers: the model's predictions.
+        teachers: the teacher's; None for the teacher itself.
+        model: the key of the row in the report.
+        targets: where it gives these answers.
+        most: how many rows are returned.
+    """
+    right = kind.correct(answers, gold)
+    errors = kind.errors(answers, gold, task) if right is None else None
+    if right is None and errors is None:
+        return None
+    others = None if teachers is None or right is None else kind.correct(teachers, gold)
+    if errors is not None:
+        wrong, weight, order = errors > 0, errors, "the largest error first"
+    else:
+        assert right is not None
+        wrong, weight = ~right, _certainty(kind, answers, gold)
+        order = "in the order of test" if weight is None else "the most confident first"
+    chosen = np.flatnonzero(wrong)
+    if weight is not None:
+        chosen = chosen[np.argsort(-weight[chosen], kind="stable")]
+    shown = chosen[:most]
+    own = [rows[index] for index in shown.tolist()]
+    cells = zip(
+        shown.tolist(),
+        own,
+        kind.describe_gold_in_full(gold[shown], own, task),
+        kind.describe_in_full(answers[shown], own, task),
+        [None] * len(own) if teachers is None else kind.describe_in_full(teachers[shown], own, task),
+        [None] * len(own) if others is None else others[shown].tolist(),
+        strict=True,
+    )
+    return WrongRows(
+        model=model,
+        targets=tuple(targets),
+        tested=len(gold),
+        wrong=len(chosen),
+        shared=0 if others is None else int((wrong & ~others).sum()),
+        teacher_alone=0 if others is None else int((~wrong & ~others).sum()),
+        order=order,
+        rows=tuple(
+            WrongRow(index, _shown_texts(kind.to_input(row)), label, answer, teacher, teacher_is_right)
+            for index, row, label, answer, teacher, teacher_is_right in cells
+        ),
+    )
+
+
+def write_rows_page(folder: Path, name: str, models: Sequence[WrongRows]) -> None:
+    """Write rows.html into ``folder``; ``name`` is the run's."""
+    page = page_environment(escape=True).get_template("rows.html.j2")
+    settings = {"name": name, "models": models, "most": MOST_ROWS, "most_characters": MOST_CHARACTERS}
+    (folder / ROWS_PAGE).write_text(page.render(settings), encoding="utf-8")
+
+
+def _certainty(kind: Kind, answers: Array, gold: Array) -> NDArray[np.float64] | None:
+    """Return the highest probability that was given to a wrong decision of each row; None without probabilities."""
+    confidence = kind.confidence(answers, gold)
+    if confidence is None:
+        return None
+    certainty, wrong = np.zeros(len(gold)), ~confidence.right
+    np.maximum.at(certainty, confidence.row[wrong], confidence.stated[wrong])
+    return certainty
+
+
+def _shown_texts(given: TaskInput) -> tuple[str, ...]:
+    texts = (given,) if isinstance(given, str) else given
+    return tuple(f"{text[:MOST_CHARACTERS]}…" if len(text) > MOST_CHARACTERS else text for text in texts)
