@@ -154,6 +154,8 @@ class TrainingRun:
                 self._evaluate(self.evaluate)
             while self.state.done < self.schedule.total and self.state.without_better < patience:
                 self._update(progress)
+                if self._gains_nothing():
+                    break
         if self.state.best_at is None:  # without evaluation the last weights are the result
             self.state.best_at = self.state.done
             self._save_best()
@@ -210,6 +212,20 @@ class TrainingRun:
         state.tail = state.done
         schedule.end_soon(state.done)
         self._note(f"{state.ending}: the rate falls from update {state.done} to the last one, {schedule.total}")
+        return True
+
+    def _gains_nothing(self) -> bool:
+        """Whether the start remains the best in the second half of the falling rate, and scores do not rise any more.
+
+        The start's weights are the result then, as they would be after more updates without gain.
+        """
+        state, patience = self.state, self.settings.patience or math.inf
+        if state.tail is None or state.best_at != 0 or 2 * state.done < state.tail + self.schedule.total:
+            return False
+        if state.done == self.schedule.total or state.without_better < patience:
+            return False
+        state.ending = f"{state.ending}; no gain over the start"
+        self._note(f"no gain over the start: ends after update {state.done} of {self.schedule.total}")
         return True
 
     def _record(self, update: UpdateGradients, seconds: float) -> None:

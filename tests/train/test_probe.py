@@ -13,7 +13,8 @@ from compress.model_info import read_info
 from compress.models.load_save import load, load_model, output_layer
 from compress.recipe.finetune_schema import Finetune
 from compress.train import probe as probes
-from compress.train.core import training_data
+from compress.train.core import probe_effort, training_data
+from compress.train.core.probe_effort import Search
 from compress.train.finetune import finetune
 from compress.train.objective import TaskObjective
 from compress.train.probe import Limit, fit_probe, stored_probe
@@ -74,8 +75,8 @@ def test_it_is_the_regularised_minimum(kind, encoder, task_and_rows, tiny_tokeni
     model = load_model(encoder, task, pooling="mean")
     tokens = training_data.fast_tokenizer(model.config, tiny_tokenizer)
     examples = training_data.from_rows(labelled, [], task, tokens, Console("quiet")).train
-    monkeypatch.setattr(probes, "STRENGTHS", (0.1,))
-    monkeypatch.setattr(probes, "ITERATIONS", 200)
+    search = Search(strengths=(0.1,), iterations=200, last_iterations=200)
+    monkeypatch.setattr(probe_effort, "THOROUGH", search)
     probe = fit_probe(model, examples, TaskObjective(task).loss_of, 0)
     features, labels = features_and_labels(model, examples)
     scale = (features - features.mean(dim=0)).square().mean().sqrt()
