@@ -219,13 +219,16 @@ class TrainingRun:
 
         The start's weights are the result then, as they would be after more updates without gain.
         """
-        state, patience = self.state, self.settings.patience or math.inf
-        if state.tail is None or state.best_at != 0 or 2 * state.done < state.tail + self.schedule.total:
+        state, total = self.state, self.schedule.total
+        if state.tail is None or state.best_at != 0 or state.done == total:
             return False
-        if state.done == self.schedule.total or state.without_better < patience:
+        fallen = [entry["update"] for entry in state.history if entry["update"] > state.tail]
+        if not fallen or 2 * fallen[-1] < state.tail + total:
+            return False
+        if min(state.without_better, len(fallen)) < (self.settings.patience or math.inf):
             return False
         state.ending = f"{state.ending}; no gain over the start"
-        self._note(f"no gain over the start: ends after update {state.done} of {self.schedule.total}")
+        self._note(f"no gain over the start: ends after update {state.done} of {total}")
         return True
 
     def _record(self, update: UpdateGradients, seconds: float) -> None:
