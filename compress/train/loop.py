@@ -153,9 +153,9 @@ class TrainingRun:
             if start_competes and self.evaluate is not None and not self.state.done:
                 self._evaluate(self.evaluate)
             while self.state.done < self.schedule.total and self.state.without_better < patience:
-                self._update(progress)
                 if self._gains_nothing():
                     break
+                self._update(progress)
         if self.state.best_at is None:  # without evaluation the last weights are the result
             self.state.best_at = self.state.done
             self._save_best()

@@ -89,7 +89,7 @@ def test_the_stages_begin_with_what_fine_tuning_gained_over_its_probe(probe, cha
     if warned:
         assert warned in remarks[0]
     if "chance" in change:
-        assert "(accuracy 91.5 against 91.5, p 1.0), in 4 min 00 s; `finetune: {method: frozen}`" in remarks[0]
+        assert "(accuracy 91.5 against 91.5, p 1), in 4 min 00 s; `finetune: {method: frozen}`" in remarks[0]
 
 
 def test_both_pages_name_the_winner_and_the_reason(make_report, tmp_path):
