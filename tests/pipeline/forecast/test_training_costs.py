@@ -68,10 +68,10 @@ def test_operations_are_those_of_the_trained_model_and_its_teachers():
     ],
 )
 def test_a_probe_encodes_a_sample_of_the_rows_once_a_pooling(head, settings, rows, passes):
-    """With two classes, fitting is a hundredth of that and less for each evaluation of the loss."""
+    """With two classes, fitting costs little beside that for texts, and some times as much for tags."""
     settings = settings.model_copy(update={"epochs": 50.0})
     encoding = passes * ROW
-    assert encoding <= probe_operations(settings, SHAPE, head, 2, rows, 20.0, 400.0) <= 2.5 * encoding
+    assert encoding <= probe_operations(settings, SHAPE, head, 2, rows, 20.0, 400.0) <= 5 * encoding
 
 
 def test_a_plan_has_the_bounded_work_of_fitting_many_classes():

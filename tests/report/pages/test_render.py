@@ -83,13 +83,13 @@ def test_the_stages_begin_with_what_fine_tuning_gained_over_its_probe(probe, cha
     report = apply_gates(make_report().model_copy(update=fields))
     way = stage_table(report, "cpu", "pruned/onnx-int8").rows
     assert [row["stage"] for row in way[:3]] == ["linear probe (mean)", "teacher in PyTorch", "onnx-fp32"]
-    assert (way[1]["accuracy"], way[1]["time"]) == (change, "4 min 00 s")
+    assert (way[1]["accuracy"], way[1]["time"]) == (change, "4 min")
     remarks = [remark for remark in report.remarks if "linear probe (mean)" in remark]
     assert len(remarks) == (warned is not None)
     if warned:
         assert warned in remarks[0]
     if "chance" in change:
-        assert "(accuracy 91.5 against 91.5, p 1), in 4 min 00 s; `finetune: {method: frozen}`" in remarks[0]
+        assert "(accuracy 91.5 against 91.5, p 1), in 4 min; `finetune: {method: frozen}`" in remarks[0]
 
 
 def test_both_pages_name_the_winner_and_the_reason(make_report, tmp_path):
