@@ -141,6 +141,8 @@ class TrainingInfo(Info):
 
 PROBE_ROWS = 10_000
 """Rows of train that a probe encodes, at most; of larger sets a sample."""
+PROBE_VALUES = 1 << 25
+"""Numbers of all features that such a probe stores."""
 
 
 class ProbeInfo(Info):
@@ -152,6 +154,8 @@ class ProbeInfo(Info):
     """The weight of its squared norm."""
     loss: float
     """The task's loss in cross-validation."""
+    operations: float | None = None
+    """Of encoding and fitting; None in models of versions that did not count them."""
     pooling: str | None = None
     """What its features are, where there was a choice: `mean` of all tokens, or `cls`, what the family's head reads."""
     features: str | None = None

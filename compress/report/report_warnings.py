@@ -10,7 +10,13 @@ from compress.measure.quality.quality_result import Quality
 from compress.prune.latency_table import TOLERANCE
 from compress.report import format_numbers as fmt
 from compress.report.report_schema import Report
-from compress.report.retention import SIGNIFICANCE, is_clearly_better, quality_on_test, teacher_beats_baseline
+from compress.report.retention import (
+    SIGNIFICANCE,
+    gain_over_probe,
+    is_clearly_better,
+    quality_on_test,
+    teacher_beats_baseline,
+)
 from compress.report.speedup_breakdown import speedup_of_cut, speedup_stages
 from compress.report.tables.machine_facts import describe_length_limit, truncated_of_test
 from compress.report.text_costs import cost_of_texts
@@ -80,13 +86,25 @@ def _teacher_versus_baseline(report: Report) -> Iterator[str]:
 
 
 def _teacher_versus_probe(report: Report) -> Iterator[str]:
-    versus = report.probe and report.probe.versus_teacher
-    if versus and versus.value > 0 and versus.p_value < SIGNIFICANCE:
+    gain = gain_over_probe(report)
+    if gain is None or (gain.is_significant and gain.value > 0):
+        return
+    if gain.is_significant:
         yield (
             f"The teacher is significantly worse than {report.probe_name}, which it was fine-tuned from"
-            f" (p {fmt.p_value(versus.p_value)}): fine-tuning lost what the encoder knew; a lower learning_rate or"
+            f" (p {fmt.p_value(gain.p_value)}): fine-tuning lost what the encoder knew; a lower learning_rate or"
             " a longer warmup may keep it."
         )
+        return
+    test = next((test for title in report.titles if (test := quality_on_test(report, report.teacher, title))), None)
+    scores = f"{_scores(test, report.probe)}, " if test and report.probe else ""
+    took = f", in {fmt.seconds(gain.seconds)}" if gain.seconds else ""
+    is_linear = "linear probe" in report.probe_name
+    hint = "; `finetune: {method: frozen}` fits the last layer alone" if is_linear else ""
+    yield (
+        f"Fine-tuning gained nothing that test can show over {report.probe_name}, from which it started"
+        f" ({scores}p {fmt.p_value(gain.p_value)}){took}{hint}."
+    )
 
 
 def _winner_versus_baseline(report: Report) -> Iterator[str]:

@@ -7,6 +7,8 @@ baseline.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from compress.measure.quality.quality_result import Quality
 from compress.report.report_schema import Report
 from compress.report.winner_verdict import Verdict
@@ -59,6 +61,31 @@ def teacher_beats_baseline(report: Report, title: str) -> bool | None:
     if baseline.versus_teacher is not None:
         return baseline.versus_teacher.value < 0 and baseline.versus_teacher.p_value < SIGNIFICANCE
     return is_clearly_better(teacher, baseline)  # in reports from before the paired test
+
+
+@dataclass(frozen=True)
+class GainOverProbe:
+    """What fine-tuning gained over what it started from, on test."""
+
+    value: float
+    """Of the primary score; negative for a loss."""
+    p_value: float
+    seconds: float | None
+    """Time of the teacher's step."""
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether test can tell the teacher from its probe."""
+        return self.p_value < SIGNIFICANCE
+
+
+def gain_over_probe(report: Report) -> GainOverProbe | None:
+    """Return the gain of fine-tuning; None where there was no probe, or one of both was not scored."""
+    versus, teacher = report.probe and report.probe.versus_teacher, report.row(report.teacher)
+    if not versus or teacher is None:
+        return None
+    seconds = next((step.seconds for step in report.steps if step.name == teacher.step), None)
+    return GainOverProbe(-versus.value, versus.p_value, seconds)
 
 
 def is_clearly_better(quality: Quality, baseline: Quality) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from numpy.typing import NDArray
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -16,6 +17,7 @@ from compress.data.splits.prepare_splits import PreparedData, load_prepared
 from compress.errors import ModelError, UsageError
 from compress.model_history import ProbeInfo
 from compress.model_info import TaskInfo
+from compress.model_shapes import shape_of_folder
 from compress.models.fetch import fetch
 from compress.models.heads import EMBEDDING, head_for
 from compress.models.load_save import (
@@ -25,13 +27,17 @@ from compress.models.load_save import (
     load_tokenizer,
     read_config,
 )
+from compress.models.nonuniform_models import POOLED
 from compress.recipe.finetune_schema import Finetune
 from compress.tasks import kind_of
 from compress.tasks.base import Row
 from compress.train.class_weights import class_weights
 from compress.train.core import training_data
+from compress.train.core.auto_settings import resolve_auto
 from compress.train.core.distributed import current_processes
+from compress.train.core.probe_effort import probe_budget
 from compress.train.core.seed_restarts import TrainContext, context_in_memory, reset_weights_builder, train_best
+from compress.train.core.training_data import TrainingData
 from compress.train.frozen_encoder import fit_frozen
 from compress.train.objective import TaskObjective
 from compress.train.probe import START, WHOLE
@@ -86,7 +92,8 @@ def finetune(
         model, result, probe = fit_frozen(fitted, encoded)
         return save_trained_model(model, tokenizer, work, "finetune", data, result, probe=probe)
     probed = settings.init == "probe" and not fits
-    starts = StartModels(folder, objective, pooling, probed, encoded.train, context)
+    limit = replace(START, operations=_probe_operations(folder, settings, encoded, pooling, task)) if probed else START
+    starts = StartModels(folder, objective, pooling, probed, encoded.train, context, limit)
     start, first_probe = _describe_start(starts, tokenizer, roles) if probed else (None, None)
     model, result = train_best(
         lambda seed: starts.build(seed)[0],
@@ -99,6 +106,25 @@ def finetune(
     )
     trained = save_trained_model(model, tokenizer, work, "finetune", data, result, probe=first_probe)
     return replace(trained, start=start)
+
+
+def _probe_operations(
+    folder: Path, settings: Finetune, data: TrainingData, pooling: str | None, task: TaskInfo
+) -> float | None:
+    """Return the operations that a probe may take before the training of ``folder``; None where its shape is unknown.
+
+    Where the pooling is to be chosen, two probes share them.
+    """
+    shape, lengths, rows = (
+        shape_of_folder(folder),
+        data.train.example_lengths.astype(np.float64),
+        len(data.train.lengths),
+    )
+    if shape is None:
+        return None
+    resolved, _ = resolve_auto(settings.points()[0], data.facts())
+    probes = 2 if pooling == "auto" and head_for(task) is POOLED else 1
+    return probe_budget(resolved, shape, rows, lengths.sum() / rows, (lengths**2).sum() / rows, probes)
 
 
 def _no_head(source: str, task: TaskInfo) -> ModelError:

@@ -153,6 +153,8 @@ class TrainingRun:
             if start_competes and self.evaluate is not None and not self.state.done:
                 self._evaluate(self.evaluate)
             while self.state.done < self.schedule.total and self.state.without_better < patience:
+                if self._gains_nothing():
+                    break
                 self._update(progress)
         if self.state.best_at is None:  # without evaluation the last weights are the result
             self.state.best_at = self.state.done
@@ -210,6 +212,23 @@ class TrainingRun:
         state.tail = state.done
         schedule.end_soon(state.done)
         self._note(f"{state.ending}: the rate falls from update {state.done} to the last one, {schedule.total}")
+        return True
+
+    def _gains_nothing(self) -> bool:
+        """Whether the start remains the best in the second half of the falling rate, and scores do not rise any more.
+
+        The start's weights are the result then, as they would be after more updates without gain.
+        """
+        state, total = self.state, self.schedule.total
+        if state.tail is None or state.best_at != 0 or state.done == total:
+            return False
+        fallen = [entry["update"] for entry in state.history if entry["update"] > state.tail]
+        if not fallen or 2 * fallen[-1] < state.tail + total:
+            return False
+        if min(state.without_better, len(fallen)) < (self.settings.patience or math.inf):
+            return False
+        state.ending = f"{state.ending}; no gain over the start"
+        self._note(f"no gain over the start: ends after update {state.done} of {total}")
         return True
 
     def _record(self, update: UpdateGradients, seconds: float) -> None:

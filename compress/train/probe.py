@@ -4,13 +4,14 @@ Kumar et al., "Fine-Tuning can Distort Pretrained Features and Underperform Out-
 (arXiv:2202.10054): with a random head the first updates bend good features towards bad outputs; fitting the head first
 avoids it. Rows are encoded once, then the task's own loss plus an L2 penalty is minimised with L-BFGS (Liu and Nocedal,
 1989): logistic regression for classes and tags, ridge regression for numbers. The strength of the penalty is the one
-with the lowest loss in cross-validation over training rows.
+with the lowest loss in cross-validation over training rows. `core.probe_effort` limits the work of all this.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,20 +22,19 @@ from safetensors.torch import save
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from compress.console import Console, Progress
 from compress.data.encode import bucketed_batches
-from compress.model_history import PROBE_ROWS, ProbeInfo
+from compress.model_history import PROBE_ROWS, PROBE_VALUES, ProbeInfo
+from compress.models.encoder_parts import shape_of
 from compress.models.heads import head_of
 from compress.models.load_save import output_layer
 from compress.storage.atomic_write import atomic_write
 from compress.train.core.checkpoints import tensor_digest
 from compress.train.core.distributed import current_processes
+from compress.train.core.probe_effort import THOROUGH, TOKEN_HEADS, ProbeWork, Search, most_evaluations, probe_work
 from compress.train.objective import Batch, Examples, forward
 
 BATCH = 128
-FOLDS = 3
-STRENGTHS = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 3e-4, 1e-4, 3e-5, 1e-5)
-"""Weights of the squared norm beside the mean loss, strongest first: each fit starts from the one before it."""
-ITERATIONS = 30
 LEAST_SPREAD = 0.05
 """Features that differ by less than this share of their size are not scaled up further: their weights would be so large
 that fine-tuning diverges and rounding shows in the outputs (encoders with random weights)."""
@@ -47,9 +47,11 @@ class Limit:
     rows: int
     values: int
     """Numbers of all stored features."""
+    operations: float | None = None
+    """Of encoding and fitting together; None: as many as the most thorough search takes."""
 
 
-START = Limit(rows=PROBE_ROWS, values=1 << 25)
+START = Limit(rows=PROBE_ROWS, values=PROBE_VALUES)
 """Of a probe that fine-tuning starts from (128 MiB)."""
 WHOLE = Limit(rows=1 << 40, values=1 << 28)
 """Of a last layer that is the result: all rows, unless their features need more than 1 GiB."""
@@ -89,7 +91,13 @@ class Probe:
 
 
 def stored_probe(
-    model: PreTrainedModel, examples: Examples, loss: OutputLoss, seed: int, path: Path, limit: Limit = START
+    model: PreTrainedModel,
+    examples: Examples,
+    loss: OutputLoss,
+    seed: int,
+    path: Path,
+    limit: Limit = START,
+    console: Console | None = None,
 ) -> Probe | None:
     """Return the probe of ``model``; None for heads without a linear last layer.
 
@@ -102,7 +110,7 @@ def stored_probe(
     identity = f"{seed} {limit} {examples.digest()} {weights}"
     if processes.is_main and _read(path, identity) is None:
         nn.Module.to(model, processes.device)
-        probe = fit_probe(model, examples, loss, seed, limit)
+        probe = fit_probe(model, examples, loss, seed, limit, console)
         nn.Module.to(model, "cpu")
         metadata = {"identity": identity, "info": probe.info.model_dump_json()}
         atomic_write(path, save({"weight": probe.weight, "bias": probe.bias}, metadata))
@@ -122,64 +130,107 @@ def _read(path: Path, identity: str) -> Probe | None:
         return None
 
 
-def fit_probe(model: PreTrainedModel, examples: Examples, loss: OutputLoss, seed: int, limit: Limit = START) -> Probe:
+def fit_probe(
+    model: PreTrainedModel,
+    examples: Examples,
+    loss: OutputLoss,
+    seed: int,
+    limit: Limit = START,
+    console: Console | None = None,
+) -> Probe:
     """Return the last layer with the lowest regularised loss on the frozen features of the training rows."""
-    last = output_layer(model)
+    last, head, console = output_layer(model), head_of(model), console or Console("quiet")
     assert last is not None
-    batches = encode_features(model, last, examples, seed, limit)
+    work, rows = _work(model, last, examples, limit)
+    search = work.search_within(limit.operations)
+    if search.rows < 1:
+        limit = replace(limit, rows=max(1, math.ceil(search.rows * rows)))
+    with console.progress(min(limit.rows, rows), "probe: encode", "rows") as progress:
+        batches = encode_features(model, last, examples, seed, limit, progress.advance)
     center, scale = _center_and_scale(batches)
     for batch in batches:
         batch.features.sub_(center).div_(scale)
-    fit = _Fit(head_of(model).outputs, loss)
-    strength, held_out, start = _cross_validate(fit, batches, last.weight.shape)
-    weight, bias = fit(batches, strength, start)
-    info = ProbeInfo(rows=sum(batch.rows for batch in batches), strength=strength, loss=held_out)
+    encoded = sum(batch.rows for batch in batches)
+    with console.progress(search.evaluations * encoded, "probe: fit", "rows") as progress:
+        fit = _Fit(head.outputs, loss, progress)
+        chosen = _cross_validate(fit, batches, last.weight.shape, search)
+        weight, bias = fit(batches, chosen.strength, chosen.layer, search.last_iterations)
+    info = ProbeInfo(
+        rows=encoded,
+        strength=chosen.strength,
+        loss=chosen.loss,
+        operations=(encoded * work.encoding + fit.rows * work.evaluation) / rows,
+    )
     return Probe(weight / scale, bias - weight @ center / scale, info)
 
 
-def _cross_validate(fit: _Fit, batches: Sequence[Encoded], shape: torch.Size) -> tuple[float, float, Layer]:
-    """Return the strength with the lowest held-out loss, that loss, and a layer fitted with it on part of the rows.
-
-    From strong to weak, until the held-out loss rises.
-    """
-    folds = [batches[number::FOLDS] for number in range(min(FOLDS, len(batches)))]
-    layers: list[Layer] = [(torch.zeros(shape), torch.zeros(shape[0]))] * len(folds)
-    best = (STRENGTHS[0], np.inf, layers[0])
-    for strength in STRENGTHS:
-        held_out = 0.0
-        for number, held in enumerate(folds):
-            rest = [batch for fold in folds if fold is not held for batch in fold] or batches
-            layers[number] = fit(rest, strength, layers[number])
-            with torch.no_grad():
-                held_out += float(fit.loss_of(*layers[number], held)) / len(folds)
-        if held_out >= best[1]:
-            break
-        best = (strength, held_out, layers[0])
-    return best
+def _work(model: PreTrainedModel, last: nn.Linear, examples: Examples, limit: Limit) -> tuple[ProbeWork, int]:
+    """Return the work of a probe of all rows within the limit, and how many rows these are."""
+    lengths, total = examples.example_lengths.astype(np.float64), len(examples.lengths)
+    pieces, squares = lengths.sum() / total, (lengths**2).sum() / total
+    vectors = pieces if head_of(model).name in TOKEN_HEADS else len(lengths) / total
+    rows = min(total, limit.rows, math.ceil(limit.values / (last.in_features * vectors)))
+    return probe_work(shape_of(model), last.weight.shape, rows, pieces, squares, vectors), rows
 
 
 @dataclass(frozen=True)
+class _Chosen:
+    """The strength with the lowest held-out loss."""
+
+    strength: float
+    loss: float
+    layer: Layer
+    """Fitted with it on part of the rows."""
+
+
+def _cross_validate(fit: _Fit, batches: Sequence[Encoded], shape: torch.Size, search: Search) -> _Chosen:
+    """Return the strength with the lowest held-out loss: from strong to weak, until it rises."""
+    sample = batches[: max(min(search.folds, len(batches)), round(search.sample * len(batches)))]
+    folds = [sample[number :: search.folds] for number in range(min(search.folds, len(sample)))]
+    layers: list[Layer] = [(torch.zeros(shape), torch.zeros(shape[0]))] * len(folds)
+    best = _Chosen(search.strengths[0], np.inf, layers[0])
+    for strength in search.strengths:
+        held_out, parts = 0.0, folds[: search.held_out]
+        for number, held in enumerate(parts):
+            rest = [batch for fold in folds if fold is not held for batch in fold] or list(sample)
+            layers[number] = fit(rest, strength, layers[number], search.iterations)
+            with torch.no_grad():
+                held_out += float(fit.loss_of(*layers[number], held)) / len(parts)
+        if held_out >= best.loss:
+            break
+        best = _Chosen(strength, held_out, layers[0])
+    return best
+
+
+@dataclass
 class _Fit:
     """Fits a last layer to encoded batches."""
 
     outputs: tuple[str, ...]
     """The names of the model's outputs; several share the layer, each with one of its rows."""
     loss: OutputLoss
+    progress: Progress
+    rows: int = 0
+    """Rows of all evaluations of the loss and its gradient so far."""
 
-    def __call__(self, part: Sequence[Encoded], strength: float, start: Layer) -> Layer:
+    def __call__(self, part: Sequence[Encoded], strength: float, start: Layer, iterations: int) -> Layer:
         weight, bias = (tensor.clone().requires_grad_() for tensor in start)
         optimizer = torch.optim.LBFGS(
             [weight, bias],
-            max_iter=ITERATIONS,
+            max_iter=iterations,
+            max_eval=most_evaluations(iterations),
             tolerance_change=1e-5,
             tolerance_grad=1e-4,
             line_search_fn="strong_wolfe",
         )
+        rows = sum(batch.rows for batch in part)
 
         def closure() -> Tensor:
             optimizer.zero_grad()
             value = self.loss_of(weight, bias, part) + strength * weight.square().sum()
             value.backward()  # type: ignore[no-untyped-call]
+            self.rows += rows
+            self.progress.advance(rows, f"strength {strength:g}, loss {float(value.detach()):.3f}", left="")
             return value
 
         optimizer.step(closure)  # type: ignore[no-untyped-call]
@@ -196,12 +247,17 @@ class _Fit:
 
 
 def encode_features(
-    model: PreTrainedModel, last: nn.Linear, examples: Examples, seed: int, limit: Limit
+    model: PreTrainedModel,
+    last: nn.Linear,
+    examples: Examples,
+    seed: int,
+    limit: Limit,
+    advance: Callable[[float], object],
 ) -> list[Encoded]:
     """Return what the last layer reads of a sample of training rows, in batches of similar length, on the CPU."""
     captured: list[Tensor] = []
     hook = last.register_forward_pre_hook(lambda module, inputs: captured.append(inputs[0].float().cpu()))
-    size = max(1, min(BATCH, len(examples.lengths) // (4 * FOLDS)))
+    size = max(1, min(BATCH, len(examples.lengths) // (4 * THOROUGH.folds)))
     encoded: list[Encoded] = []
     training = model.training
     model.train(False)
@@ -211,6 +267,7 @@ def encode_features(
             with torch.no_grad():
                 forward(model, {name: array.to(model.device) for name, array in arrays.items()})
             encoded.append(Encoded(captured.pop(), arrays, len(indices)))
+            advance(len(indices))
             rows, values = sum(each.rows for each in encoded), sum(each.features.numel() for each in encoded)
             if rows >= limit.rows or values >= limit.values:
                 break

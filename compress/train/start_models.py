@@ -74,7 +74,7 @@ class StartModels:
         if not self.probed:
             return model, None
         path = self.context.work / FOLDER / f"probe-{pooling}-{seed}.safetensors"
-        probe = stored_probe(model, self.examples, self.objective.loss_of, seed, path, self.limit)
+        probe = stored_probe(model, self.examples, self.objective.loss_of, seed, path, self.limit, self.context.console)
         if probe is None:
             return model, None
         probe.apply_to(model)

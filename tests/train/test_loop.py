@@ -494,3 +494,19 @@ def test_evaluating_the_start_changes_no_weights(tiny_model, material, tmp_path,
     run(one, material, tmp_path / "one", evaluate=scores(0.1, 0.2))
     with_start(other, material, tmp_path / "other", [0.0, 0.1, 0.2])
     assert same_weights(one, other)
+
+
+@pytest.mark.parametrize(
+    ("later", "updates"),
+    [((0.5, 0.5), 35), ((0.5, 0.6, 0.6), 42), ((0.6, 0.6, 0.6), 42), ((0.95, 0.6, 0.6), 42)],
+)
+def test_what_gains_nothing_over_its_start_ends_in_the_second_half_of_the_fall(
+    later, updates, tiny_model, material, tmp_path, same_weights
+):
+    """The rate falls from update 21 on; the other scores still rise there, or are above the start's."""
+    model = tiny_model("bert")
+    result = with_start(model, material, tmp_path, [0.9, 0.5, 0.5, 0.5, *later], **BOUNDS)
+    assert result.updates == updates
+    ending = "; no gain over the start" if updates == 35 else ""
+    assert result.ending == f"2 evaluations without improvement{ending}"
+    assert same_weights(model, tiny_model("bert")) == (later[0] < 0.9)

@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from compress.model_info import read_info
 from compress.models.load_save import load, load_model, output_layer
 from compress.recipe.finetune_schema import Finetune
 from compress.train import probe as probes
-from compress.train.core import training_data
+from compress.train.core import probe_effort, training_data
+from compress.train.core.probe_effort import QUICK, THOROUGH, Search
 from compress.train.finetune import finetune
 from compress.train.objective import TaskObjective
 from compress.train.probe import Limit, fit_probe, stored_probe
@@ -74,8 +76,8 @@ def test_it_is_the_regularised_minimum(kind, encoder, task_and_rows, tiny_tokeni
     model = load_model(encoder, task, pooling="mean")
     tokens = training_data.fast_tokenizer(model.config, tiny_tokenizer)
     examples = training_data.from_rows(labelled, [], task, tokens, Console("quiet")).train
-    monkeypatch.setattr(probes, "STRENGTHS", (0.1,))
-    monkeypatch.setattr(probes, "ITERATIONS", 200)
+    search = Search(strengths=(0.1,), iterations=200, last_iterations=200)
+    monkeypatch.setattr(probe_effort, "THOROUGH", search)
     probe = fit_probe(model, examples, TaskObjective(task).loss_of, 0)
     features, labels = features_and_labels(model, examples)
     scale = (features - features.mean(dim=0)).square().mean().sqrt()
@@ -186,3 +188,56 @@ def test_a_trained_head_that_is_trained_further_is_not_probed(tiny_folder, prepa
     made = finetune(str(source), prepared, Finetune(**SETTINGS, reuse=False), 0, tmp_path)
     assert made.start is None
     torch.testing.assert_close(load(tmp_path).classifier.weight, load(source).classifier.weight, atol=1e-6, rtol=0)
+
+
+def quick_limit(model, examples, share=1.0):
+    """A limit that allows this share of the quick search on all rows."""
+    work, _ = probes._work(model, output_layer(model), examples, probes.START)
+    return replace(probes.START, operations=share * work.of(QUICK))
+
+
+def counted(model, material, limit, monkeypatch):
+    """The probe within a limit, and the rows of all evaluations of its loss, gradients included."""
+    rows, loss_of = [], probes._Fit.loss_of
+
+    def counting(fit, weight, bias, part):
+        rows.append(sum(batch.rows for batch in part) if torch.is_grad_enabled() else 0)
+        return loss_of(fit, weight, bias, part)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(probes._Fit, "loss_of", counting)
+        return fit_probe(model, material.train, TaskObjective(material.task).loss_of, 0, limit), sum(rows)
+
+
+def test_the_work_is_bounded_and_counted(model, material, monkeypatch):
+    work, rows = probes._work(model, output_layer(model), material.train, probes.START)
+    thorough, evaluated = counted(model, material, probes.START, monkeypatch)
+    assert thorough.info.operations == pytest.approx(work.encoding + evaluated / rows * work.evaluation)
+    limit = quick_limit(model, material.train)
+    quick, fewer = counted(model, material, limit, monkeypatch)
+    assert fewer < evaluated / 3
+    assert quick.info.rows == 50
+    assert quick.info.operations <= limit.operations
+    part, _ = counted(model, material, quick_limit(model, material.train, 0.5), monkeypatch)
+    assert part.info.rows < 50
+    for probe in (quick, part):
+        probe.apply_to(model)
+        assert material.evaluate(model) == 1.0
+
+
+def test_a_limit_that_suffices_changes_nothing(model, material, monkeypatch):
+    probe, _ = counted(model, material, probes.START, monkeypatch)
+    work, _ = probes._work(model, output_layer(model), material.train, probes.START)
+    again, _ = counted(model, material, replace(probes.START, operations=work.of(THOROUGH)), monkeypatch)
+    assert torch.equal(again.weight, probe.weight)
+    assert again.info == probe.info
+
+
+def test_progress_is_shown(model, material, monkeypatch):
+    monkeypatch.setattr("compress.console.LOG_INTERVAL", 0.0)
+    output = io.StringIO()
+    loss = TaskObjective(material.task).loss_of
+    fit_probe(model, material.train, loss, 0, console=Console("human", err=output))
+    lines = output.getvalue().splitlines()
+    assert any(line.startswith("probe: encode: 50/50 rows") for line in lines)
+    assert any(line.startswith("probe: fit: ") and ", strength 0.1, loss " in line for line in lines)

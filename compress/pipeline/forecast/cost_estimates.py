@@ -55,6 +55,8 @@ PREDICTED_ROLES: Mapping[str, tuple[Role, ...]] = {
 """By kind of step, the roles whose rows are predicted."""
 SAMPLE = 500
 """Rows of train whose lengths represent all."""
+ASSUMED_OUTPUTS = 2
+"""Of the last layer, until the data are prepared."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,10 @@ class Estimates:
         settings, rows, lengths = points[0], facts.rows, sample.lengths
         teacher = self.plan.model(model.teacher) if model.teacher else self.plan.teacher
         teachers = teachers_run(settings, self.shape(teacher))
-        head, mean, squares = kind_of(self.plan.recipe.task).head, float(lengths.mean()), float((lengths**2).mean())
-        probe, position = probe_operations(settings, shape, head, rows, mean, squares), self._position(model, facts)
+        kind, mean, squares = kind_of(self.plan.recipe.task), float(lengths.mean()), float((lengths**2).mean())
+        outputs = kind.output_count(self._roles.info.task_info) if self._roles else ASSUMED_OUTPUTS
+        probe = probe_operations(settings, shape, kind.head, outputs, rows, mean, squares)
+        position = self._position(model, facts)
 
         def operations(trainings: Sequence[Training]) -> float:
             training = sum(training_operations(point, shape, teachers, rows, lengths) for point in trainings)

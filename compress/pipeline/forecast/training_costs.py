@@ -15,11 +15,12 @@ from pydantic import BaseModel, ConfigDict
 
 from compress.losses import LOSSES, LayerLoss, OutputLoss
 from compress.measure.resources.flops import flops_per_token
-from compress.model_history import PROBE_ROWS
+from compress.model_history import PROBE_ROWS, PROBE_VALUES
 from compress.model_info import ShapeInfo
 from compress.recipe.distill_schema import Distill
 from compress.recipe.finetune_schema import FEATURE_LAYERS, Finetune
 from compress.recipe.training_schema import EpochBounds, Training, number
+from compress.train.core.probe_effort import THOROUGH, TOKEN_HEADS, probe_budget, probe_work
 
 if TYPE_CHECKING:
     from compress.train.core.train_state import TrainResult
@@ -119,27 +120,42 @@ def trained_rows(settings: Training, train_rows: int) -> float:
 
 
 def probe_operations(
-    settings: Training, model: ShapeInfo, head: str, train_rows: int, pieces: float, squares: float
+    settings: Training, model: ShapeInfo, head: str, outputs: int, train_rows: int, pieces: float, squares: float
 ) -> float:
-    """Return the operations of encoding rows for probes: one pass a seed, and one for the pooling not chosen.
-
-    A frozen encoder reads all rows once.
+    """Return the most operations of all probes: encoding rows, and fitting the last layer; 0 where they are unknown.
 
     Args:
         settings: of the training; 0 is returned unless it starts from a probe, or is one (of a frozen encoder).
         model: its shape.
         head: of the task's kind; an embedding has no layer that a probe could fit.
+        outputs: of the last layer.
         train_rows: rows of train.
         pieces: mean length of a row in tokens.
         squares: mean square of that length.
     """
-    if not isinstance(settings, Finetune) or settings.init != "probe" or head == "sentence-embedding":
+    count = probe_count(settings, head)
+    if not count or flops_per_token(model) is None:
         return 0.0
-    compares_poolings = settings.pooling == "auto" and head == "sequence-classification"
-    most = train_rows if settings.is_frozen else PROBE_ROWS
-    passes = (1 if settings.is_frozen else settings.seed_count) + compares_poolings
-    rows = min(train_rows, most) * passes
-    return _operations(model, (), pieces * rows, squares * rows, 0.0) / 3
+    assert isinstance(settings, Finetune)
+    width, vectors = model.hidden * (FEATURE_LAYERS if settings.features else 1), pieces if head in TOKEN_HEADS else 1.0
+    rows = train_rows if settings.is_frozen else min(train_rows, PROBE_ROWS, PROBE_VALUES / (width * vectors))
+    work = probe_work(model, (outputs, width), rows, pieces, squares, vectors)
+    if settings.is_frozen:
+        return count * (work.of(THOROUGH) if settings.is_fitted else work.encoding)
+    poolings = 1 + _compares_poolings(settings, head)
+    budget = probe_budget(settings, model, train_rows, pieces, squares, poolings)
+    return count * work.of(work.search_within(budget))
+
+
+def probe_count(settings: Training, head: str) -> int:
+    """Return how many probes a training begins with: one a seed, and one for the pooling not chosen."""
+    if not isinstance(settings, Finetune) or settings.init != "probe" or head == "sentence-embedding":
+        return 0
+    return (1 if settings.is_frozen else settings.seed_count) + _compares_poolings(settings, head)
+
+
+def _compares_poolings(settings: Finetune, head: str) -> bool:
+    return settings.pooling == "auto" and head == "sequence-classification"
 
 
 def most_epochs(settings: Training) -> float:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from compress.data.splits.unlabelled_texts import UNLABELLED, unlabelled_rows
 from compress.model_shapes import shape_of_folder
-from compress.pipeline.forecast.training_costs import probe_operations, teachers_run, throughput_of
+from compress.pipeline.forecast.training_costs import probe_count, teachers_run, throughput_of
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.latency_step import LATENCY_STEP
 from compress.pipeline.steps.scoring_steps import ANSWERS_FILE
@@ -118,8 +118,7 @@ def _rates(
     teachers = teachers_run(settings, shape_of_folder(context.inputs[teacher]) if teacher else None)
     info, result, shape = load_prepared(context.inputs["data"]).info, trained.result, trained.info.shape
     rates = throughput_of(result, settings, shape, teachers, info.counts["train"])
-    if rates and (probe := trained.info.probe):
-        head, pieces, squares = kind_of(info.task_info).head, result.pieces / result.rows, result.squares / result.rows
-        operations = probe_operations(settings, shape, head, probe.rows, pieces, squares)
+    if rates and (probe := trained.info.probe) and probe.operations:
+        operations = probe_count(settings, kind_of(info.task_info).head) * probe.operations
         rates = rates.model_copy(update={"probe_operations": operations})
     return rates.model_dump(mode="json") if rates else None

@@ -8,7 +8,7 @@ import textwrap
 from compress.measure.result_base import Score
 from compress.report import format_numbers as fmt
 from compress.report.report_schema import LedgerRow, Report, TargetResult
-from compress.report.retention import larger_is_better
+from compress.report.retention import gain_over_probe, larger_is_better
 from compress.report.run_facts import StepCost
 from compress.report.speedup_breakdown import speedup, speedup_stages
 from compress.report.tables.quality_tables import format_above, format_change, format_quality
@@ -179,8 +179,15 @@ def stage_table(report: Report, title: str, key: str) -> Table:
         }
         for stage in speedup_stages(report, key, title)
     ]
-    start = {**dict.fromkeys(rows[0], fmt.ABSENT), "stage": "teacher in PyTorch", "row": report.teacher} if rows else {}
-    return make_table([start, *rows] if rows else [])
+    if not rows:
+        return make_table([])
+    start: Cells = {**dict.fromkeys(rows[0], fmt.ABSENT), "stage": "teacher in PyTorch", "row": report.teacher}
+    gain = gain_over_probe(report)
+    if gain is None:
+        return make_table([start, *rows])
+    probe = {**dict.fromkeys(rows[0], fmt.ABSENT), "stage": fmt.drop_article(report.probe_name)}
+    change = fmt.signed(gain.value, larger) + ("" if gain.is_significant else " (by chance)")
+    return make_table([probe, {**start, metric: change, "time": fmt.seconds(gain.seconds)}, *rows])
 
 
 def comparison_table(report: Report, verdict: Verdict) -> Table:

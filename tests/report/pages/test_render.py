@@ -70,6 +70,28 @@ def test_tables_next_to_the_ledger(make_report):
     assert timing_table(report, "cpu").rows[0]["runs with"] == "onnxruntime 1.31.1"
 
 
+@pytest.mark.parametrize(
+    ("probe", "change", "warned"),
+    [
+        (0.915, "±0.0 (by chance)", "gained nothing that test can show over a linear probe (mean), from which it"),
+        (0.900, "+1.5", None),
+        (0.920, "−0.5", "The teacher is significantly worse than a linear probe (mean)"),
+    ],
+)
+def test_the_stages_begin_with_what_fine_tuning_gained_over_its_probe(probe, change, warned, make_report, quality_of):
+    fields = {"probe": quality_of(probe), "probe_name": "a linear probe (mean)"}
+    report = apply_gates(make_report().model_copy(update=fields))
+    way = stage_table(report, "cpu", "pruned/onnx-int8").rows
+    assert [row["stage"] for row in way[:3]] == ["linear probe (mean)", "teacher in PyTorch", "onnx-fp32"]
+    assert (way[1]["accuracy"], way[1]["time"]) == (change, "4 min")
+    remarks = [remark for remark in report.remarks if "linear probe (mean)" in remark]
+    assert len(remarks) == (warned is not None)
+    if warned:
+        assert warned in remarks[0]
+    if "chance" in change:
+        assert "(accuracy 91.5 against 91.5, p 1), in 4 min; `finetune: {method: frozen}`" in remarks[0]
+
+
 def test_both_pages_name_the_winner_and_the_reason(make_report, tmp_path):
     write_pages(tmp_path, apply_gates(make_report()))
     for name in ("report.md", "report.html"):
