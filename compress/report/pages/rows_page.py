@@ -91,8 +91,9 @@ def wrong_rows(
     if right is None and errors is None:
         return None
     others = None if teachers is None or right is None else kind.correct(teachers, gold)
+    weight: NDArray[np.float64] | None = errors
     if errors is not None:
-        wrong, weight, order = errors > 0, errors, "the largest error first"
+        wrong, order = errors > 0, "the largest error first"
     else:
         assert right is not None
         wrong, weight = ~right, _certainty(kind, answers, gold)
