@@ -338,7 +338,7 @@ def test_missing_teacher_is_a_usage_error(tmp_path: Path, recipe_file: Path) -> 
 class TestCommandsOnAFinishedRun:
     def test_report(self, finished_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["report", "tiny", "--runs", str(finished_run.parent / "runs")]) == 0
-        assert "winner" in capsys.readouterr().out
+        assert "» won" in capsys.readouterr().out
 
     def test_plan_lists_every_step_as_done(self, finished_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
         recipe, runs = str(finished_run.parent / "tiny.yaml"), str(finished_run.parent / "runs")

@@ -101,7 +101,7 @@ def test_rates_of_older_versions_are_ignored(tmp_path: Path, recipe_file: Path) 
 
 def test_trainings_of_unknown_rows_are_unknown(recipe_file: Path, finished_run: Path) -> None:
     options = Options(runs=finished_run.parent / "runs")
-    rows = preview(prepare(finished_run.parent / "tiny.yaml", ["seed=3"], options), options)
+    rows = preview(prepare(finished_run.parent / "tiny.yaml", ["task.data.split_seed=3"], options), options)
     basis = {row["step"]: row["basis"] for row in rows}
     assert basis["finetune"] == basis["distill"] == "the rows or the model are not known yet"
     assert basis["report"] == "1 earlier run here"
