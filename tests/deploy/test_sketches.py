@@ -143,4 +143,4 @@ def test_executorch_takes_the_inputs_that_the_code_feeds(page, family, tiny_fold
     feed = fed(page, "ExecuTorch", read_info(tmp_path).inputs)
     method = Runtime.get().load_program(str(tmp_path / "model.pte")).load_method("forward")
     logits = method.execute([torch.tensor([values]) for values in feed.values()])[0]
-    np.testing.assert_allclose(np.array(logits), predicted(tmp_path), atol=1e-5)
+    np.testing.assert_allclose(logits.numpy(), predicted(tmp_path), atol=1e-5)
