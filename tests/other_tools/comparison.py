@@ -131,7 +131,7 @@ def differences(
 def decisions(kind: str, answers: Mapping[int, tuple[Answer, Answer]]) -> dict[int, tuple[Any, Any]]:
     """Return, by row, the scores (decisions, options) of which the largest one decides, ours and theirs."""
     if kind in ("multiple_choice", "ranking"):
-        groups = [range(start, start + CHOICES) for start in range(0, len(answers), CHOICES)]
+        groups = [range(start, start + CHOICES) for start in range(0, max(answers, default=-1) + 1, CHOICES)]
         return {
             group[0]: tuple(
                 np.array([[answers[index][side].outputs["logits"][0] for index in group]]) for side in (0, 1)

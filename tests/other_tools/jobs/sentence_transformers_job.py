@@ -39,7 +39,7 @@ def rank(model, rows, size):
 
 def tokens_of(model, row):
     """Return the tokens of a row as the model's own tokenizer cuts it."""
-    return model.tokenizer(*row, truncation=True)["input_ids"]
+    return model.tokenizer(*([text] for text in row), truncation=True)["input_ids"][0]
 
 
 if __name__ == "__main__":
