@@ -1,7 +1,9 @@
 """What the report takes from the steps, and what it leaves out."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from compress.console import Console
@@ -13,13 +15,14 @@ from compress.pipeline.graph import Plan
 from compress.pipeline.run import Options, prepare
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import StepRecord
-from compress.pipeline.steps.build_report import ReportBuilder
+from compress.pipeline.steps.build_report import ReportBuilder, errors_of_winners
 from compress.pipeline.steps.measure_step import Measured, write_measured
 from compress.pipeline.steps.select_step import failure_of, latency_at, targets_of
 from compress.pipeline.strip_paths import strip_paths
 from compress.prune.latency_table import SpeedupResult
 from compress.recipe.measure_schema import Target
 from tests.prune.test_latency_table import table as latency_table
+from tests.report.conftest import TASK, apply_gates, made_report
 
 PLACE = "/home/somebody/runs/.steps/model.onnx"
 
@@ -89,6 +92,28 @@ def test_timings_and_failures_contain_no_local_paths(plan, tmp_path):
     assert result.runs_with["options"] == {"cache": "model.onnx", "threads": 1}
     assert failure_of(made.context, "floor") == "FileNotFoundError: 'model.onnx'"
     assert failure_of(made.context, "data") is None
+
+
+def test_errors_are_those_of_the_row_shown_in_detail_and_equal_answers_are_shown_once():
+    answers = np.array([[0.4, 0.6], [0.1, 0.9]])
+    stored = {"teacher/torch-fp32": answers[::-1], "pruned/onnx-int8": answers}
+    titles = ("cpu", "cpu-t2", "cuda")
+    scorer = SimpleNamespace(
+        roles=SimpleNamespace(info=SimpleNamespace(task_info=TASK), rows=lambda role: [{"text": "a"}, {"text": "b"}]),
+        gold={"test": np.array([0, 1])},
+        step_of=lambda key, title: None if title == "cuda" else f"score-{key}",
+        answers=lambda key, title: stored.get(key),
+    )
+    report = apply_gates(made_report())
+    report = report.model_copy(
+        update={
+            "targets": tuple(report.targets[0].model_copy(update={"title": title}) for title in titles),
+            "verdicts": tuple(report.verdicts[0].model_copy(update={"target": title}) for title in titles),
+        }
+    )
+    (only,) = errors_of_winners(report, scorer)
+    assert (only.model, only.targets) == ("pruned/onnx-int8", ("cpu", "cpu-t2"))
+    assert [(row.row, row.texts, row.teacher) for row in only.rows] == [(0, ("a",), "good (90 %)")]
 
 
 @pytest.mark.parametrize(
