@@ -25,7 +25,7 @@ LEAST_SAMPLE = 0.2
 """Share of the encoded rows on which strengths are compared at least."""
 OUTPUT_OVERHEAD = 400
 """What the loss of one output and its gradient cost besides matrix products, in operations of these: exponentials, and
-reading and writing the outputs. A rough value, from MiniLM's features of intents and tags on one core of an AMD EPYC."""
+reading and writing the outputs. A rough value, from MiniLM's features of intents and tags on an AMD EPYC."""
 FEATURE_OVERHEAD = 100
 """The same of reading one feature twice."""
 
