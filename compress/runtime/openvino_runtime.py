@@ -34,17 +34,20 @@ class OpenvinoPredictor:
     """A compiled OpenVINO model; each caller takes a request of its own."""
 
     def __init__(
-        self, compile_model: Callable[[], Any], placement: Placement, variant: VariantInfo, version: str
+        self,
+        compile_model: Callable[[], tuple[Any, list[str]]],
+        placement: Placement,
+        variant: VariantInfo,
+        version: str,
     ) -> None:
         self._compile = compile_model
-        self._compiled = compile_model()
+        self._compiled, names = compile_model()
         self._broken = False
         self._compiling = Lock()
         self._placement = placement
         self._variant = variant
         self._version = version
         self._types = {port.get_any_name(): port.get_element_type().to_dtype() for port in self._compiled.inputs}
-        names = [port.get_any_name() for port in self._compiled.outputs]
         self._outputs = {names.index(name): name for name in answers(names)}
         self._idle: deque[Any] = deque()
         self.inputs = tuple(self._types)
@@ -96,7 +99,7 @@ class OpenvinoPredictor:
         """
         with self._compiling:
             if self._broken:
-                self._compiled, self._idle, self._broken = self._compile(), deque(), False
+                (self._compiled, _), self._idle, self._broken = self._compile(), deque(), False
             compiled, idle = self._compiled, self._idle
         try:
             return idle.pop(), idle
@@ -111,9 +114,12 @@ def open_openvino(model_file: ModelFile, variant: VariantInfo, placement: Placem
     openvino = load_openvino()
     chosen = settings(variant, placement)
 
-    def compile_model() -> Any:
+    def compile_model() -> tuple[Any, list[str]]:
+        """The compiled model and its outputs as its file names them: compiled, one may bear names of others too."""
+        core = openvino.Core()
         try:
-            return openvino.Core().compile_model(str(model_file.file), "CPU", chosen)
+            model = core.read_model(str(model_file.file))
+            return core.compile_model(model, "CPU", chosen), [port.get_any_name() for port in model.outputs]
         except OPENVINO_ERRORS as error:
             raise load_failure("OpenVINO", model_file.file, error) from error
 

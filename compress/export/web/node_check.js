@@ -10,13 +10,16 @@ const folder = process.argv[2];
 const { inputs, bounds } = JSON.parse(await text(process.stdin));
 
 async function predict(model, texts) {
+  let examples;
   try {
-    model.kind.examples(texts, model.task, model.encoder);
+    examples = model.kind.examples(texts, model.task, model.encoder);
   } catch (error) {
     return { unread: error.message };
   }
   try {
-    const { examples, outputs, prediction } = await model.predict(texts);
+    const { outputs, prediction } = await model.predict(texts);
+    // An empty text has no prediction; its tokens are compared all the same.
+    for (const example of examples.slice(outputs.length)) outputs.push(await model.run(example));
     return { ids: examples.map(({ tokens }) => tokens.map(({ id }) => id)), outputs, prediction };
   } catch (error) {
     return { error: error.message };

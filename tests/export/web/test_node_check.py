@@ -100,9 +100,12 @@ def test_every_kind_of_task_has_the_same_tokens_outputs_and_predictions(name, as
     assert parity.other_tokens == ()
     assert parity.difference < 1e-4
     inputs = golden_inputs(task)["sentences"]
+    inputs = [*inputs, " " if isinstance(inputs[0], str) else (" ",) * len(inputs[0])]
     texts = [[given] if isinstance(given, str) else list(given) for given in inputs]
     results = run_in_node(tmp_path, texts)
-    for expected, result in zip(TextModel.open(tmp_path).predict(inputs, batch=1), results, strict=True):
+    predicted = TextModel.open(tmp_path).predict(inputs, batch=1)
+    assert predicted[-1]["reason"] == "no text"
+    for expected, result in zip(predicted, results, strict=True):
         assert_same(expected, result["prediction"])
 
 

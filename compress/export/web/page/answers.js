@@ -10,6 +10,8 @@ const EDGES = /^[\p{P}\p{S}]+|[\p{P}\p{S}]+$/gu;
 
 export const answerKind = {
   fields: null,
+  answers: () => ["answer", "probability"],
+  needsEveryText: true,
 
   examples([question, context], task, encoder) {
     const { max_length: most, overlap, max_windows: limit } = task;

@@ -1,7 +1,7 @@
 // The model of this folder: its ONNX file in ONNX Runtime's WebAssembly build on one thread, and its tokenizer.
 
 import * as ort from "./runtime/onnxruntime.js";
-import { Encoder } from "./encode.js";
+import { Encoder, splitWords } from "./encode.js";
 import { KINDS } from "./tasks.js";
 
 export class Model {
@@ -34,17 +34,29 @@ export class Model {
   /** The prediction for the texts of one input, as `compress predict` returns it, with what it took. */
   async predict(texts) {
     const begin = performance.now();
-    const examples = this.kind.examples(texts, this.task, this.encoder);
+    const isEmpty = this.isEmpty(texts);
+    const examples = isEmpty ? [] : this.kind.examples(texts, this.task, this.encoder);
     const outputs = [];
     for (const example of examples) outputs.push(await this.run(example));
     return {
-      prediction: this.kind.predict(outputs, examples, texts, this.task),
+      prediction: isEmpty ? this.emptyAnswer(texts) : this.kind.predict(outputs, examples, texts, this.task),
       milliseconds: performance.now() - begin,
       tokens: examples.reduce((sum, example) => sum + example.tokens.length, 0),
       truncated: examples.some((example) => example.truncated),
       examples,
       outputs,
     };
+  }
+
+  /** Whether there is nothing to predict from: white space alone, or in one text where the kind needs all. */
+  isEmpty(texts) {
+    const blank = texts.map((text) => splitWords(text).length === 0);
+    return blank.some(Boolean) && (this.kind.needsEveryText || blank.every(Boolean));
+  }
+
+  emptyAnswer(texts) {
+    const fields = this.kind.answers(texts).map((name) => [name, null]);
+    return { ...Object.fromEntries(fields), reason: "no text" };
   }
 
   /** The outputs of one example, by name: arrays with the axes of `dims` after the first. */

@@ -6,11 +6,10 @@ import { softmax } from "./vectors.js";
 
 export const taggingKind = {
   fields: null,
+  answers: () => ["tags"],
 
   examples([text], task, encoder) {
-    const words = splitWords(text);
-    if (words.length === 0) throw new Error("Type at least one word.");
-    return encoder.windows(null, encoder.wordTokens(words), task.max_length, task.overlap, task.max_windows);
+    return encoder.windows(null, encoder.wordTokens(splitWords(text)), task.max_length, task.overlap, task.max_windows);
   },
 
   predict(outputs, examples, [text], task) {

@@ -1,5 +1,6 @@
 // What each kind of task reads and answers. `fields` are its inputs on the page (null: the columns of the task),
-// `examples` are what the model sees of them, and `predict` makes the prediction that `compress predict` makes.
+// `examples` are what the model sees of them, and `predict` makes the prediction that `compress predict` makes. Without a
+// text (`needsEveryText`: of several) all `answers` are null.
 
 import { answerKind } from "./answers.js";
 import { taggingKind } from "./tags.js";
@@ -24,6 +25,7 @@ function byLabel(values, task) {
 
 const classification = {
   fields: null,
+  answers: () => ["label", "probability"],
   examples: textExamples,
   predict(outputs, _examples, _texts, task) {
     const values = softmax(pooledLogits(outputs, task));
@@ -34,6 +36,7 @@ const classification = {
 
 const multiLabel = {
   fields: null,
+  answers: () => ["labels", "probabilities"],
   examples: textExamples,
   predict(outputs, _examples, _texts, task) {
     const values = pooledLogits(outputs, task).map((logit) => 0.5 * (1 + Math.tanh(0.5 * logit)));
@@ -43,6 +46,7 @@ const multiLabel = {
 
 const regression = {
   fields: null,
+  answers: () => ["score"],
   examples: textExamples,
   predict: (outputs, _examples, _texts, task) => ({ score: pooledLogits(outputs, task)[0] }),
 };
@@ -51,6 +55,8 @@ const regression = {
 function embeddingKind(fields) {
   return {
     fields,
+    answers: (texts) => [texts.length > 1 ? "score" : "embedding"],
+    needsEveryText: true,
     examples: (texts, task, encoder) => texts.map((text) => encoder.encode(text, null, task.max_length)),
     predict(outputs) {
       const [first, second] = outputs.map((output) => output.sentence_embedding);
@@ -61,9 +67,10 @@ function embeddingKind(fields) {
 }
 
 /** A question with a list of texts, each scored on its own. */
-function candidateKind(list, predict) {
+function candidateKind(list, answers, predict) {
   return {
     fields: ["question", list],
+    answers: () => answers,
     list,
     examples: ([question, ...texts], task, encoder) =>
       texts.map((text) => encoder.encode(question, text, task.max_length)),
@@ -89,8 +96,8 @@ export const KINDS = {
   regression,
   similarity: embeddingKind(null),
   retrieval: embeddingKind(["query", "document"]),
-  multiple_choice: candidateKind("choices", bestChoice),
-  ranking: candidateKind("candidates", ranked),
+  multiple_choice: candidateKind("choices", ["choice", "place", "probability", "probabilities"], bestChoice),
+  ranking: candidateKind("candidates", ["order", "scores"], ranked),
   token_classification: taggingKind,
   question_answering: answerKind,
 };
