@@ -8,7 +8,7 @@ from pathlib import Path
 from compress.data.tokenizer import TextTokenizer
 from compress.errors import UsageError
 from compress.export.build_context import Batches
-from compress.export.comparison.golden_inputs import single_texts
+from compress.export.comparison.golden_inputs import bounded, single_texts
 from compress.model_info import TaskInfo
 from compress.tasks import kind_of
 
@@ -27,7 +27,8 @@ def calibration_batches(lines: Iterable[tuple[str, str]], folder: Path, task: Ta
     Raises:
         UsageError: the task does not read such a text; the message names the line.
     """
-    tokens, task = TextTokenizer.load(folder), task or single_texts()
+    tokens = TextTokenizer.load(folder)
+    task = task or bounded(single_texts(), tokens.longest)
     kind, several = kind_of(task), len(task.text) > 1
     examples = []
     for origin, line in lines:

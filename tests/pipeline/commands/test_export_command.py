@@ -180,6 +180,14 @@ def test_static_methods_read_calibration_texts(source, tmp_path, capsys):
     assert read_info(out).variant.method == "static-minmax"
 
 
+def test_calibration_texts_of_an_encoder_are_no_longer_than_its_positions(tiny_model, tiny_folder, tmp_path):
+    encoder = tiny_folder(tiny_model("bert", head="Model"), None)
+    texts, out = tmp_path / "texts.txt", tmp_path / "static"
+    texts.write_text("a good film\n" + "the plot is very bad " * 50, encoding="utf-8")
+    assert main(["export", str(encoder), str(out), "--quantize", "static-minmax", "--calibration", str(texts)]) == 0
+    assert read_info(out).variant.method == "static-minmax"
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
