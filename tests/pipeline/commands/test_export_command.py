@@ -184,7 +184,8 @@ def test_calibration_texts_of_an_encoder_are_no_longer_than_its_positions(tiny_m
     encoder = tiny_folder(tiny_model("bert", head="Model"), None)
     texts, out = tmp_path / "texts.txt", tmp_path / "static"
     texts.write_text("a good film\n" + "the plot is very bad " * 50, encoding="utf-8")
-    assert main(["export", str(encoder), str(out), "--quantize", "static-minmax", "--calibration", str(texts)]) == 0
+    words = ["export", str(encoder), str(out), "--quantize", "static-minmax", "--calibration", str(texts)]
+    assert main(words) in (0, 3)  # a random model may lose more than is allowed
     assert read_info(out).variant.method == "static-minmax"
 
 
