@@ -34,6 +34,12 @@ def chosen_settings(plan: Plan, folders: Mapping[str, Path]) -> dict[str, Mappin
     return {name: training.chosen for name, training in _trainings(plan, folders).items() if training.chosen}
 
 
+def chosen_precisions(plan: Plan, folders: Mapping[str, Path]) -> dict[str, str]:
+    """Return by trained model the precision that was left to `auto`, with the reason, as `chosen_settings`."""
+    chosen = {name: training.chosen_precision for name, training in _trainings(plan, folders).items()}
+    return {name: text for name, text in chosen.items() if text}
+
+
 def trials(plan: Plan, folders: Mapping[str, Path]) -> dict[str, tuple[TrialInfo, ...]]:
     """Return by trained model all trainings that it is the best of, where there were several."""
     return {name: training.trials for name, training in _trainings(plan, folders).items() if training.trials}
