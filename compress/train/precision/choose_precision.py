@@ -93,7 +93,12 @@ def _by_products(machine: Mapping[str, Any]) -> PrecisionChoice:
 
 
 def _keep(key: Mapping[str, Any], gain: float, reason: str) -> PrecisionChoice:
-    """Keep the choice that follows from a gain, which the ``reason`` has a place for."""
+    """Keep the choice that follows from a gain, which the ``reason`` has a place for.
+
+    Where another process kept one meanwhile, that is returned.
+    """
+    if other := kept_choice(key):
+        return other
     reason = reason.format(f"{gain:.2f} times as fast in bf16")
     choice = PrecisionChoice(precision="bf16" if gain >= BF16_GAIN else "fp32", reason=reason)
     keep(key, choice)

@@ -75,9 +75,18 @@ def test_a_gpu_is_not_tried(supported, precision, monkeypatch):
 
 def test_another_timing_does_not_change_a_kept_choice():
     first, second = FakeTrial(1.8), FakeTrial(0.7)
-    assert choose_precision("auto", CPU, second.__class__(1.8)) == choose_precision("auto", CPU, second)
-    assert choose_precision("auto", CPU, first).precision == "bf16"
-    assert (first.runs, second.runs) == (0, 0)
+    assert choose_precision("auto", CPU, first) == choose_precision("auto", CPU, second)
+    assert choose_precision("auto", CPU, second).precision == "bf16"
+    assert (first.runs, second.runs) == (1, 0)
+
+
+def test_the_first_of_two_processes_decides():
+    class Slower(FakeTrial):
+        def gain(self, updates):
+            choose_precision("auto", CPU, FakeTrial(1.8))
+            return super().gain(updates)
+
+    assert choose_precision("auto", CPU, Slower(0.7)).precision == "bf16"
 
 
 def test_another_shape_or_number_of_threads_is_tried_again():
