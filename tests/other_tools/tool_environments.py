@@ -64,8 +64,8 @@ TOLERANCES: Mapping[str, float] = {
     "openvino-fp32": 0.05,
     "openvino-int8": INT8_TOLERANCE,
 }
-"""By variant, how much outputs may differ, as a share of the largest one. OpenVINO computes in bf16 where it can, and in
-INT8 the last bits of that decide between two integers."""
+"""By variant, how much outputs may differ, as a share of the largest one. OpenVINO computes in bf16 where it can, and
+the last bits of that decide between two integers in INT8."""
 
 
 @dataclass(frozen=True)
