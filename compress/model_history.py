@@ -128,6 +128,8 @@ class TrainingInfo(Info):
     updates: int
     rows: int
     precision: str
+    precision_reason: str | None = None
+    """Why it is that one where the recipe left it to `auto`; None also for trainings of earlier versions."""
     score: float | None
     """The best score on select; None where nothing was evaluated."""
     best_at: int
@@ -137,6 +139,11 @@ class TrainingInfo(Info):
     """By key of the recipe, the values of settings left to `auto`."""
     trials: tuple[TrialInfo, ...] = ()
     """All trainings in order, where there were several: from other seeds, or with other settings."""
+
+    @property
+    def chosen_precision(self) -> str | None:
+        """`bf16 (this GPU has bf16 instructions)`; None where the recipe gives it, or no reason was stored."""
+        return f"{self.precision} ({self.precision_reason})" if self.precision_reason else None
 
 
 PROBE_ROWS = 10_000

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from filelock import FileLock
 
 if TYPE_CHECKING:
     from compress.models.masked_lm import MaskedModel
@@ -205,13 +206,26 @@ def recipe_file(tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tiny recipe, run to its end once for all tests that look at what is left; they must not change it."""
+    folder = machine_folder(tmp_path_factory) / "run"
+    with FileLock(f"{folder}.lock"):
+        if not (folder / "tiny").exists():
+            _run_tiny_recipe(folder)
+    return folder / "tiny"
+
+
+def machine_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of this session that all of its processes share: what is made there under a lock is made once."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+def _run_tiny_recipe(folder: Path) -> None:
     from compress.cli import main
 
-    folder = tmp_path_factory.mktemp("run")
+    folder.mkdir()
     recipe = write_tiny_recipe(folder)
     assert main(["run", str(recipe), "--runs", str(folder / "runs"), "--format", "quiet"]) == 0
     (folder / "tiny").symlink_to(folder / "runs" / "tiny")
-    return folder / "tiny"
 
 
 @pytest.fixture(scope="session")

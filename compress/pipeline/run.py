@@ -31,7 +31,7 @@ from compress.pipeline.run_lock import LOCK_FILE, PREVIOUS_FOLDER, named_steps, 
 from compress.pipeline.run_output import LOG_FILE
 from compress.pipeline.step_store import StepStore, share_folder
 from compress.pipeline.steps.package_step import WINNER_FOLDER, copy_winners
-from compress.pipeline.steps.provenance import chosen_settings
+from compress.pipeline.steps.provenance import describe_auto
 from compress.pipeline.strip_paths import recipe_without_paths
 from compress.pipeline.torchrun_launch import Launch, leave_group
 from compress.recipe.load import dump_recipe, load_recipe, parse_recipe
@@ -40,7 +40,6 @@ from compress.recipe.yaml_lines import dump_yaml
 from compress.report.report_schema import REPORT_FILE, ROWS_PAGE, Report, read_report
 from compress.storage.atomic_write import atomic_write, new_folder
 from compress.tasks.validate_task import task_problems
-from compress.train.core.auto_settings import describe_chosen
 
 RecipeSource = str | Path | Mapping[str, Any]
 
@@ -250,6 +249,6 @@ def _finish(folder: Path, plan: Plan, store: StepStore, outcome: Outcome) -> Rep
 def _write_recipe(folder: Path, plan: Plan, store: StepStore) -> None:
     """Write the recipe, after comments with the values that trainings gave to settings left to `auto`."""
     folders = {model.name: store.folder(model.step, plan.step(model.step).fingerprint) for model in plan.models}
-    lines = [f"#   {name}: {describe_chosen(chosen)}\n" for name, chosen in chosen_settings(plan, folders).items()]
+    lines = [f"#   {name}: {text}\n" for name, text in describe_auto(plan, folders).items()]
     comment = "".join(["# Settings left to auto were:\n", *lines]) if lines else ""
     atomic_write(folder / "recipe.yaml", comment + dump_recipe(plan.recipe))

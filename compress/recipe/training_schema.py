@@ -77,7 +77,8 @@ class Training(Frozen):
     clip: Positive | None = 1.0
     """Largest norm of the gradient."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """`auto` uses bf16 where the device multiplies it faster; weights are fp32 in either case."""
+    """`auto` uses bf16 where this training is faster in it; the choice is kept for the machine. Weights are fp32 in
+    either case."""
     compile: Flag = False
     """On a GPU: torch.compile for the parts of layers that are not matrix products, with lengths padded to multiples
     of 32. An interrupted training then resumes, but not bit for bit. Ignored on a CPU."""

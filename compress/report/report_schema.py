@@ -157,6 +157,8 @@ class Report(ResultModel):
     """By model, how it was made from another; empty in the oldest reports."""
     chosen: Mapping[str, Mapping[str, ChosenSetting]] = {}
     """By model, the values of settings that the recipe left to `auto`."""
+    precisions: Mapping[str, str] = {}
+    """By model, the precision of its training where the recipe left it to `auto`, with the reason."""
     trials: Mapping[str, tuple[TrialInfo, ...]] = {}
     """By model, the trainings of which the best on select was used, where there were several."""
     verdicts: tuple[Verdict, ...] = ()

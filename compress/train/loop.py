@@ -19,7 +19,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 from transformers import PreTrainedModel
 
@@ -38,9 +40,12 @@ from compress.train.core.shares import ShareThreads, share_count
 from compress.train.core.state_dict import load_weights, named_weights, strip_prefix
 from compress.train.core.train_state import TrainResult, TrainState
 from compress.train.core.update_schedule import TAIL, UpdateSchedule
-from compress.train.fast_paths.fast_training import choose_precision, fast_training
+from compress.train.fast_paths.fast_training import fast_training
 from compress.train.fast_paths.torch_compile import MULTIPLE, compilable_parts, eager_only
 from compress.train.objective import Examples, Objective
+from compress.train.precision.choose_precision import choose_precision
+from compress.train.precision.kept_choices import PrecisionChoice
+from compress.train.precision.precision_trial import PrecisionTrial
 
 Evaluate = Callable[[PreTrainedModel], float]
 
@@ -122,15 +127,16 @@ class TrainingRun:
         pad_id = self.model.config.pad_token_id or 0
         batches = DeviceBatches(self.examples, device, pad_id, MULTIPLE if self.compiles else 1)
         self.schedule = UpdateSchedule(self.examples.lengths, settings, self.seed)
-        self.precision = self._choose_precision()
+        vocabulary = self.examples.vocabulary()
+        choice = self._choose_precision(batches, vocabulary)
+        self.precision = choice.precision
         extra = [module.to(device) for module in self.objective.modules()]
         self.threads = ShareThreads(share_count(self.objective, self.model, settings, self.processes))
-        vocabulary = self.examples.vocabulary()
         self.trained = ModelAndOptimizer(self.model, extra, settings, self.precision, vocabulary, self.threads)
         self.gradients = Gradients(self.objective, batches, self.schedule, self.trained, self.processes, self.threads)
         self.unfreezing = GradualUnfreezing(self.model, settings.unfreeze, self.schedule.per_epoch)
         self.forecaster = Forecaster(self.schedule, self.examples.lengths, self.evaluate is not None, self._note)
-        self.state = TrainState(precision=self.precision)
+        self.state = TrainState(precision=choice.precision, precision_reason=choice.reason)
         self._saved = (time.monotonic(), 0)
 
     def run(self, start_competes: bool = False) -> dict[str, Any]:
@@ -165,10 +171,25 @@ class TrainingRun:
         self.processes.wait()
         return result
 
-    def _choose_precision(self) -> str:
+    def _choose_precision(self, batches: DeviceBatches, vocabulary: NDArray[np.int64]) -> PrecisionChoice:
         """Return the precision of the checkpoint, else the main process's choice."""
-        chosen = self.store.precision() or choose_precision(self.settings.precision, self.processes.device)
-        return "bf16" if self.processes.from_main(float(chosen == "bf16")) else "fp32"
+        choice = PrecisionChoice(precision=self.store.precision() or "")
+        if self.processes.is_main and not choice.precision:
+            trial = PrecisionTrial(
+                self.model,
+                self.objective,
+                self.settings,
+                batches,
+                self.schedule,
+                self.examples.lengths,
+                vocabulary,
+                self.processes,
+            )
+            choice = choose_precision(self.settings.precision, self.processes.device, trial)
+            if choice.reason:
+                self._note(f"precision {choice.precision} ({choice.reason})")
+        is_bf16 = self.processes.from_main(float(choice.precision == "bf16"))
+        return choice.model_copy(update={"precision": "bf16" if is_bf16 else "fp32"})
 
     def _note(self, text: str) -> None:
         self.console.note(f"{self.label}: {text}")

@@ -54,6 +54,10 @@ class Objective:
         """Return the models that run besides the trained one; they use the training's device and precision."""
         return ()
 
+    def uncached(self) -> Objective:
+        """Return an objective of the same losses that writes no files."""
+        return self
+
     def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
         """Compute the losses of one batch; ``model`` is in training mode."""
         raise NotImplementedError

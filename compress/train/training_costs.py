@@ -59,6 +59,10 @@ class Throughput(BaseModel):
     """Seconds that the training itself forecast for its updates, from its first ones."""
     foretold_whole: float | None = None
     """The same with evaluations, once it had done one."""
+    precision: str | None = None
+    """None for trainings of earlier versions."""
+    precision_reason: str | None = None
+    """Why it is that one where the recipe left it to `auto`."""
 
 
 def throughput_of(
@@ -76,6 +80,8 @@ def throughput_of(
         evaluating=result.evaluating,
         foretold=next((logged["seconds"] for logged in complete), None),
         foretold_whole=next((logged["seconds"] for logged in complete if logged["evaluations"]), None),
+        precision=result.precision,
+        precision_reason=result.precision_reason,
     )
 
 

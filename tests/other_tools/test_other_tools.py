@@ -20,6 +20,7 @@ from benchmarks.distill_throughput.environments import NotInstalled
 from compress.export.calibration_texts import calibration_batches
 from compress.model_info import read_info
 from compress.tasks import kind_of
+from tests.conftest import machine_folder
 from tests.other_tools.browser_job import run_in_chromium
 from tests.other_tools.comparison import Export, differences, unpack
 from tests.other_tools.tool_environments import TOLERANCES, TOOLS, Tool, installed, node_packages
@@ -47,8 +48,7 @@ CASES: tuple[Case, ...] = tuple(
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that all test processes of this session share."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "other-tools"
+    folder = machine_folder(tmp_path_factory) / "other-tools"
     folder.mkdir(exist_ok=True)
     return folder
 

@@ -18,6 +18,7 @@ from compress.model_info import read_info
 from compress.prune.latency_table import TABLE_FILE, read_table
 from compress.report.report_schema import read_report
 from compress.storage.file_digests import file_digest
+from tests.command_process import run_command, start_command
 from tests.prune.test_latency_table import table
 
 pytestmark = pytest.mark.slow
@@ -53,7 +54,7 @@ SLOWER = Path(__file__).with_name("slower_than_predicted.py")
 
 def command(recipe: Path, runs: Path) -> list[str]:
     zoo = f"--set=publish={runs / 'zoo'}"  # of its own: another run's winner would not be replaced
-    return [sys.executable, "-m", "compress", "run", str(recipe), "--runs", str(runs), zoo, *LONGER, *OFTEN]
+    return ["run", str(recipe), "--runs", str(runs), zoo, *LONGER, *OFTEN]
 
 
 def one_thread() -> dict[str, str]:
@@ -68,7 +69,7 @@ def kill_inside(step: str, recipe: Path, runs: Path, *options: str) -> bool:
     """Start the run and kill it once ``step`` has begun (a training: has a checkpoint); return whether it was."""
     events = runs / "tiny" / "events.jsonl"
     earlier = starts(step, events)
-    running = subprocess.Popen([*command(recipe, runs), *options], env=one_thread(), stderr=subprocess.DEVNULL)
+    running = start_command(*command(recipe, runs), *options)
     deadline = time.monotonic() + PATIENCE
     while running.poll() is None and time.monotonic() < deadline:
         if starts(step, events) > earlier and (
@@ -93,14 +94,14 @@ def starts(step: str, events: Path) -> int:
 
 def test_a_run_killed_inside_every_step_ends_with_the_same_weights(recipe_file: Path, tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    subprocess.run([*command(recipe_file, whole), *METHODS], env=one_thread(), check=True, timeout=PATIENCE)
+    run_command(*command(recipe_file, whole), *METHODS)
     for step in STEPS:
         # A step of milliseconds may be over when the step before it is killed: then it is made to run again.
         again = [*METHODS, "--from", step]
         assert kill_inside(step, recipe_file, killed, *METHODS) or kill_inside(step, recipe_file, killed, *again), step
         assert not any((killed / ".steps").glob(f"{step}-*/model.safetensors")) or step not in MODELS
     last = [*command(recipe_file, killed), *METHODS, "--verbose"]
-    done = subprocess.run(last, env=one_thread(), check=True, timeout=PATIENCE, capture_output=True, text=True)
+    done = run_command(*last)
     assert done.stderr.count("skipped") >= len(STEPS) - 2
     assert weights(killed) == weights(whole)
     assert read_report(killed / "tiny").verdicts[0].winner is not None
@@ -109,10 +110,10 @@ def test_a_run_killed_inside_every_step_ends_with_the_same_weights(recipe_file: 
 
 def test_several_cuts_killed_between_them_end_with_the_same_weights(recipe_file: Path, tmp_path: Path) -> None:
     whole, killed, cuts = tmp_path / "whole", tmp_path / "killed", ["--set=prune.cuts=2", "--until=prune"]
-    subprocess.run([*command(recipe_file, whole), *cuts], env=one_thread(), check=True, timeout=PATIENCE)
+    run_command(*command(recipe_file, whole), *cuts)
     for step in ("cut-1", "recover-1", "cut"):
         assert kill_inside(step, recipe_file, killed, *cuts), step
-    subprocess.run([*command(recipe_file, killed), *cuts], env=one_thread(), check=True, timeout=PATIENCE)
+    run_command(*command(recipe_file, killed), *cuts)
     ends = [
         {path.parent.name: file_digest(path) for path in (runs / ".steps").glob("*/model.safetensors")}
         for runs in (whole, killed)
@@ -137,10 +138,10 @@ def test_a_killed_cut_to_a_speedup_and_vocabulary_end_with_the_same_weights(reci
     goal = f"to: {{speedup: 30}}, latency_table: {given}, vocabulary: seen,"
     recipe_file.write_text(recipe_file.read_text().replace("heads: 0.25, ffn: 0.5,", goal))
     whole, killed, options = tmp_path / "whole", tmp_path / "killed", ["--set=student.layers=2", "--until=vocabulary"]
-    subprocess.run([*command(recipe_file, whole), *options], env=one_thread(), check=True, timeout=PATIENCE)
+    run_command(*command(recipe_file, whole), *options)
     for step in ("cut", "vocabulary"):
         assert kill_inside(step, recipe_file, killed, *options), step
-    subprocess.run([*command(recipe_file, killed), *options], env=one_thread(), check=True, timeout=PATIENCE)
+    run_command(*command(recipe_file, killed), *options)
     ends = [
         {path.parent.name: file_digest(path) for path in (runs / ".steps").glob("*/model.safetensors")}
         for runs in (whole, killed)
@@ -161,7 +162,7 @@ def test_a_killed_latency_table_is_measured_again_and_nothing_before_it(recipe_f
     recipe_file.write_text(recipe_file.read_text().replace("heads: 0.25, ffn: 0.5,", "to: {speedup: 1.01},"))
     assert kill_inside("latency", recipe_file, runs, *options)
     assert not list((runs / ".steps").glob("latency-*"))
-    subprocess.run([*command(recipe_file, runs), *options], env=one_thread(), check=True, timeout=PATIENCE)
+    run_command(*command(recipe_file, runs), *options)
     assert started(runs) == Counter({"data": 1, "workload": 1, "latency": 2, "check-speedup": 1})
     (folder,) = (runs / ".steps").glob("latency-*")
     assert read_table(folder / TABLE_FILE).layers == 1
@@ -183,7 +184,7 @@ def test_a_cut_killed_while_it_times_an_attempt_ends_with_the_same_weights(
 
     def run(killed_attempt: int, runs: Path) -> subprocess.CompletedProcess[str]:
         script = [sys.executable, str(SLOWER), str(killed_attempt)]
-        arguments = [*script, *command(recipe_to_a_speedup, runs)[3:], "--until=recover", "--verbose"]
+        arguments = [*script, *command(recipe_to_a_speedup, runs), "--until=recover", "--verbose"]
         return subprocess.run(
             arguments, env=one_thread(), timeout=PATIENCE, capture_output=True, text=True, check=False
         )
@@ -218,14 +219,12 @@ def test_two_processes_reach_a_speedup_and_trim_vocabularies_together(
 def test_a_limit_of_minutes_ends_at_the_update_that_was_decided_before_the_kill(step, recipe_file, tmp_path):
     runs, limits = tmp_path / "runs", [f"--set={step}.epochs=1000", f"--set={step}.minutes=0.1", f"--until={step}"]
     limited = [*command(recipe_file, runs), *limits]
-    running = subprocess.Popen(limited, env=one_thread(), stderr=subprocess.DEVNULL)
+    running = start_command(*limited)
     while running.poll() is None and not (ends := decided_ends(runs, step)):
         time.sleep(0.01)
     running.send_signal(signal.SIGKILL)
     assert running.wait() == -signal.SIGKILL
-    done = subprocess.run(
-        [*limited, "--verbose"], env=one_thread(), check=True, timeout=PATIENCE, capture_output=True, text=True
-    )
+    done = run_command(*limited, "--verbose")
     assert "resuming from the checkpoint" in done.stderr
     (folder,) = (runs / ".steps").glob(f"{step}-*")
     training = read_info(folder).training
@@ -245,8 +244,8 @@ def test_a_kill_while_workers_time_leaves_none_of_them(finished_run: Path, tmp_p
     shutil.copytree(finished_run.parent, tmp_path / "copy", symlinks=True)
     runs, recipe = tmp_path / "copy" / "runs", tmp_path / "copy" / "tiny.yaml"
     # Timed again another of these small models may win, which would not replace the one that is published.
-    again = [sys.executable, "-m", "compress", "run", str(recipe), "--runs", str(runs), "--set=publish=null"]
-    running = subprocess.Popen([*again, "--from", "measure"], env=one_thread(), stderr=subprocess.DEVNULL)
+    again = ["run", str(recipe), "--runs", str(runs), "--set=publish=null"]
+    running = start_command(*again, "--from", "measure")
     workers: list[psutil.Process] = []
     deadline = time.monotonic() + PATIENCE
     while not workers and running.poll() is None and time.monotonic() < deadline:
@@ -257,10 +256,9 @@ def test_a_kill_while_workers_time_leaves_none_of_them(finished_run: Path, tmp_p
     running.wait()
     assert workers
     assert psutil.wait_procs(workers, timeout=60)[1] == []
-    verbose = [*again, "--verbose"]
-    done = subprocess.run(verbose, env=one_thread(), check=True, timeout=PATIENCE, capture_output=True, text=True)
+    done = run_command(*again, "--verbose")
     assert "measure: nothing changed, skipped" in done.stderr  # the earlier result was not touched
-    subprocess.run([*again, "--from", "measure"], env=one_thread(), check=True, timeout=PATIENCE)
+    run_command(*again, "--from", "measure")
     assert read_report(runs / "tiny").verdicts[0].winner is not None
     assert not list((runs / ".steps" / ".partial").iterdir())
 
@@ -271,7 +269,7 @@ def test_two_processes_train_together_and_one_does_the_rest(recipe_file: Path, t
     done = subprocess.run([*launcher, *compress], timeout=PATIENCE, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("reading rows: ") == 1
-    subprocess.run(command(recipe_file, tmp_path / "one"), env=one_thread(), check=True, timeout=PATIENCE)
+    run_command(*command(recipe_file, tmp_path / "one"))
     scores = {}
     for count in ("one", "two"):
         row = read_report(tmp_path / count / "tiny").row("teacher/torch-fp32")

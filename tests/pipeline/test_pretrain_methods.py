@@ -2,6 +2,7 @@
 
 import random
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,8 +12,9 @@ from compress.cli import main
 from compress.errors import CompressError
 from compress.models.tiny import write_tiny_model
 from compress.pipeline.pretrain_run import PretrainOptions, run_pretrain
-from compress.pretrain.report.report_page import result_rows
+from compress.pretrain.report.report_page import page, result_rows
 from compress.train.core.optimizer import ModelAndOptimizer
+from compress.train.precision.choose_precision import always_tried
 
 SUBJECTS = ("the cat", "a dog", "the tokenizer", "my neighbour", "the old plant")
 VERBS, OBJECTS = ("sees", "likes", "splits", "finds"), ("words", "a tree", "photosynthesis", "the mat", "small fish")
@@ -132,6 +134,23 @@ def test_added_pieces_are_in_tokenizer_embeddings_and_config(folder: Path, tmp_p
     new = [word for word in tokenizer.get_added_vocab() if word not in before.get_vocab()]
     assert len(new) == 4
     assert all(tokenizer.tokenize(f"{word}, {word}x") == [word, ",", *before.tokenize(f"{word}x")] for word in new)
+
+
+@pytest.mark.parametrize("method", ["replaced_tokens_on", "triple", "relations", "add"])
+def test_a_trial_of_both_precisions_changes_nothing(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    monkeypatch.setenv("COMPRESS_CACHE", str(tmp_path / "cache"))
+    cpu = SimpleNamespace(model="a CPU", instructions=("avx512_bf16",), has_bf16=True)
+    monkeypatch.setattr("compress.train.precision.choose_precision.describe_cpu", lambda: cpu)
+    monkeypatch.setattr("compress.train.precision.choose_precision.BF16_GAIN", 0.0)
+    results = {}
+    for precision in ("auto", "bf16"):
+        settings = {**sections(folder, method), "train": {**TRAIN, "precision": precision}}
+        with always_tried():
+            results[precision] = train(folder, tmp_path / precision, **settings)
+    assert weights(results["auto"][1]) == weights(results["bf16"][1])
+    assert "6 of each precision tried" in page(results["auto"][0])
 
 
 @pytest.mark.parametrize("method", ["replaced_tokens_on", "triple", "relations_short", "add"])

@@ -14,6 +14,7 @@ from compress.pipeline.commands.plan_command import preview
 from compress.pipeline.run import Options, prepare
 from compress.pipeline.run_lock import named_steps
 from compress.report.report_schema import read_report
+from compress.train.precision.kept_choices import PrecisionChoice
 from tests.conftest import write_tiny_recipe
 
 
@@ -42,12 +43,16 @@ def test_run_folder_has_the_documented_files(finished_run: Path) -> None:
 
 
 def test_values_of_auto_settings_are_in_the_report_and_beside_the_recipe(finished_run: Path) -> None:
-    """The recovery's learning rate is the only one that the recipe leaves to `auto`."""
+    """The recovery's learning rate is the only one that the recipe leaves to `auto`, beside all precisions."""
     (name, chosen), *others = read_report(finished_run).chosen.items()
     assert (name, list(chosen), others) == ("pruned", ["learning_rate"], [])
     written = (finished_run / "recipe.yaml").read_text(encoding="utf-8")
     text = chosen["learning_rate"].text
-    assert written.startswith(f"# Settings left to auto were:\n#   pruned: learning_rate {text}\n")
+    precisions = read_report(finished_run).precisions
+    assert list(precisions) == ["teacher", "student", "pruned"]
+    assert written.startswith(f"# Settings left to auto were:\n#   teacher: precision {precisions['teacher']}\n")
+    assert f"#   pruned: learning_rate {text}, precision {precisions['pruned']}\n" in written
+    assert precisions["pruned"] in (finished_run / "report.md").read_text(encoding="utf-8")
     assert prepare(finished_run / "recipe.yaml").recipe.prune.recover.learning_rate == "auto"
     assert text in (finished_run / "report.md").read_text(encoding="utf-8")
 
@@ -58,6 +63,23 @@ def test_values_of_auto_settings_are_beside_the_recipe_before_there_is_a_report(
     assert main([*arguments, "--set", "finetune.batch_size=auto"]) == 0
     written = (runs / "tiny" / "recipe.yaml").read_text(encoding="utf-8")
     assert written.startswith("# Settings left to auto were:\n#   teacher: batch_size 16 (")
+
+
+def test_a_finished_training_is_not_redone_where_another_precision_would_be_chosen(
+    recipe_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = recipe_file.parent / "runs"
+    arguments = ["run", str(recipe_file), "--runs", str(runs), "--format", "quiet", "--until", "finetune"]
+    for precision in ("bf16", "fp32"):
+        choice = PrecisionChoice(precision=precision, reason=f"{precision} was faster")
+        monkeypatch.setattr("compress.train.loop.choose_precision", lambda *_, choice=choice: choice)
+        assert main(arguments) == 0
+    (folder,) = (runs / ".steps").glob("finetune-*")
+    training, record = read_info(folder).training, json.loads((folder / "step.json").read_bytes())
+    assert training is not None
+    assert training.chosen_precision == "bf16 (bf16 was faster)"
+    assert (record["rates"]["precision"], record["rates"]["precision_reason"]) == ("bf16", "bf16 was faster")
+    assert [step for step, event in events(recipe_file.parent) if event == "finished"].count("finetune") == 1
 
 
 def test_every_row_was_scored_and_timed(finished_run: Path) -> None:

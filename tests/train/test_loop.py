@@ -1,6 +1,5 @@
 import json
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,8 +11,6 @@ from compress.measure.predict_rows import predict_encoded
 from compress.recipe.training_schema import Checkpoints, Training
 from compress.train.core import training_data as materials
 from compress.train.evaluate import predict_function
-from compress.train.fast_paths import fast_training
-from compress.train.fast_paths.fast_training import bf16_gain, choose_precision
 from compress.train.loop import train
 from compress.train.objective import TaskObjective
 from tests.train.recording_examples import RecordingExamples
@@ -348,31 +345,6 @@ def test_non_finite_gradient_stops_training(tiny_model, material, tmp_path):
 
     with pytest.raises(CompressError, match="the gradient's norm became"):
         run(tiny_model("bert"), material, tmp_path, Steep(material.task))
-
-
-@pytest.mark.parametrize(
-    ("has_bf16", "gain", "expected"),
-    [(True, 1.9, "bf16"), (True, 0.6, "fp32"), (False, 1.9, "fp32"), (None, 1.9, "fp32")],
-)
-def test_auto_is_bf16_where_the_cpu_multiplies_it_faster(has_bf16, gain, expected, monkeypatch):
-    monkeypatch.setattr(fast_training, "describe_cpu", lambda: SimpleNamespace(has_bf16=has_bf16))
-    monkeypatch.setattr(fast_training, "bf16_gain", lambda: gain)
-    assert choose_precision("auto", torch.device("cpu")) == expected
-    assert choose_precision("bf16", torch.device("cpu")) == "bf16"
-
-
-def test_bf16_gain_is_a_ratio_of_times():
-    assert 0.01 < bf16_gain() < 100
-
-
-def test_a_resumed_training_keeps_its_precision(tiny_model, material, tmp_path, monkeypatch):
-    """The timing may come out differently; the checkpoint decides."""
-    monkeypatch.setattr("compress.train.loop.choose_precision", lambda requested, device: "bf16")
-    settings = {"precision": "auto", "checkpoint": Checkpoints(steps=1)}
-    with pytest.raises(Broken):
-        run(tiny_model("bert"), material, tmp_path, BreaksAt(4, material.task), **settings)
-    monkeypatch.setattr("compress.train.loop.choose_precision", lambda requested, device: "fp32")
-    assert run(tiny_model("bert"), material, tmp_path, **settings).precision == "bf16"
 
 
 def test_trackers_receive_losses(tiny_model, material, tmp_path, monkeypatch):

@@ -12,18 +12,22 @@ import numpy as np
 import pytest
 
 from compress.data.splits.prepare_splits import load_prepared
+from compress.environment import describe_cpu
 from compress.model_info import read_info
 
 TOGETHER = Path(__file__).with_name("together.py")
 
 
 def run_alone(teacher, data, folder):
-    runpy.run_path(str(TOGETHER))["main"](teacher, data, folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COMPRESS_CACHE", str(folder / "cache"))
+        runpy.run_path(str(TOGETHER))["main"](teacher, data, folder)
 
 
 def run_twice(teacher, data, folder):
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
+    folders = {"PYTHONPATH": str(Path(__file__).parents[2]), "COMPRESS_CACHE": str(folder / "cache")}
+    environment = os.environ | {"OMP_NUM_THREADS": "1"} | folders
     done = subprocess.run(
         [*command, *map(str, [TOGETHER, teacher, data, folder])],
         env=environment,
@@ -72,6 +76,15 @@ def test_two_processes_resume_bit_for_bit(launched):
     for count in (1, 2):
         result = launched[count][0]
         assert result["goes_on"] == result["logits"]
+
+
+def test_all_processes_take_the_precision_that_the_main_one_chose(launched):
+    folder = launched[2][2]
+    first, second = (json.loads((folder / f"chosen-{rank}.json").read_text()) for rank in range(2))
+    assert first == second
+    kept = [json.loads(file.read_text()) for file in (folder / "cache").glob("precision/*.json")]
+    assert [choice["precision"] for choice in kept] == [first["precision"]] * len(kept)
+    assert len(kept) == int(bool(describe_cpu().has_bf16))
 
 
 def test_steps_run_on_both_and_one_writes(launched):

@@ -24,6 +24,7 @@ from compress.train.evaluate import predict_function
 from compress.train.finetune import finetune
 from compress.train.loop import train
 from compress.train.objective import TaskObjective
+from compress.train.precision.choose_precision import always_tried
 from tests.train.recording_examples import RecordingExamples
 
 # Batches of 7 split into 4 and 3; the last one of an epoch holds one row, and leaves the second process none.
@@ -78,6 +79,12 @@ def main(teacher, data, folder):
     except InterruptedError:
         again, _ = one(teacher, material, folder / "halted", checkpoint=checkpoint)
         output["goes_on"] = answers_of(again).tolist()
+
+    with always_tried():  # one process tries both precisions, and all take its choice
+        model, result = one(teacher, material, folder / "auto", precision="auto")
+    output["auto"] = result.score
+    chosen = {"precision": result.precision, "logits": answers_of(model).tolist()}
+    (folder / f"chosen-{RANK}.json").write_text(json.dumps(chosen))
 
     finetune(str(teacher), data, Finetune(**SETTINGS, reuse=False), 1, folder / "teacher")
     Path(folder / f"done-{RANK}").touch()

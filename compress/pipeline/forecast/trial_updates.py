@@ -38,6 +38,7 @@ SELECT_ROWS = 64
 def calibrate(plan: Plan, options: Options, console: Console) -> dict[str, TrainingSpeed]:
     """Try every training of ``plan`` that is not cached; returns their speeds by step name."""
     import compress.train.distill  # noqa: F401  # so that the time of imports is not measured
+    from compress.train.precision.choose_precision import always_tried
 
     store = StepStore(options.root)
     executor = Executor(plan, store, console, options.root / "calibrated.jsonl", Launch())
@@ -56,7 +57,7 @@ def calibrate(plan: Plan, options: Options, console: Console) -> dict[str, Train
     batches = [size * training.accumulate for training, size in sizes.items()]
     speeds: dict[str, TrainingSpeed] = {}
     began = time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix="compress-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="compress-") as scratch, always_tried():
         folders = {"data": Path(scratch) / "data"}
         data = load_prepared(store.folder("data", plan.step("data").fingerprint))
         _write_sample(data, UPDATES * max(batches, default=1), folders["data"])

@@ -20,7 +20,7 @@ from compress.pipeline.graph import Plan
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.data_facts import data_facts
 from compress.pipeline.steps.measure_step import Measured
-from compress.pipeline.steps.provenance import chosen_settings, provenance, trials
+from compress.pipeline.steps.provenance import chosen_precisions, chosen_settings, provenance, trials
 from compress.pipeline.steps.quality_step import QualityResults, QualityScorer, read_quality, reference_key
 from compress.pipeline.steps.report_rows import RowBuilder
 from compress.pipeline.steps.select_step import failure_of, read_timings, rules_of
@@ -135,6 +135,7 @@ class ReportBuilder:
             packaged=tuple(self._packaged()),
             makings=provenance(self.plan, self._folders()),
             chosen=chosen_settings(self.plan, self._folders()),
+            precisions=chosen_precisions(self.plan, self._folders()),
             trials=trials(self.plan, self._folders()),
             remarks=tuple(self.plan.left_out.values()),
         )

@@ -149,6 +149,7 @@ def _training_parts(folder: Path, recipe: PretrainRecipe) -> list[TrainingPart]:
             pieces=result["pieces"],
             seconds=result["seconds"] - result["evaluating"],
             precision=result["precision"],
+            precision_reason=result.get("precision_reason"),
             ending=result["ending"],
         )
         for length, result in zip(packed_lengths(recipe), stored, strict=True)

@@ -10,6 +10,7 @@ from compress.model_info import find_info
 from compress.pipeline.graph import Plan
 from compress.report.run_facts import Provenance
 from compress.steps import STEPS
+from compress.train.core.auto_settings import describe_chosen
 
 
 def provenance(plan: Plan, folders: Mapping[str, Path]) -> dict[str, Provenance]:
@@ -26,6 +27,22 @@ def provenance(plan: Plan, folders: Mapping[str, Path]) -> dict[str, Provenance]
 def chosen_settings(plan: Plan, folders: Mapping[str, Path]) -> dict[str, Mapping[str, ChosenSetting]]:
     """Return by trained model the values of settings that were left to `auto`, of those whose folders exist."""
     return {name: training.chosen for name, training in _trainings(plan, folders).items() if training.chosen}
+
+
+def chosen_precisions(plan: Plan, folders: Mapping[str, Path]) -> dict[str, str]:
+    """Return by trained model the precision that was left to `auto`, with the reason, as `chosen_settings`."""
+    chosen = {name: training.chosen_precision for name, training in _trainings(plan, folders).items()}
+    return {name: text for name, text in chosen.items() if text}
+
+
+def describe_auto(plan: Plan, folders: Mapping[str, Path]) -> dict[str, str]:
+    """Return both by trained model: `learning_rate 0.0002 (hidden size 384), precision fp32 (…)`."""
+    models = {}
+    for name, training in _trainings(plan, folders).items():
+        precision = training.chosen_precision
+        parts = [describe_chosen(training.chosen), f"precision {precision}" if precision else ""]
+        models[name] = ", ".join(filter(None, parts))
+    return {name: text for name, text in models.items() if text}
 
 
 def trials(plan: Plan, folders: Mapping[str, Path]) -> dict[str, tuple[TrialInfo, ...]]:

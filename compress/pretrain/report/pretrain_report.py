@@ -69,6 +69,8 @@ class TrainingPart(Frozen):
     seconds: float
     """Evaluations not included."""
     precision: str
+    precision_reason: str | None = None
+    """Why it is that one where the recipe left it to `auto`."""
     ending: str | None = None
 
     @property

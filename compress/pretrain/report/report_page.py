@@ -90,9 +90,10 @@ def _held_out_lines(held: HeldOut | None) -> list[str]:
 
 def _training_line(part: TrainingPart) -> str:
     ending = f"; ended by {part.ending}" if part.ending else ""
+    reason = f" ({part.precision_reason})" if part.precision_reason else ""
     return (
         f"- {part.length} pieces: {part.steps:,} steps ({part.passes:.2f} passes), {part.pieces:,} pieces in"
-        f" {part.seconds / 60:.1f} minutes, {part.speed:,.0f} pieces per second in {part.precision}{ending}"
+        f" {part.seconds / 60:.1f} minutes, {part.speed:,.0f} pieces per second in {part.precision}{reason}{ending}"
     )
 
 

@@ -20,11 +20,13 @@ Section = Mapping[str, Any]
 def training_table(report: Report) -> Table:
     """A row a fact, a column for each model that was made from another, or trained with settings left to `auto`."""
     models = {model.name: model for model in report.all_models}
-    first = [name for name in {**report.chosen, **report.trials} if name not in report.makings]
+    first = [name for name in {**report.chosen, **report.precisions, **report.trials} if name not in report.makings]
     facts: dict[str, dict[str, str]] = {name: {} for name in first}
     facts |= {name: _facts(report, models.get(name), one) for name, one in report.makings.items()}
     for name, chosen in report.chosen.items():
         facts[name] |= {f"{key} (auto)": setting.text for key, setting in chosen.items()}
+    for name, precision in report.precisions.items():
+        facts[name]["precision (auto)"] = precision
     for name, trials in report.trials.items():
         facts[name] |= trial_cells(trials, larger_is_better(report))
     names = list(dict.fromkeys(name for cells in facts.values() for name in cells))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -35,11 +36,18 @@ class Processes:
         self.count: int = self._accelerator.num_processes
         self.device: torch.device = self._accelerator.device
         self.tracker = ExperimentTracker(self._accelerator)
+        self._sums = self.count > 1
 
     @property
     def is_main(self) -> bool:
         """Whether this process evaluates, writes files and prints."""
         return self.rank == 0
+
+    def alone(self) -> Processes:
+        """Return this process with its share of every batch, whose gradients are not summed with those of others."""
+        twin = copy.copy(self)
+        twin._sums = False
+        return twin
 
     def wait(self) -> None:
         """Block until all processes have reached this point."""
@@ -52,7 +60,7 @@ class Processes:
         One flat all-reduce without a wrapper around the model: hooks, unused heads and uneven batches need no special
         care, and each process weights its own rows.
         """
-        if self.count == 1:
+        if not self._sums:
             return values
         with_gradient = [parameter for parameter in parameters if parameter.grad is not None]
         gradients = [parameter.grad.flatten() for parameter in with_gradient if parameter.grad is not None]

@@ -15,7 +15,7 @@ from threading import Barrier
 from typing import NamedTuple, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from compress.recipe.training_schema import Training, number
@@ -53,12 +53,17 @@ class Replica(NamedTuple):
 
 def replicate(model: PreTrainedModel, objective: Objective) -> Replica:
     """Return a replica that shares the storage of all weights, those of teachers included."""
-    teachers = objective.teachers()
-    shared = {id(tensor): tensor for teacher in teachers for tensor in (*teacher.parameters(), *teacher.buffers())}
+    shared = shared_teachers(objective)
     for parameter in trained_parameters(model, objective.modules()):
         shared[id(parameter)] = nn.Parameter(parameter.data, parameter.requires_grad)
     twin, losses = copy.deepcopy((model, objective), shared)
     return Replica(twin, losses, trained_parameters(twin, losses.modules()))
+
+
+def shared_teachers(objective: Objective) -> dict[int, Tensor]:
+    """Return what keeps `copy.deepcopy` of an objective from copying the weights of its teachers."""
+    teachers = objective.teachers()
+    return {id(tensor): tensor for teacher in teachers for tensor in (*teacher.parameters(), *teacher.buffers())}
 
 
 def trained_parameters(model: nn.Module, extra: Sequence[nn.Module]) -> list[nn.Parameter]:

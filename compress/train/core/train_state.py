@@ -48,6 +48,7 @@ class TrainState:
 
     done: int = 0
     precision: str = ""
+    precision_reason: str | None = None
     rows: int = 0
     seconds: float = 0.0
     best_at: int | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -119,6 +120,12 @@ class DistillObjective(Objective):
     def teachers(self) -> Sequence[PreTrainedModel]:
         """Return all teacher models."""
         return self.teacher.models
+
+    def uncached(self) -> DistillObjective:
+        """Return an objective whose teacher computes its outputs every time."""
+        twin = copy.copy(self)
+        twin.teacher = self.teacher.uncached()
+        return twin
 
     def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
         """Compute each loss by its recipe key, the task's loss as `hard_label`."""

@@ -82,6 +82,10 @@ class Teacher:
         digests = [f"{weight:g} {weights_digest(model)}" for model, weight in self.members]
         return " + ".join(digests) if len(digests) > 1 else weights_digest(self.model)
 
+    def uncached(self) -> Teacher:
+        """Return a teacher that computes its outputs every time."""
+        return self
+
     def begin(self) -> None:
         """Prepare an update; called by all processes of a training, whether or not they need the teacher in it."""
 

@@ -1,17 +1,14 @@
-"""Chooses the precision of a training, and enables all fast paths that apply to a training's device and precision."""
+"""Enables all fast paths that apply to a training's device and precision."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import lru_cache
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from transformers import PreTrainedModel
 
-from compress.environment import describe_cpu
 from compress.train.fast_paths.bf16_weights import Bf16Weights
 from compress.train.fast_paths.cpu_attention import cpu_attention
 from compress.train.fast_paths.fast_dropout import fast_dropout
@@ -51,31 +48,3 @@ def fast_training(
         if compiles:
             stack.enter_context(compile_layers((model, *teachers)))
         yield
-
-
-BF16_GAIN = 1.2
-"""How many times faster products in bf16 must be on a CPU: some have the instructions and multiply fp32 faster."""
-
-
-def choose_precision(requested: str, device: torch.device) -> str:
-    """Return `fp32` or `bf16`; `auto` is bf16 where the device multiplies it faster (timed on a CPU)."""
-    if requested != "auto":
-        return requested
-    if device.type == "cuda":
-        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
-    return "bf16" if describe_cpu().has_bf16 and bf16_gain() >= BF16_GAIN else "fp32"
-
-
-@lru_cache(maxsize=1)
-def bf16_gain() -> float:
-    """Return how many times faster a product of a layer's size is in bf16 than in fp32; takes about 0.1 s."""
-    factors = torch.ones(512, 384), torch.ones(384, 1536)
-    bf16 = factors[0].bfloat16(), factors[1].bfloat16()
-    turns = [(_seconds(*factors), _seconds(*bf16)) for _ in range(10)]
-    return min(fp32 for fp32, _ in turns) / min(bf16 for _, bf16 in turns)
-
-
-def _seconds(left: Tensor, right: Tensor) -> float:
-    started = time.perf_counter()
-    torch.mm(left, right)
-    return time.perf_counter() - started

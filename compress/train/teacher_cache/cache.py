@@ -94,6 +94,10 @@ class CachedTeacher(Teacher):
             setattr(twin, name, copy.deepcopy(getattr(self, name), memo))
         return twin
 
+    def uncached(self) -> Teacher:
+        """Return the teacher itself."""
+        return self._teacher
+
     def begin(self) -> None:
         """Open the files at the first update, when the teacher has its precision and all processes take part."""
         if self._folder is not None:

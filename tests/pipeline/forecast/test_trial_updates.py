@@ -1,8 +1,10 @@
+import json
 from pathlib import Path
 
 import pytest
 
 from compress.console import Console
+from compress.environment import describe_cpu
 from compress.pipeline.commands.plan_command import preview, shown_step
 from compress.pipeline.forecast.cost_estimates import Estimates
 from compress.pipeline.forecast.time_forecast import UPDATES
@@ -11,6 +13,15 @@ from compress.pipeline.run import Options, prepare
 from compress.pipeline.step_store import StepStore
 
 PHASES = "prune.recover.phases=[{share: 0.75, hidden_state: 1.0}, {share: 0.25, soft_label: 1.0}]"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def choices_are_kept_elsewhere(tmp_path_factory):
+    """Precisions that were chosen for tiny models."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COMPRESS_CACHE", str(folder))
+        yield folder
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +42,13 @@ def test_every_training_is_tried_and_only_the_data_are_cached(calibrated):
     store = StepStore(options.root)
     assert [folder.name.split("-")[0] for folder in store.all_steps()] == ["data"]
     assert not list((store.steps / ".partial").glob("*"))
+
+
+def test_precisions_are_tried_for_the_run_that_follows(calibrated, choices_are_kept_elsewhere):
+    kept = [json.loads(file.read_text()) for file in (choices_are_kept_elsewhere / "precision").glob("*.json")]
+    tried = [choice["key"]["objective"] for choice in kept if "6 of each precision tried" in choice["reason"]]
+    expected = {"TaskObjective", "DistillObjective"} if describe_cpu().has_bf16 else set()
+    assert set(tried) == expected
 
 
 @pytest.mark.parametrize(

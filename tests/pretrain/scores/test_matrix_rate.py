@@ -72,4 +72,8 @@ def test_the_page_says_which_share_of_which_product() -> None:
         "- Share of the matrix rate: 25%, 20.0 GFLOP/s of the 80.0 of the fastest product (torch bf16 linear,"
         " 128x384x1536, timed right after the training; 1 thread in each of 2 processes, a CPU)" in page(report)
     )
+    assert "1 pieces per second in bf16\n" in page(report)
+    (part,) = report.training
+    chosen = report.model_copy(update={"training": (part.model_copy(update={"precision_reason": "it is faster"}),)})
+    assert "1 pieces per second in bf16 (it is faster)\n" in page(chosen)
     assert "- Share of the matrix rate: not known" in page(report.model_copy(update={"matrix_rate": None}))

@@ -95,3 +95,12 @@ def test_values_of_auto_settings_have_rows_and_the_teacher_a_column(report):
     assert cells(shown, "teacher")["learning_rate (auto)"] == "0.0002 (hidden size 384)"
     assert cells(shown)["losses"] == "soft_label 1 (kl), hard_label 0.5"
     assert "0.0002 (hidden size 384)" in render_markdown(shown)
+
+
+def test_the_precision_left_to_auto_has_a_row_with_its_reason(report):
+    text = "bf16 (updates 1.80 times as fast in bf16, 6 of each precision tried)"
+    shown = report({"soft_label": 1.0}).model_copy(update={"precisions": {"teacher": text, "student": text}})
+    assert training_table(shown).columns == ("", "teacher", "student")
+    assert cells(shown)["precision (auto)"] == cells(shown, "teacher")["precision (auto)"] == text
+    for page in (render_markdown(shown), render_html(shown)):
+        assert text in page

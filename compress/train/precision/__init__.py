@@ -1,0 +1,1 @@
+"""Which precision a training runs in where its recipe leaves that to `auto`."""
