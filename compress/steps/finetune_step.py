@@ -178,5 +178,4 @@ FINETUNE = ModelStep(
     problems=_problems,
     checks=_checks,
     shrink=_shrink,
-    start=lambda settings, parent, folder: parent,
 )

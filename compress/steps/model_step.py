@@ -103,13 +103,13 @@ class ModelStep:
     in_effect: Callable[[Recipe], bool]
     plan: Callable[[Plan, Sequence[Path], str], object]
     """Adds its models and their steps to a plan. The other arguments are folders of cards and the last model before."""
-    start: Callable[[Any, str, Path | None], str]
-    """Describes how its model begins, of the settings of its shape, its parent's name and folder: `the student,
-    pruned`."""
     path: KeyPath = ()
     """Where its settings are in a recipe: `prune`, `vocabulary`."""
     training: KeyPath = ()
     """Where those of its training are; empty where it has none."""
+    start: Callable[[Any, str, Path | None], str] = lambda settings, parent, folder: f"the {parent} model"
+    """Describes how its model begins, of the settings of its shape, its parent's name and folder: `the student,
+    pruned`."""
     shape: Callable[[Any, ShapeInfo | None, Sequence[Path]], ShapeInfo | None] = lambda settings, parent, cards: parent
     """Returns the shape that settings make of the parent's; None while it is unknown."""
     reads_unlabelled: Callable[[Recipe], bool] = lambda recipe: False

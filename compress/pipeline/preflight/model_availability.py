@@ -20,12 +20,12 @@ HUB_TIMEOUT = 0.5
 
 def named_models(recipe: Recipe) -> Iterator[tuple[str, NamedModel]]:
     """Yield every model that a card, a folder or a hub id names, with the model step that needs it first."""
+    learnt = dict(distillations(recipe))
     for section, step in STEPS.items():
-        for named in step.named_models(recipe):
-            yield section, named
-        for path, settings in distillations(recipe):
-            if path == step.training:
-                yield from ((section, named) for named in models_of_distillation(path, settings))
+        models = [*step.named_models(recipe)]
+        if step.training in learnt:
+            models += models_of_distillation(step.training, learnt[step.training])
+        yield from ((section, named) for named in models)
 
 
 def source_problems(recipe: Recipe, cards: Sequence[Path] = ()) -> Iterator[Problem]:

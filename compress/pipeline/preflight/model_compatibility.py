@@ -5,7 +5,7 @@ torch is loaded only for what files do not show: whether tokenizers agree, heads
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -16,12 +16,11 @@ from compress.model_info import TaskInfo
 from compress.model_sources import local_folder
 from compress.pipeline.preflight.checkpoint_sizes import check_layer_sizes
 from compress.pipeline.torchrun_launch import Launch
-from compress.recipe.schema import Recipe, Teacher
-from compress.recipe.student_schema import Student
+from compress.recipe.schema import Recipe
 from compress.recipe.yaml_lines import KeyPath
 from compress.steps import distillations, steps_of
 from compress.steps.distillations import check_observable_parts
-from compress.steps.model_configs import Check, Config, configs_of, shape_made_of
+from compress.steps.model_configs import Check, ModelConfigs, configs_of, shape_made_of
 from compress.train.distillation.layer_pairs import check_local_batch_size
 from compress.train.distillation.sanity_warnings import settings_warnings
 
@@ -40,9 +39,9 @@ def compatibility_errors(recipe: Recipe, cards: Sequence[Path] = (), task: TaskI
     learnt, processes = dict(distillations(recipe)), Launch.from_environment().world
     checks: list[Check] = [
         ("teacher", lambda: teacher and family_named(teacher["model_type"])),
-        *_checks_of_sizes(recipe, teacher, origin, cards),
-        ("task", lambda: _check_lengths(recipe, teacher, origin)),
-        ("targets", lambda: _check_timed_lengths(recipe, teacher, origin)),
+        *_checks_of_sizes(configs),
+        ("task", lambda: _check_lengths(configs)),
+        ("targets", lambda: _check_timed_lengths(configs)),
         *(check for step in steps_of(recipe) for check in step.checks(configs)),
         *((_title(path), partial(check_local_batch_size, each, processes)) for path, each in learnt.items()),
         ("distill", lambda: check_observable_parts([*learnt.values()], [teacher, origin])),
@@ -63,29 +62,26 @@ def compatibility_warnings(recipe: Recipe, cards: Sequence[Path] = ()) -> Iterat
         yield from step.warnings(configs)
 
 
-def _checks_of_sizes(
-    recipe: Recipe, teacher: Config, origin: Config, cards: Sequence[Path]
-) -> Iterator[tuple[str, Callable[[], None]]]:
+def _checks_of_sizes(configs: ModelConfigs) -> Iterator[Check]:
     """Yield the checks that the weights of the teacher, and of the student's own checkpoint, are as large as stated."""
-    models: list[tuple[str, Teacher | Student | None, Config]] = [
-        ("teacher", recipe.teacher, teacher),
-        ("student", recipe.student, origin),
-    ]
-    for section, named, config in models:
+    teacher, student = configs.recipe.teacher, configs.recipe.student
+    for section, named, config in (("teacher", teacher, configs.teacher), ("student", student, configs.origin)):
         if named and named.source:
-            folder, shape = local_folder(named.source, named.revision, cards), shape_made_of(config, None)
+            folder, shape = local_folder(named.source, named.revision, configs.cards), shape_made_of(config, None)
             yield section, partial(check_layer_sizes, folder, shape)
 
 
-def _check_lengths(recipe: Recipe, teacher: Config, origin: Config) -> None:
+def _check_lengths(configs: ModelConfigs) -> None:
     """Refuse texts longer than the teacher, or the student's own checkpoint, has positions for."""
-    for model, source in ((teacher, recipe.teacher.source), (origin, recipe.student and recipe.student.source)):
+    recipe, own = configs.recipe, configs.recipe.student and configs.recipe.student.source
+    for model, source in ((configs.teacher, recipe.teacher.source), (configs.origin, own)):
         check_length(recipe.task.max_length, max_positions(model, model.get("pad_token_id") or 0), str(source))
 
 
-def _check_timed_lengths(recipe: Recipe, teacher: Config, origin: Config) -> None:
+def _check_timed_lengths(configs: ModelConfigs) -> None:
     """Refuse targets and grids with inputs longer than the models, which are all timed there, can read."""
-    known = [max_positions(model, model.get("pad_token_id") or 0) for model in (teacher, origin)]
+    recipe, models = configs.recipe, (configs.teacher, configs.origin)
+    known = [max_positions(model, model.get("pad_token_id") or 0) for model in models]
     longest = min((positions for positions in known if positions is not None), default=None)
     grid = recipe.measure.grid.length if recipe.measure.grid else ()
     for title, length in [(each.title, each.length) for each in recipe.targets] + [

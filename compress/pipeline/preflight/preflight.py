@@ -116,10 +116,10 @@ def _task_of(plan: Plan, data: DataInfo | None) -> TaskInfo | None:
 
 def _too_few_rows(data: DataInfo | None, sections: Collection[str]) -> Iterator[str]:
     """Yield why models cannot be made of rows that are prepared already; the data step refuses others."""
-    checks = [STEPS[section].check_rows for section in STEPS if section in sections]
-    for check in filter(None, checks if data else ()):
+    for check in (STEPS[section].check_rows for section in sections):
         try:
-            check(data.counts["train"] if data else 0)
+            if data and check:
+                check(data.counts["train"])
         except UsageError as error:
             yield error.message
 
