@@ -143,3 +143,10 @@ def refuse_exported(folder: Path) -> None:
             f"{folder} holds an exported model ({held.name}): it can be run, but not loaded or trained.",
             hint="the finetune, distill and prune steps of its run are models, in .steps beside the run's folder",
         )
+
+
+def source_name(source: Any) -> Any:
+    """A local path's last part; anything that is no path here is unchanged."""
+    if not isinstance(source, str) or not Path(source).expanduser().exists():
+        return source
+    return Path(source).expanduser().resolve().name

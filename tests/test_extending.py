@@ -8,7 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
@@ -23,6 +25,7 @@ def test_each_addition_touches_at_most_four_files():
     assert set(DIFFS) == set(TRIALS)
     for title, diff in DIFFS.items():
         assert len(FILES.findall(diff)) <= 4, title
+    assert len(FILES.findall(DIFFS["A model step"])) == 3
 
 
 def try_loss(extended):
@@ -48,6 +51,19 @@ def try_format(extended):
     assert row["status"] == "ok"
 
 
+def try_step(extended):
+    """The averaged model is planned after pruning, runs, and lies between the cut and the recovered model."""
+    extended.run("--set", "average=0.25", "--until", "average")
+    folders = [*(extended.folder / "runs" / ".steps").glob("*/model.safetensors")]
+    before, after, mean = (
+        load_file(next(path for path in folders if path.parent.name.startswith(f"{step}-")))
+        for step in ("cut", "recover", "average")
+    )
+    for name, weights in mean.items():
+        np.testing.assert_allclose(weights, 0.25 * before[name] + 0.75 * after[name], atol=1e-6, err_msg=name)
+    assert any((before[name] != after[name]).any() for name in mean)
+
+
 def try_kind(extended):
     for name in ("train", "test"):
         path = extended.recipe.parent / f"{name}.csv"
@@ -68,6 +84,7 @@ TRIALS = {
     "A pruning criterion": try_criterion,
     "A quantizer": try_quantizer,
     "An export format": try_format,
+    "A model step": try_step,
     "A task kind": try_kind,
     "A model family": try_family,
 }

@@ -7,37 +7,14 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel
-
-from compress.recipe.prune_schema import LATENCY_KEYS, Prune
-from compress.recipe.student_schema import Student
-from compress.recipe.training_schema import Training
-from compress.train.core.auto_settings import RULES_VERSION, uses_rules
+from compress.steps import KINDS
 
 LENGTH = 16
 
-NO_EFFECT = frozenset({"checkpoint", "cache"})
-"""Settings that change how a step runs but not its result."""
-
-ADDED_TO_TRAININGS: Mapping[str, Any] = {
-    "minutes": None,
-    "unfreeze": None,
-    "method": "full",
-    "features": None,
-    "head": "linear",
-    "seeds": 1,
-    "grid": None,
-}
-"""Settings of trainings that earlier versions did not have, and the value with which they train as those did."""
-
 VERSIONS: dict[str, int] = {
+    **{name: kind.version for name, kind in KINDS.items()},
     "data": 3,
     "latency": 4,
-    "finetune": 3,
-    "distill": 3,
-    "cut": 2,
-    "recover": 2,
-    "vocabulary": 2,
     "export": 2,
     "quantize": 2,
     "score": 2,
@@ -62,37 +39,3 @@ def fingerprint(kind: str, settings: Mapping[str, Any], inputs: Mapping[str, str
     content = {"kind": kind, "version": VERSIONS.get(kind, 1), "settings": settings, "inputs": inputs}
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()[:LENGTH]
-
-
-def hashed_settings(settings: BaseModel) -> dict[str, Any]:
-    """Return the settings that change a result, as plain values."""
-    return without_effectless(settings.model_dump(mode="json"))
-
-
-def hashed_training(settings: Training) -> dict[str, Any]:
-    """Return the settings of a training that change its result, and the version of the rules where one is `auto`."""
-    added = ADDED_TO_TRAININGS.items()
-    hashed = {key: value for key, value in hashed_settings(settings).items() if (key, value) not in added}
-    uses = any(uses_rules(point) for point in settings.points())
-    return hashed | ({"rules": RULES_VERSION} if uses else {})
-
-
-def hashed_student(settings: Student) -> dict[str, Any]:
-    """Return the settings of a student that change its layers; its vocabulary has a step of its own."""
-    return {key: value for key, value in hashed_settings(settings).items() if key != "vocabulary"}
-
-
-def hashed_pruning(settings: Prune) -> dict[str, Any]:
-    """Return the settings of a cut that change its result; keys that earlier versions did not have only where given."""
-    hashed = hashed_settings(settings)
-    elsewhere, later = {"recover", "vocabulary", *LATENCY_KEYS}, {"rescale": None, "cuts": 1}.items()
-    return {key: value for key, value in hashed.items() if key not in elsewhere and (key, value) not in later}
-
-
-def without_effectless(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``values`` without the keys of `NO_EFFECT`, at every depth."""
-    return {
-        key: without_effectless(value) if isinstance(value, Mapping) else value
-        for key, value in values.items()
-        if key not in NO_EFFECT
-    }

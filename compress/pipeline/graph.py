@@ -9,17 +9,13 @@ from typing import Any
 from compress.errors import UsageError, nearest
 from compress.pipeline.fingerprint import fingerprint
 from compress.pipeline.step_context import StepContext
+from compress.recipe.distill_schema import Distill
 from compress.recipe.measure_schema import Target
-from compress.recipe.prune_schema import Prune
 from compress.recipe.schema import Recipe
-from compress.recipe.student_schema import Student
-from compress.recipe.training_schema import Training
+from compress.recipe.yaml_lines import KeyPath
+from compress.steps import STEPS, distillations
+from compress.steps.model_step import PlannedModel
 from compress.variants import Variant
-
-VOCABULARY = "vocabulary"
-"""The step and the section of models with fewer word pieces."""
-QAT = "qat"
-"""The step and the model of quantization-aware training."""
 
 Run = Callable[[StepContext], Mapping[str, Any] | None]
 """Does a step in its working folder; returns as plain JSON values the throughput of a training, or what another step
@@ -44,29 +40,6 @@ class Step:
     """Runs with those of its inputs that exist; other steps are skipped where one is absent."""
     in_effect: Callable[[StepContext], bool] | None = None
     """Whether what it did outside the store is still so; None for steps whose whole result is their folder."""
-
-
-@dataclass(frozen=True)
-class PlannedModel:
-    """One model of a run."""
-
-    name: str
-    """As in the ledger: `teacher`."""
-    step: str
-    """The step that makes it."""
-    parent: str | None
-    """The model it is made from; None for the teacher, with which every run begins."""
-    section: str
-    """The recipe's section with its settings: `finetune`, `distill`, `prune`, `quantize`; `vocabulary` for
-    `prune.vocabulary`."""
-    training: Training | None = None
-    """How it is trained; None where it is taken or cut without training."""
-    shape: Student | Prune | None = None
-    """How its architecture follows from its parent's; None where it is the same."""
-    evaluated: bool = True
-    """Whether its variants are built and it has rows in the ledger: not one that only serves to make the next."""
-    teacher: str | None = None
-    """The model whose outputs it learns, where that is not the recipe's teacher."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +130,11 @@ class Plan(StepPlan):
         return self.recipe.track
 
     @property
+    def distillations(self) -> list[tuple[KeyPath, Distill]]:
+        """The trainings that learn from another model, with their key paths in the recipe."""
+        return list(distillations(self.recipe))
+
+    @property
     def teacher(self) -> PlannedModel:
         """The model that all others descend from."""
         return self.models[0]
@@ -188,7 +166,6 @@ class Plan(StepPlan):
 
     def matching(self, word: str) -> list[Step]:
         """Steps called ``word``, all of that kind, or those that make the models of that recipe section."""
-        sections = (word, VOCABULARY) if word == "prune" else (word,)
-        models = {model.step for model in self.models if model.section in sections}
+        models = {each.step for each in self.models if word in (each.section, *STEPS[each.section].path[:1])}
         named = [step for step in self.steps if word in (step.name, step.kind) or step.name in models]
         return named or super().matching(word)

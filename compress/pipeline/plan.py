@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from compress.data.loading.row_sources import check_columns
 from compress.environment import cuda_devices
 from compress.pipeline.graph import Plan
 from compress.pipeline.planning import data_steps, result_steps
-from compress.pipeline.planning.model_steps import ModelPlanner, default_models
+from compress.pipeline.planning.latency_goal import add_latency
 from compress.pipeline.planning.variant_steps import add_variants
 from compress.recipe.schema import Recipe
+from compress.steps import steps_of
+from compress.steps.model_step import ModelStep
+
+ModelPlanner = Callable[[Plan, Sequence[Path]], None]
+"""Adds one model and its step to a plan; the second argument are folders of cards."""
 
 
 def make_plan(
@@ -45,3 +51,13 @@ def make_plan(
         add_variants(plan, model)
     result_steps.add_results(plan, limits)
     return plan
+
+
+def default_models(recipe: Recipe) -> list[ModelPlanner]:
+    """One planner for each model step of a recipe; latencies are measured before anything is trained."""
+    measured_here = recipe.prune and recipe.prune.has_latency_goal and recipe.prune.latency_table is None
+    return [*([add_latency] if measured_here else []), *(partial(_add_next, step=step) for step in steps_of(recipe))]
+
+
+def _add_next(plan: Plan, cards: Sequence[Path], step: ModelStep) -> None:
+    step.plan(plan, cards, plan.models[-1].name if plan.models else "")

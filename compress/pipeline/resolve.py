@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from compress.cards import FolderCheckpoint, HubCheckpoint, StudentCard, find_student, find_teacher
 from compress.errors import UsageError, first_error
+from compress.export_formats import listed_formats
 from compress.model_sources import source_kind
-from compress.pipeline.export_formats import listed_formats
 from compress.pipeline.preflight.allowed_names import NAMES
 from compress.recipe.schema import Recipe
 from compress.recipe.student_schema import Student

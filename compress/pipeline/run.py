@@ -14,14 +14,14 @@ from compress.cards import find_recipe
 from compress.console import Console
 from compress.data.loading.data_digest import file_problems
 from compress.errors import CompressError, GateMissed, UsageError
+from compress.export_formats import format_problems, left_out_formats
 from compress.pipeline.commands.smoke import SMOKE_FOLDER, smoke_recipe
 from compress.pipeline.execute import Executor, Outcome
-from compress.pipeline.export_formats import format_problems, left_out_formats
 from compress.pipeline.forecast.step_forecasts import StepForecasts, time_left
 from compress.pipeline.graph import Plan
 from compress.pipeline.plan import make_plan
+from compress.pipeline.planning.latency_goal import goal_problems
 from compress.pipeline.preflight.allowed_names import NAMES
-from compress.pipeline.preflight.latency_problems import goal_problems
 from compress.pipeline.preflight.model_availability import source_problems
 from compress.pipeline.preflight.preflight import Findings, check
 from compress.pipeline.preflight.service_problems import service_problems

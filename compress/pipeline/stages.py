@@ -13,12 +13,13 @@ from compress.data.splits.prepare_splits import load_prepared
 from compress.data.splits.unlabelled_texts import UNLABELLED
 from compress.errors import pluralize
 from compress.model_info import find_info
-from compress.pipeline.graph import VOCABULARY, Step
-from compress.pipeline.steps.latency_step import LATENCY_STEP
+from compress.pipeline.graph import Step
 from compress.pipeline.steps.package_format import PACKAGE_FORMAT
 from compress.pipeline.steps.screen_step import ADMISSION
+from compress.prune.latency_table import LATENCY_STEP
 from compress.report import format_numbers as fmt
 from compress.select.selection import SELECT_FILE
+from compress.steps import STEPS
 from compress.tasks import KINDS, primary_metric
 
 
@@ -30,8 +31,8 @@ class StageSteps:
     folders: Mapping[str, Path]
 
     def last(self, *kinds: str) -> tuple[Step, Path] | None:
-        """Return the last step of these kinds that has a result, and its folder."""
-        made = [(step, self.folders[step.name]) for step in self.steps if step.kind in kinds]
+        """Return the last step of these kinds, or of any, that has a result, and its folder."""
+        made = [(step, self.folders[step.name]) for step in self.steps if step.kind in kinds or not kinds]
         return made[-1] if made else None
 
     def count(self, kind: str) -> int:
@@ -59,7 +60,7 @@ def _rows(made: StageSteps) -> str:
 
 def _model(made: StageSteps) -> str:
     """`accuracy 92.3 of 100 on select, 6 layers of 384, 22.7 M parameters`, of the last model that was made."""
-    if (last := made.last(*MODEL_KINDS)) is None or (info := find_info(last[1])) is None:
+    if (last := made.last()) is None or (info := find_info(last[1])) is None:
         return ""
     parts = []
     if info.task and info.training and info.training.score is not None and info.task.kind in KINDS:
@@ -77,7 +78,7 @@ def _model(made: StageSteps) -> str:
 
 def _pieces(made: StageSteps) -> str:
     """`30,522 → 8,123 word pieces, 12.3 M parameters`."""
-    last = made.last(VOCABULARY)
+    last = made.last()
     info = find_info(last[1]) if last else None
     if info is None or info.vocabulary is None:
         return ""
@@ -112,16 +113,10 @@ def _nothing(made: StageSteps) -> str:
     return ""
 
 
-MODEL_KINDS = ("finetune", "distill", "cut", "recover", "qat", "pretrain")
-
 STAGES = (
     Stage("reading rows", ("data", UNLABELLED, "slices"), _rows),
     Stage("timing parts of the model", ("workload", LATENCY_STEP, "check-speedup"), _nothing),
-    Stage("fine-tuning the teacher", ("finetune",), _model),
-    Stage("distilling the student", ("distill",), _model),
-    Stage("pruning", ("cut", "recover"), _model),
-    Stage("removing word pieces", (VOCABULARY,), _pieces),
-    Stage("training for INT8", ("qat",), _model),
+    *(Stage(step.title, tuple(step.kinds), _pieces if step.removes_pieces else _model) for step in STEPS.values()),
     Stage(
         "building and scoring variants",
         ("export", "quantize", "fallback", "score", "perturb", "tune", "screen", ADMISSION, "floor"),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from compress.data.loading.data_digest import PARTS
+from compress.model_sources import source_name
 from compress.recipe.schema import Recipe
 
 PATH = re.compile(r"(?<![\w/])(?:[A-Za-z]:)?[/\\](?:[\w.+@~-]+[/\\])+([\w.+@~-]*)")
@@ -56,10 +56,3 @@ def _name_models(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: source_name(item) if key in MODEL_KEYS else _name_models(item) for key, item in value.items()}
     return [_name_models(item) for item in value] if isinstance(value, list) else value
-
-
-def source_name(source: Any) -> Any:
-    """A local path's last part; anything that is no path here is unchanged."""
-    if not isinstance(source, str) or not Path(source).expanduser().exists():
-        return source
-    return Path(source).expanduser().resolve().name

@@ -17,6 +17,8 @@ from compress.storage.schema_version import up_to
 from compress.storage.stored_info import Info
 
 TABLE_FILE = "latency_table.json"
+LATENCY_STEP = "latency"
+"""The step that measures it."""
 
 LATENCY_VARIANTS: Mapping[str, str | None] = {"onnx-fp32": None} | {
     variant.name: variant.graph_builder for variant in QUANTIZERS.values() if variant.graph_builder

@@ -35,6 +35,7 @@ from compress.report.winner_usage import predict_in_python
 from compress.report.winner_verdict import Verdict
 from compress.runtime import runtime_of
 from compress.runtime_releases import EVERYWHERE, OLDEST
+from compress.steps import STEPS
 from compress.tasks import kind_of
 
 VERIFICATION = (
@@ -118,9 +119,8 @@ def _source(report: Report) -> str:
 
 def _tags(entry: Entry) -> list[str]:
     """`distilled`, `pruned` … where the main variant is, and the precision of every variant."""
-    words = {"distill": "distilled", "prune": "pruned", "quantize": "quantization-aware-training"}
     sections = dict.fromkeys(model.section for model in entry.report.lineage(entry.main.row.model))
-    done = [words[section] for section in sections if section in words]
+    done = [STEPS[section].tag for section in sections if section in STEPS and STEPS[section].tag]
     return [*done, *dict.fromkeys(variant.row.variant.precision for variant in entry.variants)]
 
 

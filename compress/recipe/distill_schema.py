@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
@@ -25,6 +25,7 @@ BATCH_LOSSES = frozenset({"similarity", "contrast"})
 class Distill(Training):
     """Training of the student on the teacher's outputs and inner states."""
 
+    purpose: ClassVar = "distill"
     losses: Losses = DEFAULT_LOSSES
     """The weight and settings of each loss."""
     hard_label: Weight = 0.5
@@ -108,12 +109,14 @@ class Distill(Training):
 class Recover(Distill):
     """The distillation that follows pruning."""
 
+    purpose: ClassVar = "recover"
     losses: Losses = RECOVER_LOSSES
 
 
 class QuantizationAware(Distill):
     """Training in which the model computes as in INT8 and learns from its own unquantized weights."""
 
+    purpose: ClassVar = "quantization-aware"
     losses: Losses = RECOVER_LOSSES
 
     @model_validator(mode="after")

@@ -16,6 +16,8 @@ Side = Literal["query", "key", "value"]
 
 SIDES: dict[str, Side] = {"q": "query", "k": "key", "v": "value"}
 """The letters of relations."""
+MARGIN_LOSS = "margin"
+"""The key of the loss that needs a cross-encoder."""
 
 
 class Ramp(Frozen):

@@ -7,7 +7,7 @@ that the caller passes as validation context, so that adding a method never edit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
@@ -34,8 +34,6 @@ from compress.recipe.prune_schema import Prune
 from compress.recipe.recipe_kinds import TASK
 from compress.recipe.student_schema import Student
 from compress.recipe.task_schema import Task
-from compress.recipe.training_schema import Training
-from compress.recipe.yaml_lines import KeyPath
 from compress.runtime_releases import check_runs_in
 from compress.storage.file_names import FileName
 
@@ -196,24 +194,3 @@ class Recipe(RecipeFile):
     def task_title(self) -> str:
         """What reports and published models call the task: by its own name, else by the recipe's."""
         return self.task.name or self.name
-
-    def map_trainings(self, change: Callable[[Training], Training]) -> Recipe:
-        """Return a copy in which ``change`` was applied to the settings of every training."""
-        changes: dict[str, object] = {
-            "finetune": self.finetune and change(self.finetune),
-            "distill": self.distill and change(self.distill),
-        }
-        if self.prune and self.prune.recover:
-            changes["prune"] = self.prune.model_copy(update={"recover": change(self.prune.recover)})
-        if self.quantize and self.quantize.training:
-            changes["quantize"] = self.quantize.model_copy(update={"training": change(self.quantize.training)})
-        return self.model_copy(update=changes)
-
-    def distillations(self) -> Iterator[tuple[KeyPath, Distill]]:
-        """Yield every training that learns from another model, with its key path."""
-        if self.student and self.distill:
-            yield ("distill",), self.distill
-        if self.prune and self.prune.removes_units and self.prune.recover:
-            yield ("prune", "recover"), self.prune.recover
-        if self.quantize and self.quantize.training:
-            yield ("quantize", "training"), self.quantize.training

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, ClassVar, Literal, Self, TypeVar
 
 from pydantic import Field, Strict, model_validator
 
@@ -58,6 +58,8 @@ class Training(Frozen):
     What is `auto` is chosen by the rules of `train.core.auto_settings`, from the rows of train and the model's width.
     """
 
+    purpose: ClassVar[str] = "finetune"
+    """Whose rules choose what is `auto`."""
     epochs: EpochCount | EpochBounds | Auto = AUTO
     """A number, or `{least: 3, most: 10}`: go on until select stops improving. `auto` chooses the bounds."""
     minutes: Positive | None = None

@@ -21,6 +21,7 @@ from compress.report.speedup_breakdown import speedup_of_cut, speedup_stages
 from compress.report.tables.machine_facts import describe_length_limit, truncated_of_test
 from compress.report.text_costs import cost_of_texts
 from compress.select.gate import format_points
+from compress.steps import STEPS
 from compress.tasks.label_problems import label_problems
 
 TRUNCATED_SHARE = 0.05
@@ -30,8 +31,6 @@ MORE_ROWS = "data.select gives more rows, data.select_share holds more of train 
 
 RULE_OF_THREE = 3.0
 """An event that was not seen in n rows has a probability of at most 3 / n (95 %; Hanley and Lippman-Hand, 1983)."""
-
-DISTIL_HINT = "more layers, or texts without labels (task.data.unlabelled), bring a student closer to its teacher"
 
 
 def report_warnings(report: Report) -> tuple[str, ...]:
@@ -163,12 +162,14 @@ def _stages_without_gain(report: Report, title: str) -> Iterator[str]:
     for stage in {(stage.before.key, stage.after.key): stage for stage in stages}.values():
         before, after = stage.before.key, stage.after.key
         result = stage.after.targets.get(title)
-        if stage.name != "vocabulary" and stage.speedup is not None and stage.speedup.low <= 1.0:  # which saves bytes
+        step = STEPS.get(stage.name)
+        saves_time = step is None or not step.removes_pieces
+        if saves_time and stage.speedup is not None and stage.speedup.low <= 1.0:
             effect = "brought no speedup" if stage.speedup.value <= 1.0 else "may have brought no speedup"
             factor = f"{fmt.ratio(stage.speedup.value)} as fast as {before} ({fmt.span(stage.speedup, fmt.ratio)})"
             yield f"{stage.name} {effect} on {title}: {after} is {factor}."
         elif result and result.select and result.gate and result.gate.outcome == "missed" and before in passing:
-            hint = f"; {DISTIL_HINT}" if stage.name == "distill" and not report.data.rows.get(UNLABELLED) else ""
+            hint = f"; {step.hint}" if step and step.hint and not report.data.rows.get(UNLABELLED) else ""
             missed.setdefault((stage.name, "; ".join(result.gate.reasons) + hint), []).append(after)
     for (name, reasons), keys in missed.items():
         yield f"{name} missed the gate on {title}: {', '.join(keys)} {reasons}."

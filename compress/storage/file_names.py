@@ -10,6 +10,9 @@ from pydantic import AfterValidator
 STEPS_FOLDER = ".steps"
 """The results of all steps of the runs beside it."""
 
+ANSWERS_FILE = "answers.npz"
+"""A model's predictions, in the folders of steps that store some."""
+
 MAX_NAME_LENGTH = 100
 """File systems allow 255 bytes; temporary folders add a prefix and a process id."""
 

@@ -84,6 +84,7 @@ def distill(
     work: Path,
     *,
     step: str = "distill",
+    recovers: bool = False,
     console: Console | None = None,
     track: str | None = None,
     unlabelled_rows: Sequence[Row] = (),
@@ -91,8 +92,8 @@ def distill(
 ) -> TrainedModel:
     """Write the model folder of a student, distilled from a teacher's folder on the rows of ``data``, to ``work``.
 
-    With ``Student(source=FOLDER)`` the model of a folder is trained further, which is how a pruned model recovers.
-    With `False` for the settings the student is not trained. Rows of
+    With ``Student(source=FOLDER)`` the model of a folder is trained further; if it ``recovers`` from a cut, the layer
+    map leaves out layers that were dropped. With `False` for the settings the student is not trained. Rows of
     ``unlabelled_rows``, as `Kind.from_input` returns them, are trained on the teacher's outputs. ``within`` makes the
     context in which the student is trained and evaluated.
     """
@@ -127,7 +128,7 @@ def distill(
         return save_trained_model(build(seed), tokenizer, work, step, data, **kept)
     is_complete = student.source is None or head_for(task) is EMBEDDING
     has_head = start != "random" and (is_complete or has_task_head(str(student.source), task, student.revision))
-    recovered = kept.get("pruning") if step == "recover" else None
+    recovered = kept.get("pruning") if recovers else None
     trained, result, layer_map, augmented = _distill(
         build, [(model, 1.0), *further], rows, settings, task, tokens, context, has_head, recovered, teacher_ids
     )

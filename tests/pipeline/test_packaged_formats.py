@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from compress import export_formats
 from compress.cli import main
 from compress.console import Console
 from compress.errors import CompressError, DeviceUnavailable, ModelError, StepIncomplete
@@ -17,7 +18,6 @@ from compress.export.builders import ort_format
 from compress.formats import EXPORTS
 from compress.measure.resources.footprint import footprint
 from compress.model_info import read_info
-from compress.pipeline import export_formats
 from compress.pipeline.preflight import preflight
 from compress.pipeline.run import Options, prepare
 from compress.pipeline.step_context import StepContext

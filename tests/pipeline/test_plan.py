@@ -7,11 +7,12 @@ import pytest
 
 from compress.console import Console
 from compress.pipeline.graph import Plan
-from compress.pipeline.plan import make_plan
-from compress.pipeline.planning.model_steps import add_student, add_teacher, default_models
+from compress.pipeline.plan import default_models, make_plan
 from compress.pipeline.resolve import resolve
 from compress.pipeline.run import Options, execute, read_recipe
 from compress.recipe.student_schema import Student
+from compress.steps.distill_step import add_student
+from compress.steps.finetune_step import add_teacher
 
 
 def plan_two_students(recipe_file: Path, *overrides: str) -> Plan:

@@ -66,7 +66,7 @@ RECOVER = {"epochs": 1, "batch_size": 16, "learning_rate": 1e-3, "precision": "f
 
 
 def recover(pruned, teacher, data, settings, seed, work):
-    return distill(teacher, Student(source=str(pruned)), data, settings, seed, work, step="recover")
+    return distill(teacher, Student(source=str(pruned)), data, settings, seed, work, step="recover", recovers=True)
 
 
 def settings(**changes):
@@ -273,7 +273,7 @@ from compress.train.distill import distill
 from tests.prune.test_latency_table import table
 pruned, teacher, data, work, settings = sys.argv[1:]
 settings = Distill.model_validate_json(settings)
-distill(Path(teacher), Student(source=pruned), Path(data), settings, 0, Path(work), step="recover")
+distill(Path(teacher), Student(source=pruned), Path(data), settings, 0, Path(work), step="recover", recovers=True)
 """
 
 

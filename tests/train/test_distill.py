@@ -96,7 +96,16 @@ def test_pruned_students_recover(tiny_model, tiny_folder, prepared, tmp_path):
     layer.intermediate.dense = torch.nn.Linear(32, 48)
     layer.output.dense = torch.nn.Linear(48, 32)
     origin = Student(source=str(tiny_folder(student)))
-    made = distill(tiny_folder("bert"), origin, prepared, Distill(**SETTINGS, losses=ALL), 0, tmp_path, step="recover")
+    made = distill(
+        tiny_folder("bert"),
+        origin,
+        prepared,
+        Distill(**SETTINGS, losses=ALL),
+        0,
+        tmp_path,
+        step="recover",
+        recovers=True,
+    )
     assert made.info.step == "recover"
     assert made.info.shape.ffn == (48, 64)
     assert layer_shapes(load(tmp_path)) == [(4, 48), (4, 64)]

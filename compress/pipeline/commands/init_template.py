@@ -15,8 +15,8 @@ from compress.errors import UsageError, nearest
 from compress.families import Family, family_named
 from compress.model_sources import source_kind
 from compress.pipeline.preflight.allowed_names import NAMES
-from compress.pipeline.preflight.model_compatibility import config_of
 from compress.recipe.load import parse_recipe
+from compress.steps.model_configs import config_of
 from compress.storage.atomic_write import atomic_write
 from compress.tasks import KINDS
 from compress.tasks.presets import NAMED_TASKS

@@ -19,13 +19,23 @@ from compress.data.splits.prepare_splits import PreparedData, load_prepared
 from compress.data.splits.unlabelled_texts import UNLABELLED, unlabelled_info
 from compress.data.tokenizer import TextTokenizer
 from compress.environment import describe
-from compress.errors import CompressError, DataError, ModelError, pluralize
+from compress.errors import CompressError, DataError, pluralize
 from compress.model_info import ShapeInfo, read_info
-from compress.model_shapes import pruned_shape, shape_of_folder, student_shape
+from compress.model_shapes import shape_of_folder
 from compress.model_sources import local_folder
 from compress.pipeline.forecast.raw_sample import RawSample
-from compress.pipeline.forecast.training_costs import (
+from compress.pipeline.graph import Plan
+from compress.pipeline.step_store import StepRecord, StepStore
+from compress.pipeline.steps.package_format import PACKAGE_FORMAT
+from compress.recipe.field_types import Role
+from compress.recipe.training_schema import EpochBounds, Training
+from compress.steps import STEPS
+from compress.steps.model_step import PlannedModel
+from compress.tasks import kind_of
+from compress.train.core.auto_settings import TrainingFacts, resolve_auto
+from compress.train.training_costs import (
     EXPECTED_POSITION,
+    copies_of_rows,
     disk,
     expected_length,
     finished_weights,
@@ -36,15 +46,6 @@ from compress.pipeline.forecast.training_costs import (
     trained_rows,
     training_operations,
 )
-from compress.pipeline.graph import Plan, PlannedModel
-from compress.pipeline.step_store import StepRecord, StepStore
-from compress.pipeline.steps.package_format import PACKAGE_FORMAT
-from compress.recipe.distill_schema import Distill
-from compress.recipe.field_types import Role
-from compress.recipe.student_schema import Student
-from compress.recipe.training_schema import EpochBounds, Training
-from compress.tasks import kind_of
-from compress.train.core.auto_settings import TrainingFacts, resolve_auto
 
 PREDICTED_ROLES: Mapping[str, tuple[Role, ...]] = {
     "fallback": ("select",),
@@ -189,30 +190,22 @@ class Estimates:
         """
         if (counts := self.known_counts) is None:
             return None
-        labelled, settings = counts["train"], model.training
+        labelled = counts["train"]
         rows = labelled if limit is None else min(labelled, limit)
-        if isinstance(settings, Distill):
-            rows *= 1 + (settings.augment.copies if settings.augment else 0)
-            if any(step.name == UNLABELLED for step in self.plan.steps):
-                folder = self._folder(UNLABELLED)
-                if folder is None:
-                    return rows + self.raw.unlabelled if self.raw else None
-                return rows + unlabelled_info(folder).count
-        return rows
+        if model.training:
+            rows *= copies_of_rows(model.training)
+        if model.training is None or UNLABELLED not in self.plan.step(model.step).needs:
+            return rows
+        if folder := self._folder(UNLABELLED):
+            return rows + unlabelled_info(folder).count
+        return rows + self.raw.unlabelled if self.raw else None
 
     def shape(self, model: PlannedModel) -> ShapeInfo | None:
         """Return the shape of a model: read from its folder, or computed from its parent's and its settings."""
         if (known := shape_of_folder(self._folder(model.step))) or model.parent is None:
             return known or shape_of_folder(self._source) or (self.raw.shape if self.raw else None)
         origin = self.shape(self.plan.model(model.parent))
-        if not isinstance(model.shape, Student):
-            return pruned_shape(origin, model.shape) if origin and model.shape else origin
-        if model.shape.source:
-            origin = shape_of_folder(local_folder(model.shape.source, model.shape.revision, self.cards))
-        try:
-            return origin and student_shape(origin, model.shape)
-        except ModelError:  # reported by the checks before a run
-            return None
+        return STEPS[model.section].shape(model.shape, origin, self.cards) if model.shape else origin
 
     def scaled(self, record: StepRecord) -> StepRecord:
         """Return the record of a step; of one that predicts, with the time that this plan's rows would have taken."""

@@ -15,7 +15,9 @@ import numpy as np
 from compress.measure.resources.flops import flops_per_token
 from compress.model_info import ShapeInfo
 from compress.pipeline.forecast.cost_estimates import PREDICTED_ROLES, Estimates
-from compress.pipeline.graph import PlannedModel, Step
+from compress.pipeline.graph import Step
+from compress.steps import KINDS as MODEL_STEPS
+from compress.steps.model_step import PlannedModel
 
 TOLERANCE = 2.0
 """A step takes from this part of its rough time to as many times of it."""
@@ -29,18 +31,15 @@ two threads (5.9 of 10.2 billion operations a second before and 6.6 after it), 1
 fp32 it is less."""
 START = 10.0
 """Seconds in which a training loads torch and its model, and encodes its rows."""
-CUT_ROWS = 2_000
-"""Rows over which a cut sums gradients, about."""
 TIMING = 90.0
 """Seconds of measuring without a budget."""
 WORKER = 3.0
 """Seconds in which a process starts that times a model."""
 USUAL: Mapping[str, float] = {
+    **{name: kind.seconds for name, kind in MODEL_STEPS.items()},
     "data": 5.0,
     "workload": 5.0,
     "latency": 60.0,
-    "cut": 10.0,
-    "vocabulary": 6.0,
     "export": 20.0,
     "floor": 8.0,
     "package-format": 10.0,
@@ -93,8 +92,8 @@ class RoughTimes:
         if step.kind == "measure":
             return self._timing(step)
         usual = USUAL.get(step.kind, OTHERS)
-        if step.kind == "cut":
-            return usual + self._computing(3 * self._passes(self._model_of(step), CUT_ROWS))
+        if step.kind in MODEL_STEPS and (rows := MODEL_STEPS[step.kind].gradient_rows):
+            return usual + self._computing(3 * self._passes(self._model_of(step), rows))
         counts = self.estimates.known_counts or {}
         if rows := sum(counts.get(role, 0) for role in PREDICTED_ROLES.get(step.kind, ())):
             times = len(step.settings.get("names", ())) or 1  # perturbations of the texts

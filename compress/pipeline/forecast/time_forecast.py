@@ -11,9 +11,9 @@ from pydantic import ValidationError
 
 from compress.errors import pluralize
 from compress.pipeline.forecast.cost_estimates import TrainingEstimate
-from compress.pipeline.forecast.training_costs import Throughput
 from compress.pipeline.graph import Step
 from compress.pipeline.step_store import StepRecord
+from compress.train.training_costs import Throughput
 
 UPDATES = 16
 """Updates of each training that are tried to measure its speed."""

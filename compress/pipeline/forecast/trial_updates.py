@@ -28,14 +28,11 @@ from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import StepStore
 from compress.pipeline.torchrun_launch import Launch
 from compress.recipe.field_types import Role
-from compress.recipe.prune_schema import LATENCY_KEYS, PruneTo
-from compress.recipe.schema import Recipe
 from compress.recipe.training_schema import Training, number
+from compress.steps import STEPS, map_trainings
 from compress.tasks import kind_of
 
 SELECT_ROWS = 64
-LEAST_REMAINING = 0.1
-"""Share of the parameters that a cut leaves at least where the goal is a speed-up."""
 
 
 def calibrate(plan: Plan, options: Options, console: Console) -> dict[str, TrainingSpeed]:
@@ -53,7 +50,10 @@ def calibrate(plan: Plan, options: Options, console: Console) -> dict[str, Train
     def shortened(training: Training) -> Training:  # as it is where the plan does not have it: no student, no cut
         return _shorten(training, sizes[training]) if training in sizes else training
 
-    short = make_plan(_without_latency(plan.recipe.map_trainings(shortened)), options.cards)
+    recipe = map_trainings(plan.recipe, shortened)
+    for model_step in STEPS.values():
+        recipe = model_step.untimed(recipe)
+    short = make_plan(recipe, options.cards)
     batches = [size * training.accumulate for training, size in sizes.items()]
     speeds: dict[str, TrainingSpeed] = {}
     began = time.perf_counter()
@@ -82,15 +82,6 @@ def _try(step: Step, folders: dict[str, Path]) -> TrainingSpeed | None:
     began = time.perf_counter()
     rates = step.run(StepContext(inputs=inputs, work=folders[step.name], console=Console("quiet")))
     return TrainingSpeed.of(rates, time.perf_counter() - began)
-
-
-def _without_latency(recipe: Recipe) -> Recipe:
-    """Return a recipe whose cut removes about as much as one to its goal of speed-up, with nothing to be timed."""
-    if recipe.prune is None or recipe.prune.to is None or not recipe.prune.has_latency_goal:
-        return recipe
-    goal = PruneTo(parameters=max(LEAST_REMAINING, 1.0 / recipe.prune.to.expected_speedup))
-    changes = {"to": goal, **dict.fromkeys(LATENCY_KEYS)}
-    return recipe.model_copy(update={"prune": recipe.prune.model_copy(update=changes)})
 
 
 def _shorten(settings: Training, batch_size: int) -> Training:

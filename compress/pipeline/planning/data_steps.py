@@ -8,9 +8,10 @@ from typing import Any
 
 from compress.data.loading.data_digest import PARTS, contents_digest
 from compress.data.splits.unlabelled_texts import UNLABELLED
-from compress.pipeline.fingerprint import hashed_settings
 from compress.pipeline.graph import Plan
 from compress.pipeline.steps import prepare_data
+from compress.steps import steps_of
+from compress.steps.hashed_settings import hashed_settings
 
 
 def add_data(plan: Plan) -> None:
@@ -23,17 +24,15 @@ def add_data(plan: Plan) -> None:
     if data["labelled"] is None:
         del data["labelled"]  # as before there was such a key
     data["contents"] = contents_digest(recipe.task.data)
-    prunes = recipe.prune is not None and recipe.prune.removes_units
-    run = partial(prepare_data.data, task=recipe.task, prunes=prunes)
+    checks = tuple(step.check_rows for step in steps_of(recipe) if step.check_rows)
+    run = partial(prepare_data.data, task=recipe.task, checks=checks)
     plan.add("data", "data", {"task": task, "data": data}, [], run)
 
 
 def add_unlabelled(plan: Plan) -> None:
     """Unlabelled texts have a step of their own, for distillation and vocabularies: adding some changes no teacher."""
     recipe, data = plan.recipe, plan.recipe.task.data
-    pruned = any(section and section.vocabulary for section in (recipe.student, recipe.prune))
-    used = pruned or any(recipe.distillations())
-    if not (data.has_unlabelled and used):
+    if not (data.has_unlabelled and any(step.reads_unlabelled(recipe) for step in steps_of(recipe))):
         return
     settings = {
         "contents": contents_digest(data, (UNLABELLED,)),

@@ -1,24 +1,24 @@
-"""Plans the steps that measure latencies before anything is trained, for pruning to a speed-up or a time."""
+"""Pruning to a speed-up or a time: plans the steps that measure latencies first, and checks what the goal names."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from compress.environment import describe, usable_cores, versions
-from compress.errors import UsageError, nearest
+from compress.errors import CompressError, ModelError, Problem, UsageError, nearest
+from compress.export_formats import competing_formats
 from compress.model_sources import identity
-from compress.pipeline.export_formats import competing_formats
-from compress.pipeline.fingerprint import hashed_student
 from compress.pipeline.graph import Plan
 from compress.pipeline.steps import latency_step
-from compress.pipeline.steps.latency_step import LATENCY_STEP
+from compress.prune.latency_table import LATENCY_STEP, read_table
 from compress.quantize import QUANTIZERS, chosen_methods
 from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Recipe
 from compress.runtimes import RUNTIMES
+from compress.steps.distill_step import hashed_student
 from compress.variants import VARIANTS
 
 
@@ -84,3 +84,25 @@ def latency_variant(recipe: Recipe) -> str:
         hint = "export a format (export: onnx), name a variant (prune.variant), or give shares: prune: {heads: 0.5}"
         raise UsageError("the speed-up would be measured in onnx-fp32, and this recipe exports nothing", hint=hint)
     return "onnx-fp32"
+
+
+def goal_problems(recipe: Recipe) -> Iterator[Problem]:
+    """Yield what the recipe's goal of speed-up names and does not exist."""
+    if recipe.prune is None or not recipe.prune.has_latency_goal:
+        return
+    checks: dict[str, Callable[[], object]] = {"variant": partial(latency_variant, recipe)}
+    if recipe.prune.latency_table is None:
+        checks["target"] = partial(latency_target, recipe)
+    else:
+        checks["latency_table"] = partial(_check_variant, recipe, Path(recipe.prune.latency_table).expanduser())
+    for key, check in checks.items():
+        try:
+            check()
+        except CompressError as error:
+            yield Problem(("prune", key), error.full_message)
+
+
+def _check_variant(recipe: Recipe, path: Path) -> None:
+    table, variant = read_table(path), latency_variant(recipe)
+    if table.variant != variant:
+        raise ModelError(f"{path} was measured in {table.variant}, and the goal is of {variant} (prune.variant)")

@@ -10,10 +10,10 @@ from typing import Any
 
 from compress.errors import UsageError, nearest
 from compress.model_sources import identity
-from compress.pipeline.fingerprint import hashed_settings
 from compress.pipeline.graph import Step, StepPlan
 from compress.pipeline.steps import pretrain_steps as steps
 from compress.recipe.pretrain_schema import PretrainRecipe, Start, Text
+from compress.steps.hashed_settings import hashed_settings
 from compress.storage.file_digests import file_digest
 
 

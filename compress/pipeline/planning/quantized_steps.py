@@ -11,13 +11,14 @@ from functools import partial
 from typing import Any
 
 from compress.environment import describe, versions
-from compress.pipeline.graph import Plan, PlannedModel
+from compress.pipeline.graph import Plan
 from compress.pipeline.steps.fallback_step import FallbackSettings, fallback
 from compress.pipeline.steps.scoring_steps import scoring_batch
 from compress.pipeline.steps.screen_step import ADMISSION, admit, screen_files
 from compress.pipeline.steps.select_step import rules_of
 from compress.recipe.measure_schema import Target
 from compress.runtimes import RUNTIMES
+from compress.steps.model_step import PlannedModel
 from compress.variants import VARIANTS, Variant
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from compress.environment import cuda_devices, cuda_version, describe, driver_version, versions
-from compress.pipeline.export_formats import packaged_formats
+from compress.export_formats import packaged_formats
 from compress.pipeline.graph import Plan
 from compress.pipeline.steps.build_report import report
 from compress.pipeline.steps.measure_step import measure

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any, Literal
 
 from compress.environment import describe, versions
-from compress.pipeline.export_formats import competing_formats
-from compress.pipeline.graph import ModelVariant, Plan, PlannedModel
+from compress.export_formats import competing_formats
+from compress.pipeline.graph import ModelVariant, Plan
 from compress.pipeline.planning.quantized_steps import (
     add_admission,
     add_fallback,
@@ -20,6 +20,7 @@ from compress.pipeline.steps.scoring_steps import scoring_batch
 from compress.quantize import QUANTIZERS, chosen_methods
 from compress.recipe.measure_schema import Target
 from compress.runtimes import RUNTIMES
+from compress.steps.model_step import PlannedModel
 from compress.variants import VARIANTS, Variant, variants_for
 
 

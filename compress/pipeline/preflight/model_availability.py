@@ -3,48 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal
 
 from compress.environment.hub_status import hub_state
 from compress.errors import CompressError, Problem, UsageError
 from compress.model_sources import cached_checkpoint, folder_of, model_files, source_kind
 from compress.recipe.schema import Recipe
-from compress.recipe.yaml_lines import KeyPath
+from compress.steps import STEPS, distillations
+from compress.steps.distillations import models_of_distillation
+from compress.steps.model_step import NamedModel
 
 HUB_TIMEOUT = 0.5
 """Seconds to wait for the hub before it counts as unreachable."""
 
 
-@dataclass(frozen=True)
-class NamedModel:
-    """A model with the key that names it."""
-
-    path: KeyPath
-    source: str
-    revision: str | None
-    section: str
-    """The recipe's section that uses it first."""
-    kind: Literal["teachers", "students"] = "teachers"
-
-
-def named_models(recipe: Recipe) -> Iterator[NamedModel]:
-    """Yield every model that a card, a folder or a hub id names."""
-    yield NamedModel(("teacher",), recipe.teacher.source, recipe.teacher.revision, "finetune")
-    if recipe.student and recipe.student.source:
-        yield NamedModel(("student",), recipe.student.source, recipe.student.revision, "distill", "students")
-    for path, settings in recipe.distillations():
-        for index, further in enumerate(settings.teachers):
-            yield NamedModel((*path, "teachers", index), further.source, further.revision, str(path[0]))
-        if settings.augment:
-            yield NamedModel((*path, "augment", "model"), settings.augment.model, None, str(path[0]))
+def named_models(recipe: Recipe) -> Iterator[tuple[str, NamedModel]]:
+    """Yield every model that a card, a folder or a hub id names, with the model step that needs it first."""
+    learnt = dict(distillations(recipe))
+    for section, step in STEPS.items():
+        models = [*step.named_models(recipe)]
+        if step.training in learnt:
+            models += models_of_distillation(step.training, learnt[step.training])
+        yield from ((section, named) for named in models)
 
 
 def source_problems(recipe: Recipe, cards: Sequence[Path] = ()) -> Iterator[Problem]:
     """Yield names that lead to no model on any machine."""
-    for named in named_models(recipe):
+    for _, named in named_models(recipe):
         try:
             local = source_kind(named.source, named.kind, cards) == "folder"
             if local:
@@ -54,7 +40,7 @@ def source_problems(recipe: Recipe, cards: Sequence[Path] = ()) -> Iterator[Prob
                     yield Problem((*named.path, "revision"), reason)
         except UsageError as error:
             yield Problem(named.path, error.full_message)
-    for path, settings in recipe.distillations():
+    for path, settings in distillations(recipe):
         folder = settings.cross_encoder
         if folder is not None and not Path(folder).expanduser().is_dir():
             yield Problem((*path, "cross_encoder"), f"there is no folder {folder}.")
@@ -70,8 +56,8 @@ def absent_models(recipe: Recipe, sections: Collection[str], cards: Sequence[Pat
     def cached_or_address(name: str, revision: str) -> Path | str:
         return cached_checkpoint(name, revision) or f"{name}@{revision}"
 
-    for named in named_models(recipe):
-        if named.section not in sections:
+    for section, named in named_models(recipe):
+        if section not in sections:
             continue
         key = ".".join(map(str, named.path))
         try:

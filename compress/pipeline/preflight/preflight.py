@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,25 +17,20 @@ from compress.pipeline.graph import Plan, Step
 from compress.pipeline.preflight.model_availability import absent_models
 from compress.pipeline.step_store import StepStore
 from compress.pipeline.steps.package_format import PACKAGE_FORMAT
-from compress.prune.prune_ratios import check_sample
 from compress.recipe.distill_schema import Distill
+from compress.steps import KINDS, STEPS
+from compress.steps.model_step import TRAINING
 from compress.storage.atomic_write import why_unwritable
 from compress.tasks import primary_metric, task_info
 from compress.variants import VARIANTS, missing_extras, missing_programs, variant_in
 
-TRAINING = {"torch": "train", "transformers": "train", "accelerate": "train"}
-LIBRARIES_OF_STEPS = {
+LIBRARIES_OF_STEPS: Mapping[str, Mapping[str, str]] = {
+    **{name: kind.libraries for name, kind in KINDS.items()},
     "data": {"datasets": "train"},
     "unlabelled": {"datasets": "train"},
     "floor": {"sklearn": "train"},
-    "finetune": TRAINING,
-    "distill": TRAINING,
     "workload": TRAINING,
     "latency": {**TRAINING, "onnx": "train", "onnxscript": "train"},
-    "cut": {**TRAINING, "torch_pruning": "train"},
-    "recover": TRAINING,
-    "vocabulary": TRAINING,
-    "qat": TRAINING,
     "report": {"jinja2": "report"},
 }
 """Libraries that each kind of step imports, and the extra that contains them; variants state their own."""
@@ -74,7 +69,7 @@ def check(plan: Plan, store: StepStore, forced: set[str], cards: Sequence[Path] 
     sections = {model.section for model in models}
     missing = [*libraries, *programs, *_unwritable_folders(plan, store), *absent_models(plan.recipe, sections, cards)]
     data = _prepared_data(plan, store)
-    errors = list(_too_few_rows(data, waiting))
+    errors = list(_too_few_rows(data, sections))
     warnings = [*plan.left_out.values()]
     if due:
         warnings += _general_warnings(plan)
@@ -119,11 +114,12 @@ def _task_of(plan: Plan, data: DataInfo | None) -> TaskInfo | None:
     return data.task_info if data else None if labels is None else task_info(plan.recipe.task, labels)
 
 
-def _too_few_rows(data: DataInfo | None, waiting: Sequence[Step]) -> Iterator[str]:
-    """Yield why a cut cannot be made of rows that are prepared already; the data step refuses others."""
-    if data and any(step.kind == "cut" for step in waiting):
+def _too_few_rows(data: DataInfo | None, sections: Collection[str]) -> Iterator[str]:
+    """Yield why models cannot be made of rows that are prepared already; the data step refuses others."""
+    for check in (STEPS[section].check_rows for section in sections):
         try:
-            check_sample(data.counts["train"])
+            if data and check:
+                check(data.counts["train"])
         except UsageError as error:
             yield error.message
 

@@ -15,9 +15,8 @@ from compress.data.splits.prepare_splits import PreparedData, load_prepared
 from compress.environment import LIBRARIES, describe, versions
 from compress.label.service_info import read_service
 from compress.measure.baselines import baseline_for
-from compress.model_history import VocabularyInfo
 from compress.model_info import FolderInfo, find_info
-from compress.pipeline.graph import QAT, VOCABULARY, Plan, PlannedModel
+from compress.pipeline.graph import Plan
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.data_facts import data_facts
 from compress.pipeline.steps.measure_step import Measured
@@ -35,6 +34,7 @@ from compress.report.report_schema import Report, ReportModel
 from compress.report.run_facts import Machine, ServiceFacts, StepCost, TargetFacts
 from compress.report.winner_usage import run_addresses
 from compress.select.selection import read_selection
+from compress.steps.model_step import PlannedModel
 from compress.storage.file_digests import file_digest
 from compress.tasks import kind_of
 
@@ -126,11 +126,10 @@ class ReportBuilder:
             limits=self.measured.limits,
             layer_maps={model: info.layer_map for model, info in infos.items() if info.layer_map},
             pruned={
-                model: pruned_structure(info.pruning).model_copy(update=self._speedup(model))
-                for model, info in infos.items()
-                if info.pruning and info.step not in (VOCABULARY, QAT)  # shown with the model that it was cut from
+                model: pruned_structure(pruning).model_copy(update=self._speedup(model))
+                for model, pruning in self._first(infos, "pruning").items()
             },
-            vocabularies=self._vocabularies(infos),
+            vocabularies=self._first(infos, "vocabulary"),
             models=tuple(self._model(model) for model in self.plan.evaluated),
             service=self._service(),
             packaged=tuple(self._packaged()),
@@ -179,9 +178,9 @@ class ReportBuilder:
         parent = self.plan.evaluated_parent(model.name)
         return ReportModel(name=model.name, parent=parent and parent.name, section=model.section)
 
-    def _vocabularies(self, infos: Mapping[str, FolderInfo]) -> dict[str, VocabularyInfo]:
-        """Return what pruning kept of vocabularies, by the first model that has it."""
-        kept = {model: info.vocabulary for model, info in infos.items() if info.vocabulary}
+    def _first(self, infos: Mapping[str, FolderInfo], record: Literal["pruning", "vocabulary"]) -> dict[str, Any]:
+        """Return a record of what was removed, by the first model that has it."""
+        kept = {model: own for model, info in infos.items() if (own := getattr(info, record))}
         parents = {model.name: self.plan.evaluated_parent(model.name) for model in self.plan.models}
         return {
             model: own

@@ -12,7 +12,7 @@ from compress.model_info import ShapeInfo
 from compress.model_shapes import shape_of_folder, student_shape
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.measure_step import sample_texts
-from compress.prune.latency_table import TABLE_FILE, read_table, unreachable, wanted_speedup
+from compress.prune.latency_table import LATENCY_STEP, TABLE_FILE, read_table, unreachable, wanted_speedup
 from compress.recipe.measure_schema import Target
 from compress.recipe.prune_schema import PruneTo
 from compress.recipe.schema import Recipe
@@ -21,7 +21,6 @@ from compress.storage.atomic_write import write_model
 if TYPE_CHECKING:
     from compress.data.splits.prepare_splits import PreparedData
 
-LATENCY_STEP = "latency"
 WORKLOAD_FILE = "workload.json"
 
 

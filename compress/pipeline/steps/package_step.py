@@ -16,7 +16,7 @@ from compress.model_info import INFO_FILE, FolderInfo, Parent, VariantInfo, read
 from compress.pipeline.graph import ModelVariant, Plan
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import RECORD_FILE, StepRecord, share_folder
-from compress.pipeline.steps.scoring_steps import ANSWERS_FILE, scoring_batch
+from compress.pipeline.steps.scoring_steps import scoring_batch
 from compress.pipeline.strip_paths import recipe_without_paths
 from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Recipe
@@ -25,6 +25,7 @@ from compress.report.report_schema import Report
 from compress.select.selection import read_selection
 from compress.storage.atomic_write import atomic_copy_folder
 from compress.storage.file_digests import digests
+from compress.storage.file_names import ANSWERS_FILE
 from compress.tokenizer_files import write_tokenizer_files
 
 PACKAGE_FILE = "package.json"

@@ -5,20 +5,21 @@ Step functions import heavy libraries inside, so that a plan, and a run that ski
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from compress.pipeline.step_context import StepContext
 from compress.recipe.task_schema import Task
 
 SLICES_FILE = "slices.json"
 
 
-def data(context: StepContext, task: Task, prunes: bool) -> None:
-    """Read the rows of every role into memory-mapped files; ``prunes``: importance is computed on those of train."""
+def data(context: StepContext, task: Task, checks: Sequence[Callable[[int], object]]) -> None:
+    """Read the rows of every role into memory-mapped files; ``checks`` refuse a number of those of train."""
     from compress.data.splits.prepare_splits import prepare_splits
-    from compress.prune.prune_ratios import check_sample
 
     info = prepare_splits(task, task.data.split_seed, context.work, context.console)
-    if prunes:
-        check_sample(info.counts["train"])
+    for check in checks:
+        check(info.counts["train"])
 
 
 def unlabelled(context: StepContext, task: Task) -> None:

@@ -7,25 +7,19 @@ from pathlib import Path
 
 from compress.model_history import ChosenSetting, TrainingInfo, TrialInfo
 from compress.model_info import find_info
-from compress.model_shapes import changes_shape, plan_student_shape, shape_of_folder
-from compress.model_sources import local_folder
-from compress.pipeline.graph import VOCABULARY, Plan, PlannedModel
-from compress.pipeline.strip_paths import source_name
-from compress.recipe.student_schema import Student
+from compress.pipeline.graph import Plan
 from compress.report.run_facts import Provenance
+from compress.steps import STEPS
 from compress.train.core.auto_settings import describe_chosen
-
-STARTS = {"teacher": "", "slice": "the most important parts of ", "svd": "the principal directions of "}
-"""What a student takes from the chosen layers."""
 
 
 def provenance(plan: Plan, folders: Mapping[str, Path]) -> dict[str, Provenance]:
     """How every model but the teacher began, of those whose folders exist."""
     models = {}
     for model in plan.evaluated:
-        if model.parent is not None and model.name in folders:
+        if (parent := plan.evaluated_parent(model.name)) and model.name in folders:
             info = find_info(folders[model.name])
-            start = _start(plan, model, plan.model(model.parent), folders)
+            start = STEPS[model.section].start(model.shape, parent.name, folders.get(parent.name))
             models[model.name] = Provenance(start=start, augmented=info.augmented if info else None)
     return models
 
@@ -61,36 +55,3 @@ def _trainings(plan: Plan, folders: Mapping[str, Path]) -> dict[str, TrainingInf
     trained = [model.name for model in plan.models if model.training and model.name in folders]
     infos = {name: find_info(folders[name]) for name in trained}
     return {name: info.training for name, info in infos.items() if info and info.training}
-
-
-def _start(plan: Plan, model: PlannedModel, parent: PlannedModel, folders: Mapping[str, Path]) -> str:
-    """`the student, pruned` or where a student's weights come from."""
-    if isinstance(model.shape, Student):
-        own = "; a vocabulary of its own" if model.shape.vocabulary else ""
-        return _student_start(model.shape, parent.name, folders.get(parent.name)) + own
-    if model.section == VOCABULARY:
-        return f"the {parent.name} model with fewer word pieces"
-    if model.section == "quantize":
-        return f"the {parent.name} model, trained while it computes as in INT8"
-    # A model that is only trained begins as its parent, which has no row of its own.
-    if parent.evaluated or parent.parent is None:
-        return f"the {parent.name}, pruned"
-    return _start(plan, parent, plan.model(parent.parent), folders)
-
-
-def _student_start(student: Student, parent: str, folder: Path | None) -> str:
-    """`layers 1, 3, 5 of the teacher`, or `random weights`."""
-    name = f"the {parent}"
-    if student.source is not None:
-        name, folder = source_name(student.source), local_folder(student.source, student.revision)
-        if not changes_shape(student):
-            return f"the checkpoint {name}"
-    origin = shape_of_folder(folder)
-    if origin is None:  # the checkpoint was removed since; the student is still there
-        return f"parts of {name}"
-    shape = plan_student_shape(origin, student)
-    if shape.start == "random":
-        return "random weights"
-    layers = ("layer " if len(shape.layers) == 1 else "layers ") + ", ".join(map(str, shape.layers))
-    factors = f"; word vectors in {shape.factors} factors" if shape.factors else ""
-    return f"{STARTS[shape.start]}{layers} of {name}{factors}"

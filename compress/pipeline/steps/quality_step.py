@@ -18,9 +18,10 @@ from compress.measure.result_base import ResultModel
 from compress.pipeline.graph import ModelVariant, Plan
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.prepare_data import SLICES_FILE
-from compress.pipeline.steps.scoring_steps import ANSWERS_FILE, LENGTHS, SCORED_FILE, SCORED_ROLES
+from compress.pipeline.steps.scoring_steps import LENGTHS, SCORED_FILE, SCORED_ROLES
 from compress.recipe.field_types import Role
 from compress.recipe.measure_schema import Target
+from compress.storage.file_names import ANSWERS_FILE
 from compress.storage.schema_version import up_to
 from compress.tasks import Kind, kind_of
 

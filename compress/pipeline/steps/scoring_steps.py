@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from compress.pipeline.step_context import StepContext
 from compress.recipe.field_types import Role
+from compress.storage.file_names import ANSWERS_FILE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 Device = Literal["cpu", "cuda"]
 
-ANSWERS_FILE = "answers.npz"
 SCORED_FILE = "scored.json"
 
 SCORED_ROLES: tuple[Role, ...] = ("select", "test")

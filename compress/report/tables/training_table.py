@@ -11,6 +11,8 @@ from compress.report.retention import larger_is_better
 from compress.report.run_facts import Provenance
 from compress.report.tables.table_type import Cells, Table
 from compress.report.tables.trial_cells import trial_cells
+from compress.steps import STEPS
+from compress.steps.model_step import settings_at
 
 Section = Mapping[str, Any]
 
@@ -49,9 +51,8 @@ def _facts(report: Report, model: ReportModel | None, provenance: Provenance) ->
 
 def training_settings(recipe: Section, section: str) -> Section | None:
     """Return the distillation settings of a recipe's section, in the long form; None if it trains nothing."""
-    settings = recipe.get(section) or None
-    key = {"prune": "recover", "quantize": "training"}.get(section)
-    return (settings or {}).get(key) or None if key else settings
+    step = STEPS.get(section)
+    return settings_at(recipe, step.training) if step and step.training else None
 
 
 def describe_losses(settings: Section) -> str:

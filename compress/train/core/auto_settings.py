@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from compress.model_history import ChosenSetting
-from compress.recipe.distill_schema import Distill, QuantizationAware, Recover
+from compress.recipe.distill_schema import Distill
 from compress.recipe.finetune_schema import Finetune
 from compress.recipe.training_schema import AUTO, EpochBounds, Training, number
 
@@ -19,7 +19,6 @@ RULES_VERSION = 6
 """Of the rules; raised with every change, so that trainings with other values are made anew."""
 
 AnyTraining = TypeVar("AnyTraining", bound=Training)
-Purpose = Literal["finetune", "distill", "recover", "quantization-aware"]
 Steps = tuple[tuple[float, float], ...]
 """(largest argument, value) in ascending order."""
 ANY = math.inf
@@ -140,13 +139,7 @@ def uses_rules(settings: Training) -> bool:
 
 def rules_for(settings: Training, problem: str) -> Rules:
     """Return the rules of a training's section for tasks of this problem."""
-    sections: dict[type[Training], Purpose] = {
-        Recover: "recover",
-        QuantizationAware: "quantization-aware",
-        Distill: "distill",
-        Training: "finetune",
-    }
-    purpose = next(purpose for section, purpose in sections.items() if isinstance(settings, section))
+    purpose = settings.purpose
     if isinstance(settings, Finetune) and settings.head == "bilstm":
         problem = settings.head
     return RULES.get(f"{purpose} {problem}", RULES[purpose])

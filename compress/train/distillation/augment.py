@@ -29,13 +29,13 @@ from compress.model_sources import identity
 from compress.models.masked_lm import MaskedModel, MaskedWord
 from compress.recipe.distill_schema import Distill
 from compress.recipe.distill_sections import Augment
+from compress.recipe.loss_schema import MARGIN_LOSS
 from compress.storage.atomic_write import new_folder
 from compress.tasks import kind_of
 from compress.tasks.base import Row
 from compress.tasks.kinds.text_kind import as_tuple
 from compress.train.core.distributed import current_processes
 from compress.train.core.seed_restarts import FOLDER
-from compress.train.distillation.cross_encoder_scores import MARGIN_LOSS
 
 ROLE = "augmented"
 """Name of the file of new rows."""

@@ -22,6 +22,7 @@ from compress.environment import usable_cores
 from compress.errors import DataError, ModelError, UsageError
 from compress.model_info import TaskInfo, read_info
 from compress.recipe.distill_schema import Distill
+from compress.recipe.loss_schema import MARGIN_LOSS
 from compress.recipe.task_schema import Task
 from compress.runtime import open_predictor
 from compress.runtime.model_formats import describe_model_file
@@ -33,7 +34,6 @@ from compress.tasks.base import LazyRows, Row
 from compress.train.core.distributed import current_processes
 from compress.train.core.seed_restarts import FOLDER
 
-MARGIN_LOSS = "margin"
 KIND = "ranking"
 """Task kind of a cross-encoder."""
 

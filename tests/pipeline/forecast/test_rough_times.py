@@ -14,11 +14,11 @@ from compress.pipeline.forecast.cost_estimates import Estimates
 from compress.pipeline.forecast.raw_sample import ASSUMED_ROWS, raw_sample
 from compress.pipeline.forecast.rough_times import RoughTimes, matrix_rate
 from compress.pipeline.forecast.step_forecasts import format_span, time_left
-from compress.pipeline.forecast.training_costs import expected_length
 from compress.pipeline.graph import Plan
 from compress.pipeline.run import Options, prepare
 from compress.pipeline.step_store import StepStore
 from compress.recipe.finetune_schema import Finetune
+from compress.train.training_costs import expected_length
 
 
 @pytest.fixture

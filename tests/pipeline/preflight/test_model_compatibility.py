@@ -17,9 +17,10 @@ from compress.models.load_save import load
 from compress.models.tiny import write_tiny_model
 from compress.pipeline.preflight import model_availability
 from compress.pipeline.preflight.model_availability import absent_models
-from compress.pipeline.preflight.model_compatibility import attention_widths, compatibility_errors
+from compress.pipeline.preflight.model_compatibility import compatibility_errors
 from compress.pipeline.run import Options, prepare
 from compress.pipeline.strip_paths import recipe_without_paths
+from compress.steps.model_configs import attention_widths
 from compress.train.objective import forward
 
 EVERYTHING = ("data", "finetune", "distill", "prune")

@@ -63,7 +63,10 @@ def test_vocabulary_is_shown_with_the_first_model_that_has_it(recipe_file, tmp_p
     kept = {"student": own, "pruned": own, "trimmed": fewer}
     infos = {model: FolderInfo(step="recover", vocabulary=info) for model, info in kept.items()}
     report = assembly(plan, tmp_path, Measured())
-    assert report._vocabularies({"teacher": FolderInfo(step="finetune"), **infos}) == {"student": own, "trimmed": fewer}
+    assert report._first({"teacher": FolderInfo(step="finetune"), **infos}, "vocabulary") == {
+        "student": own,
+        "trimmed": fewer,
+    }
 
 
 def test_a_pruned_model_has_what_its_cut_measured(recipe_file, tmp_path):

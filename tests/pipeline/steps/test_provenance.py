@@ -2,9 +2,10 @@ import pytest
 
 from compress.model_info import FolderInfo
 from compress.models.load_save import save_model
-from compress.pipeline.graph import Plan, PlannedModel
+from compress.pipeline.graph import Plan
 from compress.pipeline.steps.provenance import provenance
 from compress.recipe.schema import Recipe
+from compress.steps.model_step import PlannedModel
 
 
 @pytest.fixture

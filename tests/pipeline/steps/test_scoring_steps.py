@@ -11,7 +11,7 @@ from compress.data.splits.prepare_splits import load_prepared, prepare_splits
 from compress.errors import RecipeError
 from compress.measure import predict_rows
 from compress.measure.quality.robustness import PerturbedRows
-from compress.pipeline.graph import ModelVariant, Plan, PlannedModel
+from compress.pipeline.graph import ModelVariant, Plan
 from compress.pipeline.plan import make_plan
 from compress.pipeline.preflight.allowed_names import NAMES
 from compress.pipeline.step_context import StepContext
@@ -20,6 +20,7 @@ from compress.pipeline.steps.quality_step import QualityScorer
 from compress.recipe.load import load_recipe
 from compress.recipe.measure_schema import Target
 from compress.recipe.task_schema import Task
+from compress.steps.model_step import PlannedModel
 from compress.tasks import KINDS
 from compress.variants import VARIANTS
 

@@ -151,7 +151,7 @@ def test_pruning_keeps_the_projection_and_the_space(data, given, tiny_model, tin
     distill(teacher, Student(layers=2, embedding=8), data, Distill(**SETTINGS), 0, student)
     cut(student, teacher, data, Prune(heads=0.25, ffn=0.5, batches=2), 0, tmp_path / "cut")
     pruned = Student(source=str(tmp_path / "cut"))
-    distill(teacher, pruned, data, Distill(**SETTINGS), 0, tmp_path / "pruned", step="recover")
+    distill(teacher, pruned, data, Distill(**SETTINGS), 0, tmp_path / "pruned", step="recover", recovers=True)
     for name in ("pruned", "cut"):
         assert sum(read_info(tmp_path / name).shape.heads) == 6
         assert embedding_size(load(tmp_path / name)) == 8

@@ -2,8 +2,8 @@
 
 import pytest
 
-from compress.pipeline import export_formats
-from compress.pipeline.export_formats import format_problems, left_out_formats, listed_formats
+from compress import export_formats
+from compress.export_formats import format_problems, left_out_formats, listed_formats
 from compress.pipeline.preflight.allowed_names import NAMES
 from compress.recipe.load import parse_recipe
 

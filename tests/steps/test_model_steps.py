@@ -63,7 +63,7 @@ def test_vocabulary_alone_cuts_nothing_else(plan_of):
     assert [model.name for model in plan.evaluated] == ["teacher", "student", "trimmed"]
     assert plan.evaluated_parent("trimmed").name == "student"
     assert not {"cut", "recover"} & {step.name for step in plan.steps}
-    assert [path for path, _ in plan.recipe.distillations()] == [("distill",)]
+    assert [path for path, _ in plan.distillations] == [("distill",)]
     assert plan.step("vocabulary").settings["longest"] == 48
 
 
@@ -144,7 +144,7 @@ def test_quantization_aware_training_is_last_and_learns_from_its_parent(plan_of)
     assert (model.parent, model.teacher, model.section) == ("trimmed", "trimmed", "quantize")
     assert plan.step("qat").needs == ("data", "vocabulary")
     assert "qat" in [step.name for step in plan.matching("quantize")]
-    assert [path for path, _ in plan.recipe.distillations()][-1] == ("quantize", "training")
+    assert [path for path, _ in plan.distillations][-1] == ("quantize", "training")
 
 
 def test_quantization_aware_training_of_the_teacher_itself(plan_of, tmp_path):

@@ -169,6 +169,11 @@ def most_epochs(settings: Training) -> float:
     return settings.epochs.most if isinstance(settings.epochs, EpochBounds) else number(settings.epochs)
 
 
+def copies_of_rows(settings: Training) -> int:
+    """Return how many rows each labelled one becomes: itself, and those that augmentation makes of it."""
+    return 1 + (settings.augment.copies if isinstance(settings, Distill) and settings.augment else 0)
+
+
 def teachers_run(settings: Training, teacher: ShapeInfo | None) -> tuple[ShapeInfo, ...]:
     """Return the shapes of the teachers that a training runs; further ones are assumed to be like the recipe's own."""
     names = settings.loss_names() if isinstance(settings, Distill) else set()

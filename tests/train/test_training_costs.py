@@ -6,7 +6,10 @@ import pytest
 from compress.measure.resources.flops import flops
 from compress.model_info import ShapeInfo
 from compress.models.bilstm import BiLSTM
-from compress.pipeline.forecast.training_costs import (
+from compress.recipe.distill_schema import Distill
+from compress.recipe.finetune_schema import Finetune
+from compress.train.core.train_state import TrainResult
+from compress.train.training_costs import (
     disk,
     finished_weights,
     memory,
@@ -15,9 +18,6 @@ from compress.pipeline.forecast.training_costs import (
     throughput_of,
     training_operations,
 )
-from compress.recipe.distill_schema import Distill
-from compress.recipe.finetune_schema import Finetune
-from compress.train.core.train_state import TrainResult
 
 SHAPE = ShapeInfo(
     family="bert",

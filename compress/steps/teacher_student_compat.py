@@ -11,19 +11,19 @@ from transformers import PreTrainedTokenizerBase
 from compress.data.tokenizer import check_length
 from compress.errors import UsageError
 from compress.families import family_named, max_positions
-from compress.model_info import TaskInfo
 from compress.model_sources import local_folder, source_kind
 from compress.models.checkpoint_task import EMBEDDING, checkpoint_task
 from compress.models.heads import HEADS
 from compress.models.load_save import TOKENIZER_FILES, load_tokenizer, read_config, saved_embedding_size
-from compress.pipeline.preflight.model_compatibility import config_of
 from compress.recipe.distill_schema import Distill
+from compress.recipe.loss_schema import MARGIN_LOSS
 from compress.recipe.schema import Recipe
 from compress.recipe.student_schema import Student
 from compress.recipe.task_schema import Task
+from compress.steps.model_configs import ModelConfigs, config_of
 from compress.tasks import kind_of
 from compress.train.distillation.augment import check_unlabelled
-from compress.train.distillation.cross_encoder_scores import MARGIN_LOSS, check_margin_loss
+from compress.train.distillation.cross_encoder_scores import check_margin_loss
 from compress.train.distillation.embedding_projection import check_embedding_width
 from compress.train.distillation.teachers import (
     STUDENT_HINT,
@@ -36,10 +36,11 @@ from compress.train.distillation.teachers import (
 )
 
 
-def check_student(student: Student, recipe: Recipe, teacher: Mapping[str, Any], cards: Sequence[Path]) -> None:
+def check_student(student: Student, configs: ModelConfigs) -> None:
     """Refuse embeddings wider than the teacher's, or for a task that has none, and a checkpoint's other tokenizer."""
+    recipe, cards = configs.recipe, configs.cards
     if student.embedding is not None:
-        width = _embedding_width(recipe, teacher, cards) if kind_of(recipe.task).head == EMBEDDING.name else 0
+        width = _embedding_width(recipe, configs.teacher, cards) if kind_of(recipe.task).head == EMBEDDING.name else 0
         check_embedding_width(student, recipe.task.kind, width)
     if student.source:
         expected = tokenizer_of(recipe.teacher.source, recipe.teacher.revision, cards)
@@ -66,11 +67,11 @@ def check_margins(settings: Distill, task: Task) -> None:
         )
 
 
-def check_further_teachers(
-    settings: Distill, recipe: Recipe, teacher: Mapping[str, Any], task: TaskInfo | None, cards: Sequence[Path]
-) -> None:
+def check_further_teachers(settings: Distill, configs: ModelConfigs) -> None:
     """Refuse a further teacher that has another kind of head, other labels or pieces, or too few positions."""
-    expected = tokenizer_of(recipe.teacher.source, recipe.teacher.revision, cards) if settings.teachers else None
+    recipe, teacher = configs.recipe, configs.teacher
+    named_teacher = recipe.teacher.source, recipe.teacher.revision
+    expected = tokenizer_of(*named_teacher, configs.cards) if settings.teachers else None
     for named in settings.teachers:
         who = f"teachers: {named.source}"
         config = config_of(named.source, named.revision)
@@ -84,8 +85,8 @@ def check_further_teachers(
             folder = Path(named.source).expanduser()
             saved = checkpoint_task(folder, read_config(folder))
             check_teacher_head(who, saved, HEADS[kind_of(recipe.task).head])
-            if task is not None:  # known once the data are prepared
-                check_teacher_labels(who, saved, task)
+            if configs.task is not None:  # known once the data are prepared
+                check_teacher_labels(who, saved, configs.task)
         theirs = tokenizer_of(named.source, named.revision)
         if theirs is not None and expected is not None:
             check_same_vocabulary(who, theirs, expected, TEACHERS_HINT)
