@@ -14,7 +14,7 @@ from compress.report.pages.markdown import markdown_cell, markdown_table
 from compress.report.report_schema import REPORT_FILE, Report, read_report
 from compress.report.retention import quality_on_test, winner_above_baseline
 from compress.report.tables.table_type import Cells, make_table
-from compress.report.winner_verdict import Verdict
+from compress.select.ledger import Verdict
 
 COLUMNS = (
     *("report", "task", "target", "winner", "metric", "score", "score_low", "score_high", "teacher_score", "floor"),
@@ -76,8 +76,7 @@ def index_markdown(entries: list[dict[str, object]]) -> str:
 
 
 def _entry(name: str, report: Report, verdict: Verdict) -> dict[str, object]:
-    row = report.row(verdict.winner) if verdict.winner else None
-    result = row.targets[verdict.target] if row else None
+    row, result = report.row(verdict.winner), report.result(verdict.winner, verdict.target)
     test, teacher = (result.test if result else None), quality_on_test(report, report.teacher, verdict.target)
     versus = verdict.comparison_with(report.teacher)
     return {

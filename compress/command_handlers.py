@@ -261,8 +261,8 @@ def _show(report: Report, folder: Path, console: Console, *, whole: bool = True)
     The ``whole`` report also has the slower rows, the scores of trainings of which the best was used, and further
     formats.
     """
+    from compress.report.winner_comparisons import held_back_lines
     from compress.report.winner_usage import predict_command
-    from compress.report.winner_verdict import held_back_lines
 
     if console.format == "json":
         console.data(report)

@@ -18,7 +18,7 @@ from compress.pipeline.steps.latency_step import LATENCY_STEP
 from compress.pipeline.steps.package_format import PACKAGE_FORMAT
 from compress.pipeline.steps.screen_step import ADMISSION
 from compress.report import format_numbers as fmt
-from compress.select.selection import SELECT_FILE
+from compress.select.ledger import LEDGER_FILE
 from compress.tasks import KINDS, primary_metric
 
 
@@ -97,10 +97,10 @@ def _timed(made: StageSteps) -> str:
 def _winners(made: StageSteps) -> str:
     """`trimmed/onnx-int8 on cpu`."""
     last = made.last("select")
-    if last is None or not (last[1] / SELECT_FILE).is_file():
+    if last is None or not (last[1] / LEDGER_FILE).is_file():
         return ""
-    targets = json.loads((last[1] / SELECT_FILE).read_bytes())["targets"]
-    return ", ".join(f"{target['winner'] or 'no winner'} on {target['target']}" for target in targets)
+    verdicts = json.loads((last[1] / LEDGER_FILE).read_bytes())["verdicts"]
+    return ", ".join(f"{one['winner'] or 'no winner'} on {one['target']}" for one in verdicts)
 
 
 def _published(made: StageSteps) -> str:

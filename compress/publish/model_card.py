@@ -32,9 +32,9 @@ from compress.report.tables.speed_tables import format_p50, unstable_reasons
 from compress.report.tables.table_type import make_table
 from compress.report.tables.throughput_unit import describe_call, per_call_suffix, timed_unit
 from compress.report.winner_usage import predict_in_python
-from compress.report.winner_verdict import Verdict
 from compress.runtime import runtime_of
 from compress.runtime_releases import EVERYWHERE, OLDEST
+from compress.select.ledger import Verdict
 from compress.tasks import kind_of
 
 VERIFICATION = (
@@ -198,7 +198,7 @@ def _variants(entry: Entry) -> str:
             "fastest on": ", ".join(f"{won.target} ({describe_target(target(won.target))})" for won in variant.won)
             or fmt.ABSENT,
             "runs everywhere": "no" if variant.why_not_everywhere else "yes",
-            "p50": ", ".join(format_p50(variant.row.targets[won.target].latency) for won in variant.verdicts),
+            "p50": ", ".join(format_p50(variant.results[won.target].latency) for won in variant.verdicts),
             "size": fmt.size(variant.row.footprint.bytes_total if variant.row.footprint else None),
             "batch": _batch(variant),
         }

@@ -64,8 +64,7 @@ def _service(report: Report) -> Iterator[str]:
     else:
         yield f"The labels of test are not the held-back answers of {service.model}: scores are not agreement with it."
     for verdict in report.verdicts:
-        row = report.row(verdict.winner)
-        cost = cost_of_texts(report, verdict.target, row.targets.get(verdict.target) if row else None)
+        cost = cost_of_texts(report, verdict.target, report.result(verdict.winner, verdict.target))
         if cost is not None and service.cost_of_million is not None:
             yield (
                 f"A million texts cost {fmt.money(service.cost_of_million)} with {service.model} and {fmt.money(cost)}"
@@ -135,8 +134,7 @@ def _undecided(report: Report) -> Iterator[str]:
 def _few_select_rows(report: Report) -> Iterator[str]:
     """Winners that passed on so few rows that these could not have shown a loss of what is allowed."""
     for verdict in report.verdicts:
-        row = report.row(verdict.winner)
-        result = row.targets.get(verdict.target) if row else None
+        result = report.result(verdict.winner, verdict.target)
         if not (result and result.select and result.gate and result.gate.outcome == "passed"):
             continue
         rows, allowed = result.select.rows, result.gate.allowed
@@ -158,11 +156,11 @@ def _scores(quality: Quality, baseline: Quality) -> str:
 def _stages_without_gain(report: Report, title: str) -> Iterator[str]:
     """Stages that are not faster, or with which a passing row missed the gate."""
     passing = {report.teacher, *(row.key for row in report.with_outcome("passed", title))}
-    stages = (stage for row, _ in report.results(title) for stage in speedup_stages(report, row.key, title))
+    stages = (stage for row, _ in report.rows_at(title) for stage in speedup_stages(report, row.key, title))
     missed: dict[tuple[str, str], list[str]] = {}
     for stage in {(stage.before.key, stage.after.key): stage for stage in stages}.values():
         before, after = stage.before.key, stage.after.key
-        result = stage.after.targets.get(title)
+        result = report.result(after, title)
         if stage.name != "vocabulary" and stage.speedup is not None and stage.speedup.low <= 1.0:  # which saves bytes
             effect = "brought no speedup" if stage.speedup.value <= 1.0 else "may have brought no speedup"
             factor = f"{fmt.ratio(stage.speedup.value)} as fast as {before} ({fmt.span(stage.speedup, fmt.ratio)})"
@@ -192,7 +190,7 @@ def _missing_results(report: Report) -> Iterator[str]:
             what = "failed" if row.status == "failed" else "was not measured"
             yield f"{row.key} {what}: {(row.reason or 'no reason is recorded').removesuffix('.')}."
     for target in report.targets:
-        results, verdict = report.results(target.title) if target.present else [], report.verdict(target.title)
+        results, verdict = report.rows_at(target.title) if target.present else [], report.verdict(target.title)
         untimed = ((row.key, str(result.latency.reason)) for row, result in results if not result.latency.timed)
         for reason, keys in group_by_reason(untimed).items():
             if not (verdict and not verdict.winner and reason in verdict.why):  # the verdict gives this reason
@@ -201,7 +199,7 @@ def _missing_results(report: Report) -> Iterator[str]:
 
 def _unstable_timings(report: Report) -> Iterator[str]:
     for title in report.titles:
-        keys = [row.key for row, result in report.results(title) if result.latency.status == "unstable"]
+        keys = [row.key for row, result in report.rows_at(title) if result.latency.status == "unstable"]
         if keys:
             yield (
                 f"Timings on {title} are unstable for {', '.join(keys)}: read them as rough estimates; “Interference”"

@@ -20,7 +20,7 @@ from statistics import NormalDist
 
 from compress.data.splits.split_indices import DISAGREEMENT
 from compress.measure.quality.quality_result import ROUNDING, TWO_SIDED, ClassScore, Difference, Quality
-from compress.select.selection import GateResult, Outcome, Rules
+from compress.select.ledger import GateResult, Outcome, Rules
 
 CLASS_ROWS = 50
 """Rows from which a class's recall is stable enough to gate."""

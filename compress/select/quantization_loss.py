@@ -5,7 +5,7 @@ from __future__ import annotations
 from compress.measure.quality.bootstrap_scorer import BootstrapScorer, Predictions
 from compress.measure.result_base import ResultModel
 from compress.select.gate import UNQUANTIZED, format_change, format_points, loss_against
-from compress.select.selection import Outcome, Rules
+from compress.select.ledger import Outcome, Rules
 
 
 class QuantizationLoss(ResultModel):

@@ -22,7 +22,7 @@ from compress.recipe.distill_schema import DEFAULT_LOSSES
 from compress.recipe.loss_schema import Losses
 from compress.report import format_numbers as fmt
 from compress.report.report_schema import REPORT_FILE, read_report
-from compress.report.retention import larger_is_better, quality_on_test
+from compress.report.retention import larger_is_better
 from compress.runtimes import RUNTIMES
 from compress.tasks import KINDS
 from compress.tasks.presets import NAMED_TASKS
@@ -136,9 +136,10 @@ def _winners(run: Path) -> Iterator[Row]:
         report = read_report(run)
         teacher = report.row(report.teacher)
         for verdict in report.verdicts:
-            row, test = report.row(verdict.winner), quality_on_test(report, verdict.winner, verdict.target)
+            row, result = report.row(verdict.winner), report.result(verdict.winner, verdict.target)
+            test = result.test if result else None
             versus = verdict.comparison_with(report.teacher)
-            p50 = row.targets[verdict.target].latency.quantile("p50") if row else None
+            p50 = result.latency.quantile("p50") if result else None
             change = test.versus_teacher if test and row is not teacher else None
             yield {
                 "task": report.task.name,

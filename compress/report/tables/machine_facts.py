@@ -75,7 +75,7 @@ def truncation(report: Report) -> str:
 
 def truncated_of_test(report: Report) -> float | None:
     """The largest share of truncated rows by the models' scores; old reports have no other."""
-    tests = (result.test for row in report.rows for result in row.targets.values() if result.test)
+    tests = (result.test for result in report.results if result.test)
     return max((test.truncated for test in tests if test.truncated is not None), default=None)
 
 

@@ -17,7 +17,7 @@ Section = Mapping[str, Any]
 
 def training_table(report: Report) -> Table:
     """A row a fact, a column for each model that was made from another, or trained with settings left to `auto`."""
-    models = {model.name: model for model in report.all_models}
+    models = {model.name: model for model in report.models}
     first = [name for name in {**report.chosen, **report.trials} if name not in report.makings]
     facts: dict[str, dict[str, str]] = {name: {} for name in first}
     facts |= {name: _facts(report, models.get(name), one) for name, one in report.makings.items()}
