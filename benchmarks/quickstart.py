@@ -13,11 +13,11 @@ from pathlib import Path
 
 from benchmarks.markdown_page import machine, origin, table
 from benchmarks.report_store import Report, Store, beginning, carry_out, positive, run
+from compress import format_numbers as fmt
 from compress.console import Console, duration
 from compress.environment import describe_cpu
 from compress.measure.result_base import ResultModel
 from compress.pipeline.run import run as run_recipe
-from compress.report import format_numbers as fmt
 from compress.report.report_schema import Report as RunReport
 from compress.report.retention import quality_on_test
 

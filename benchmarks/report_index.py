@@ -7,14 +7,13 @@ import io
 import json
 from pathlib import Path
 
+from compress import format_numbers as fmt
 from compress.errors import CompressError
-from compress.report import format_numbers as fmt
 from compress.report.charts.report_charts import speed_picture
-from compress.report.pages.markdown import markdown_cell, markdown_table
 from compress.report.report_schema import REPORT_FILE, Report, read_report
 from compress.report.retention import quality_on_test, winner_above_baseline
-from compress.report.tables.table_type import Cells, make_table
 from compress.select.ledger import Verdict
+from compress.tables import Cells, make_table, markdown_cell, markdown_table
 
 COLUMNS = (
     *("report", "task", "target", "winner", "metric", "score", "score_low", "score_high", "teacher_score", "floor"),

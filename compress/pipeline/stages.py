@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from compress import format_numbers as fmt
 from compress.data.loading.data_digest import ROLES
 from compress.data.splits.prepare_splits import load_prepared
 from compress.data.splits.unlabelled_texts import UNLABELLED
@@ -17,7 +18,6 @@ from compress.pipeline.graph import VOCABULARY, Step
 from compress.pipeline.steps.latency_step import LATENCY_STEP
 from compress.pipeline.steps.package_format import PACKAGE_FORMAT
 from compress.pipeline.steps.screen_step import ADMISSION
-from compress.report import format_numbers as fmt
 from compress.select.ledger import LEDGER_FILE
 from compress.tasks import KINDS, primary_metric
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from compress import format_numbers as fmt
 from compress.data.splits.unlabelled_texts import UNLABELLED
 from compress.errors import group_by_reason, pluralize
 from compress.measure.quality.quality_result import Quality
 from compress.prune.latency_table import TOLERANCE
-from compress.report import format_numbers as fmt
 from compress.report.report_schema import Report
 from compress.report.retention import (
     SIGNIFICANCE,
@@ -20,7 +20,6 @@ from compress.report.retention import (
 from compress.report.speedup_breakdown import speedup_of_cut, speedup_stages
 from compress.report.tables.machine_facts import describe_length_limit, truncated_of_test
 from compress.report.text_costs import cost_of_texts
-from compress.select.gate import format_points
 from compress.tasks.label_problems import label_problems
 
 TRUNCATED_SHARE = 0.05
@@ -139,10 +138,10 @@ def _few_select_rows(report: Report) -> Iterator[str]:
             continue
         rows, allowed = result.select.rows, result.gate.allowed
         if result.select.larger_is_better and 0 < allowed * rows < RULE_OF_THREE:
-            possible = format_points(round(RULE_OF_THREE / rows, 3))
+            possible = fmt.points(round(RULE_OF_THREE / rows, 3))
             yield (
                 f"On {verdict.target} the winner passed the gate on {pluralize(rows, 'select row')}, too few to show a"
-                f" loss of {format_points(allowed)}: {possible} can go unseen (95 %). At least"
+                f" loss of {fmt.points(allowed)}: {possible} can go unseen (95 %). At least"
                 f" {RULE_OF_THREE / allowed:,.0f} rows can show it: {MORE_ROWS}"
             )
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from compress import format_numbers as fmt
 from compress.errors import pluralize
-from compress.report import format_numbers as fmt
 from compress.report.report_schema import LedgerRow, Report
 from compress.report.report_warnings import report_warnings
 from compress.report.retention import SIGNIFICANCE, quality_on_test, ratio_above_baseline, score_ratio
 from compress.report.speedup_breakdown import fastest_variant, speedup, times_smaller
-from compress.select.gate import format_change, format_points, loss_against
+from compress.select.gate import format_change, loss_against
 from compress.select.ledger import Verdict, WinnerComparison
 
 MOST_HELD_BACK = 5
@@ -79,7 +79,7 @@ def _contradictions(report: Report, result: Verdict) -> Iterator[str]:
     if loss.outcome(strict=False) == "missed":
         yield (
             f"on test it {format_change(loss.drop, larger)} against the teacher"
-            f" (p {fmt.p_value(test.versus_teacher.p_value)}), {format_points(loss.allowed, larger)} allowed"
+            f" (p {fmt.p_value(test.versus_teacher.p_value)}), {fmt.points(loss.allowed, larger)} allowed"
         )
     teacher = quality_on_test(report, report.teacher, result.target)
     classes = teacher.per_class if teacher else {}
@@ -88,7 +88,7 @@ def _contradictions(report: Report, result: Verdict) -> Iterator[str]:
         fell = classes[label].recall - ours.recall if label in classes else 0.0
         if fell > 0 and ours.recall_p_value is not None and ours.recall_p_value < chance:
             rows = f"{pluralize(ours.rows, 'row')}, p {fmt.p_value(ours.recall_p_value)}"
-            yield f"recall of '{label}' fell by {format_points(fell)} on test ({rows})"
+            yield f"recall of '{label}' fell by {fmt.points(fell)} on test ({rows})"
 
 
 def _comparison(report: Report, against: str, winner: LedgerRow, other: LedgerRow, title: str) -> WinnerComparison:

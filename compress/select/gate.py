@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from statistics import NormalDist
 
+from compress import format_numbers as fmt
 from compress.data.splits.split_indices import DISAGREEMENT
 from compress.measure.quality.quality_result import ROUNDING, TWO_SIDED, ClassScore, Difference, Quality
 from compress.select.ledger import GateResult, Outcome, Rules
@@ -133,18 +134,9 @@ def correction(compared: int, *, strict: bool) -> float:
     return normal.inv_cdf(wrong * min(1.0, MANY / compared)) / normal.inv_cdf(wrong)
 
 
-def format_points(value: float, larger_is_better: bool = True) -> str:
-    """A difference of scores with its unit: `0.3 points`, or the plain number for an error."""
-    if not larger_is_better:
-        return f"{value:.4f}"
-    shown = f"{100 * value:.2f}".rstrip("0").rstrip(".")
-    shown = "0" if shown in ("-0", "") else shown
-    return f"{shown} point{'' if shown == '1' else 's'}"
-
-
 def format_change(drop: float, larger_is_better: bool) -> str:
     """A loss or a gain in words: `lost 0.3 points`."""
-    amount = format_points(abs(drop), larger_is_better)
+    amount = fmt.points(abs(drop), larger_is_better)
     return f"{'lost' if drop > 0 else 'gained'} {amount}" if drop else "lost nothing"
 
 
@@ -180,6 +172,6 @@ def _class_losses(select: Quality, teachers: Mapping[str, ClassScore], allowed: 
 
 def _reason(loss: Loss, outcome: Outcome, strict: bool, select: Quality, compared: int) -> str:
     larger, corrected = select.larger_is_better, f", corrected for {compared} variants" if compared > MANY else ""
-    change = f"may have lost {format_points(loss.highest, larger)} (95 % interval{corrected})" if strict else ""
-    text = f"{change or format_change(loss.drop, larger)} {loss.where}, {format_points(loss.allowed, larger)} allowed"
+    change = f"may have lost {fmt.points(loss.highest, larger)} (95 % interval{corrected})" if strict else ""
+    text = f"{change or format_change(loss.drop, larger)} {loss.where}, {fmt.points(loss.allowed, larger)} allowed"
     return f"{text}: {format_more_rows(loss.more_rows(select.rows))}" if outcome == "undecided" else text

@@ -11,11 +11,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
+from compress import format_numbers as fmt
 from compress.errors import group_by_reason
 from compress.measure.timing.latency import ratio
 from compress.runtime_releases import EVERYWHERE
 from compress.select.budget import over_budget
-from compress.select.gate import MANY, SEVERITY, format_change, format_more_rows, format_points, gate
+from compress.select.gate import MANY, SEVERITY, format_change, format_more_rows, gate
 from compress.select.ledger import GateResult, HeldBack, Rules, TargetResult, Trade, Verdict
 
 SHARED_REASONS = 2
@@ -149,7 +150,7 @@ def _trade(row: TargetResult, result: GateResult, winner: TargetResult, referenc
     text += f"{speeds[0]} faster than the teacher (the winner: {speeds[1]})" if len(speeds) == 2 else "faster"
     larger = row.select.larger_is_better if row.select else True
     if result.excess and result.excess > 0:
-        text += f" for {format_points(result.excess, larger)} more than allowed"
+        text += f" for {fmt.points(result.excess, larger)} more than allowed"
     elif result.outcome == "undecided":
         text += f", which {_loss(result.drop, larger)}"
     else:  # strict: its interval is not within what is allowed
@@ -168,7 +169,7 @@ def _why(winner: TargetResult, first: TargetResult, timed: int, result: GateResu
     won = f"{best} {among}" if first is winner else f"as fast as {first.key} and the smaller, {among}"
     larger = winner.select.larger_is_better if winner.select else True
     more = "" if passed else f"; {format_more_rows(result.more_rows)}"
-    return f"{won} ({_loss(result.drop, larger)}, {format_points(result.allowed, larger)} allowed{more})"
+    return f"{won} ({_loss(result.drop, larger)}, {fmt.points(result.allowed, larger)} allowed{more})"
 
 
 def _loss(drop: float | None, larger: bool) -> str:

@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 from pydantic.fields import FieldInfo
 
+from compress import format_numbers as fmt
 from compress.cards import available, list_students, list_teachers
 from compress.errors import CompressError, UsageError, nearest
 from compress.formats import FORMATS
@@ -20,7 +21,6 @@ from compress.pretrain.report.pretrain_report import read_pretrain_report
 from compress.recipe import schema_lookup
 from compress.recipe.distill_schema import DEFAULT_LOSSES
 from compress.recipe.loss_schema import Losses
-from compress.report import format_numbers as fmt
 from compress.report.report_schema import REPORT_FILE, read_report
 from compress.report.retention import larger_is_better
 from compress.runtimes import RUNTIMES

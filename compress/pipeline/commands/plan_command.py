@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from compress import format_numbers as fmt
 from compress.console import Console, duration
 from compress.pipeline.forecast.cost_estimates import PREDICTED_ROLES, Estimates
 from compress.pipeline.forecast.step_forecasts import Row, StepForecasts, format_span, is_rough, span_of
@@ -16,7 +17,6 @@ from compress.pipeline.run import Options, check_plan, forced_steps
 from compress.pipeline.stages import stages_of
 from compress.pipeline.step_store import StepStore
 from compress.recipe.load import dump_recipe
-from compress.report import format_numbers as fmt
 
 HOUR = 3600.0
 

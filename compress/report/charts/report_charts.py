@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from compress.report import format_numbers as fmt
+from compress import format_numbers as fmt
 from compress.report.charts.svg import Frame, element, line, marker, rect, text
 from compress.report.charts.xy_chart import Point, Series, xy_chart
 from compress.report.report_schema import LedgerRow, Report

@@ -9,13 +9,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from compress import format_numbers as fmt
 from compress.environment import require
-from compress.report import format_numbers as fmt
 from compress.report.charts.latency_chart import latency_charts
 from compress.report.charts.layer_map_chart import layer_map_chart
 from compress.report.charts.pruning_chart import pruning_chart
 from compress.report.charts.report_charts import NARROW, WIDE, colour_of, legend, speed_chart
-from compress.report.pages.markdown import markdown_cell, markdown_table
 from compress.report.pages.page_sections import block_groups
 from compress.report.report_schema import ROWS_PAGE, LedgerRow, Report, write_report
 from compress.report.retention import winner_above_baseline
@@ -32,6 +31,7 @@ from compress.report.tables.training_table import training_table
 from compress.report.winner_comparisons import held_back_lines
 from compress.report.winner_usage import predict_command, predict_in_python
 from compress.select.ledger import Verdict
+from compress.tables import markdown_cell, markdown_table
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 import textwrap
 
+from compress import format_numbers as fmt
 from compress.measure.result_base import Score
-from compress.report import format_numbers as fmt
 from compress.report.report_schema import LedgerRow, Report
 from compress.report.retention import gain_over_probe, larger_is_better
 from compress.report.run_facts import StepCost
 from compress.report.speedup_breakdown import speedup, speedup_stages
 from compress.report.tables.quality_tables import format_above, format_change, format_quality
 from compress.report.tables.speed_tables import format_p50
-from compress.report.tables.table_type import Cells, Table, make_table
 from compress.report.text_costs import cost_of_texts, shows_costs
 from compress.select.ledger import TargetResult, Verdict
+from compress.tables import Cells, Table, make_table
 
 MILLION = "1M texts"
 """The column with the price of a million texts."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from compress import format_numbers as fmt
 from compress.prune.latency_table import SpeedupAttempt, SpeedupResult
-from compress.report import format_numbers as fmt
 from compress.report.pruned_units import PrunedStructure, PrunedUnits
 from compress.report.report_schema import LedgerRow, Report
 from compress.report.run_facts import TargetFacts
 from compress.report.speedup_breakdown import speedup_of_cut
 from compress.report.tables.machine_facts import describe_target
 from compress.report.tables.speed_tables import format_p50
-from compress.report.tables.table_type import Cells, Table, make_table
+from compress.tables import Cells, Table, make_table
 
 
 def pruning_table(structure: PrunedStructure) -> Table:

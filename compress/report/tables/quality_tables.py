@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from compress import format_numbers as fmt
 from compress.measure.quality.quality_result import Confusion, Difference, Quality, SliceScore
 from compress.measure.result_base import Score
-from compress.report import format_numbers as fmt
 from compress.report.report_schema import Report
 from compress.report.retention import (
     SIGNIFICANCE,
@@ -15,7 +15,7 @@ from compress.report.retention import (
     score_ratio,
     teacher_beats_baseline,
 )
-from compress.report.tables.table_type import Cells, Table, make_table
+from compress.tables import Cells, Table, make_table
 
 
 def format_quality(quality: Quality | None) -> str:

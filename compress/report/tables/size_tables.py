@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from compress.report import format_numbers as fmt
+from compress import format_numbers as fmt
 from compress.report.report_schema import Report
-from compress.report.tables.table_type import Table, make_table
 from compress.report.tables.throughput_unit import timed_unit
 from compress.select.ledger import TargetResult
+from compress.tables import Table, make_table
 
 
 def footprint_table(report: Report, title: str) -> Table:

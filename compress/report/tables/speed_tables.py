@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from compress import format_numbers as fmt
 from compress.errors import group_by_reason, pluralize
 from compress.measure.result_base import Score
 from compress.measure.roofline.roofline import LimitShares, MachineLimits
 from compress.measure.timing.latency import Latency, Noise, UnderLoad, ratio
-from compress.report import format_numbers as fmt
 from compress.report.report_schema import Report
-from compress.report.tables.table_type import Cells, Table, make_table
 from compress.report.tables.throughput_unit import timed_units
 from compress.select.ledger import GridCell
+from compress.tables import Cells, Table, make_table
 
 
 def timing_table(report: Report, title: str) -> Table:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from compress.report import format_numbers as fmt
+from compress import format_numbers as fmt
 from compress.report.report_schema import Report, ReportModel
 from compress.report.retention import larger_is_better
 from compress.report.run_facts import Provenance
-from compress.report.tables.table_type import Cells, Table
 from compress.report.tables.trial_cells import trial_cells
+from compress.tables import Cells, Table
 
 Section = Mapping[str, Any]
 

@@ -5,13 +5,13 @@ from html.parser import HTMLParser
 import pytest
 
 from compress.report.charts.report_charts import legend, speed_chart
-from compress.report.pages.markdown import markdown_cell
 from compress.report.pages.render import render_html, render_markdown, write_pages
 from compress.report.run_facts import TargetFacts
 from compress.report.tables.ledger_tables import ledger_table, stage_table
 from compress.report.tables.machine_facts import describe_target
 from compress.report.tables.quality_tables import class_table
 from compress.report.tables.speed_tables import timing_table
+from compress.tables import markdown_cell
 from tests.report.conftest import apply_gates
 
 VOID = {"meta", "link", "br", "img", "input", "hr", "wbr"}
