@@ -95,7 +95,7 @@ def _entry(name: str, report: Report, verdict: Verdict) -> dict[str, object]:
         "times_faster": versus.speedup.value if versus and versus.speedup else None,
         "times_smaller": versus.smaller if versus else None,
         "bytes": row.footprint.bytes_total if row and row.footprint else None,
-        "machine": report.machine.name,
+        "machine": report.machine.cpu,
         "measured": report.created,
     }
 

@@ -268,7 +268,7 @@ def _speed(entry: Entry, variant: PublishedVariant, verdict: Verdict) -> str:
     parts = [
         "## Speed" if single else f"## Speed on {markdown_cell(title)}: {variant.row.key}",
         f"“Faster” is the model alone, {describe_call(report)}. Measured with {describe_target(report.target(title))},"
-        f" on {markdown_cell(report.machine.name)}. Other machines give other figures, and other ratios where their"
+        f" on {markdown_cell(report.machine.cpu)}. Other machines give other figures, and other ratios where their"
         " instructions differ.",
         markdown_table(ledger_tables.comparison_table(report, verdict)),
     ]

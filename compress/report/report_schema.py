@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ValidationError
 
 from compress.errors import CompressError, first_error
+from compress.measure.interference.machine_snapshot import Machine
 from compress.measure.quality.quality_result import Quality
 from compress.measure.resources.footprint import Footprint
 from compress.measure.result_base import ResultModel
@@ -17,7 +18,7 @@ from compress.model_info import TaskInfo, VariantInfo
 from compress.pretrain.report.pretrain_report import read_pretrain_report
 from compress.report.packaged_format import PackagedFormat
 from compress.report.pruned_units import PrunedStructure
-from compress.report.run_facts import DataFacts, Machine, Provenance, ServiceFacts, StepCost, TargetFacts
+from compress.report.run_facts import DataFacts, Provenance, ServiceFacts, StepCost, TargetFacts
 from compress.select.ledger import Ledger, Outcome, Rules, TargetResult, Verdict
 from compress.select.quantization_loss import Fallback
 from compress.storage.schema_version import up_to
@@ -85,6 +86,7 @@ class Report(Ledger):
     """UTC, ISO 8601."""
     versions: Mapping[str, str]
     machine: Machine
+    """The machine that the report was made on."""
     recipe: Mapping[str, Any]
     task: TaskInfo
     data: DataFacts

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from compress.measure.result_base import Score
-from compress.measure.timing.latency import Part, ratio
+from compress.measure.timing.latency import TimedPart, ratio
 from compress.prune.latency_table import SpeedupResult
 from compress.report.report_schema import LedgerRow, Report
 
@@ -66,7 +66,7 @@ def _seconds(report: Report, before: LedgerRow, after: LedgerRow) -> float | Non
     return sum(step.seconds or 0.0 for step in report.steps if step.name in own) if own else None
 
 
-def speedup(report: Report, before: LedgerRow, after: LedgerRow, title: str, part: Part = "model") -> Score | None:
+def speedup(report: Report, before: LedgerRow, after: LedgerRow, title: str, part: TimedPart = "model") -> Score | None:
     """Return how many times faster ``after`` is on a target; None if one of them was not timed."""
     slower, faster = report.result(before.key, title), report.result(after.key, title)
     return ratio(slower.latency, faster.latency, part) if slower and faster else None

@@ -35,7 +35,7 @@ UNQUANTIZED = "its own unquantized model"
 
 
 @dataclass(frozen=True)
-class Loss:
+class QualityLoss:
     """One loss of a candidate, and the allowed one."""
 
     where: str
@@ -63,7 +63,7 @@ class Loss:
             return "undecided"
         return "passed" if self.excess <= ROUNDING else "missed"
 
-    def widened(self, factor: float) -> Loss:
+    def widened(self, factor: float) -> QualityLoss:
         """Return it with a standard error and an interval that are ``factor`` times as wide."""
         return replace(self, error=factor * self.error, highest=self.drop + factor * (self.highest - self.drop))
 
@@ -116,7 +116,7 @@ def gate(
     )
 
 
-def _outcomes(losses: Sequence[Loss], strict: bool) -> dict[Loss, Outcome]:
+def _outcomes(losses: Sequence[QualityLoss], strict: bool) -> dict[QualityLoss, Outcome]:
     """Return the outcome of each loss; one of the second rule that is undecided passes where all others do."""
     outcomes = {loss: loss.outcome(strict) for loss in losses}
     if all(outcome == "passed" for loss, outcome in outcomes.items() if not loss.second_rule):
@@ -152,14 +152,14 @@ def round_rows(rows: float) -> int:
     return max(1, int(float(f"{rows:.1e}")))
 
 
-def loss_against(baseline: str, difference: Difference, allowed: float) -> Loss:
+def loss_against(baseline: str, difference: Difference, allowed: float) -> QualityLoss:
     """Return the loss that a paired difference of scores shows."""
     error = (difference.high - difference.low) / (2.0 * TWO_SIDED)
     second_rule = baseline == UNQUANTIZED
-    return Loss(f"against {baseline}", -difference.value, allowed, error, -difference.low, second_rule)
+    return QualityLoss(f"against {baseline}", -difference.value, allowed, error, -difference.low, second_rule)
 
 
-def _class_losses(select: Quality, teachers: Mapping[str, ClassScore], allowed: float) -> Iterator[Loss]:
+def _class_losses(select: Quality, teachers: Mapping[str, ClassScore], allowed: float) -> Iterator[QualityLoss]:
     """Losses of recall; a class's predictions are assumed to differ from the teacher's as often as all of them do."""
     agreement = select.agreement_with_teacher
     differing = DISAGREEMENT if agreement is None else 1.0 - agreement
@@ -167,10 +167,10 @@ def _class_losses(select: Quality, teachers: Mapping[str, ClassScore], allowed: 
         if teacher.rows >= CLASS_ROWS and label in select.per_class:
             drop = teacher.recall - select.per_class[label].recall
             error = sqrt((max(differing, abs(drop)) - drop**2) / teacher.rows)
-            yield Loss(f"of recall on '{label}'", drop, allowed, error, drop + TWO_SIDED * error)
+            yield QualityLoss(f"of recall on '{label}'", drop, allowed, error, drop + TWO_SIDED * error)
 
 
-def _reason(loss: Loss, outcome: Outcome, strict: bool, select: Quality, compared: int) -> str:
+def _reason(loss: QualityLoss, outcome: Outcome, strict: bool, select: Quality, compared: int) -> str:
     larger, corrected = select.larger_is_better, f", corrected for {compared} variants" if compared > MANY else ""
     change = f"may have lost {fmt.points(loss.highest, larger)} (95 % interval{corrected})" if strict else ""
     text = f"{change or format_change(loss.drop, larger)} {loss.where}, {fmt.points(loss.allowed, larger)} allowed"

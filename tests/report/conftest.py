@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from compress.measure.interference.machine_snapshot import MachineSnapshot
+from compress.measure.interference.machine_snapshot import Machine, MachineSnapshot
 from compress.measure.quality.quality_result import (
     Bin,
     Calibration,
@@ -25,7 +25,7 @@ from compress.measure.roofline.roofline import KernelRate, LimitShares, MachineL
 from compress.measure.timing.latency import Latency, Noise, UnderLoad, timing
 from compress.model_info import TaskInfo, VariantInfo
 from compress.report.report_schema import LedgerRow, Report, ReportModel
-from compress.report.run_facts import DataFacts, Machine, StepCost, TargetFacts
+from compress.report.run_facts import DataFacts, StepCost, TargetFacts
 from compress.report.winner_comparisons import compare_winners
 from compress.select.ledger import GridCell, Rules, TargetResult
 from compress.select.winner import select_winner
@@ -179,7 +179,7 @@ def made_report(**changes: object) -> Report:
         created="2026-11-20T12:00:00Z",
         versions={"compress-encoders": "0.1.0", "onnxruntime": "1.31.1", "torch": "2.13.0"},
         machine=Machine(
-            name="A Processor <8>",
+            cpu="A Processor <8>",
             system="Linux 6.1",
             cores=2,
             instructions=("avx2", "avx512_vnni"),

@@ -16,7 +16,7 @@ from compress.pipeline.torchrun_launch import Launch
 from compress.recipe.distill_schema import Distill
 from compress.recipe.finetune_schema import Finetune
 from compress.recipe.loss_schema import Losses
-from compress.recipe.measure_schema import Grid, Measure
+from compress.recipe.measure_schema import Measure, TimingGrid
 from compress.recipe.prune_schema import LATENCY_KEYS, Prune, PruneTo
 from compress.recipe.schema import Publish, Recipe
 from compress.recipe.student_schema import Student, Vocabulary, VocabularyRule
@@ -85,7 +85,7 @@ def _measure(settings: Measure) -> Measure:
         processes=1,
         seconds=0.02,
         bootstrap=100,
-        grid=grid and Grid(batch=grid.batch[:1], length=grid.length[:1]),
+        grid=grid and TimingGrid(batch=grid.batch[:1], length=grid.length[:1]),
         callers=settings.callers[:1],
         memory=settings.memory[:1],
         robustness=settings.robustness[:1],

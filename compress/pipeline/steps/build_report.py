@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from compress import __version__
 from compress.data.loading.data_digest import part_files
 from compress.data.splits.prepare_splits import PreparedData, load_prepared
-from compress.environment import LIBRARIES, describe, versions
+from compress.environment import LIBRARIES, versions
 from compress.label.service_info import read_service
 from compress.measure.baselines import baseline_for
+from compress.measure.interference.machine_snapshot import describe_machine
 from compress.measure.resources.footprint import footprint
 from compress.model_history import VocabularyInfo
 from compress.model_info import FolderInfo, find_info, read_info
@@ -30,7 +31,7 @@ from compress.recipe.measure_schema import Target
 from compress.report.packaged_format import PackagedFormat, read_packaged
 from compress.report.pruned_units import pruned_structure
 from compress.report.report_schema import LedgerRow, Report, ReportModel
-from compress.report.run_facts import Machine, ServiceFacts, StepCost, TargetFacts
+from compress.report.run_facts import ServiceFacts, StepCost, TargetFacts
 from compress.report.winner_comparisons import compare_winners
 from compress.report.winner_usage import run_addresses
 from compress.select.ledger import Ledger, read_ledger
@@ -102,7 +103,7 @@ class ReportBuilder:
             name=recipe.name,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             versions={"compress-encoders": __version__, **versions(LIBRARIES)},
-            machine=_machine(self.plan),
+            machine=describe_machine(device=any(target.device == "cuda" for target in recipe.targets)),
             recipe=recipe_without_paths(recipe),
             task=self.roles.info.task_info.model_copy(update={"name": recipe.task_title}),
             data=data_facts(self.plan, self.context, self.roles, self.scorer.reference_facts),
@@ -257,16 +258,3 @@ class ReportBuilder:
             status="skipped" if name in self.context.skipped else "ok" if record and reason is None else "failed",
             reason=reason,
         )
-
-
-def _machine(plan: Plan) -> Machine:
-    machine = describe(devices=any(target.device == "cuda" for target in plan.recipe.targets))
-    return Machine(
-        name=machine.cpu.model,
-        system=machine.system,
-        cores=machine.cpu.cores,
-        instructions=machine.cpu.instructions or (),
-        memory=machine.memory,
-        accelerator=machine.gpus[0].name if machine.gpus else None,
-        fingerprint=machine.fingerprint,
-    )

@@ -23,12 +23,11 @@ from compress.measure.resources.footprint import footprint
 from compress.measure.resources.serving_memory import ServingMemory, serving_memory
 from compress.measure.roofline.roofline import LimitShares, MachineLimits, find_limits, machine_limits, shares_of_limits
 from compress.measure.timing.latency import describe_precision, ratio
-from compress.measure.timing.timing_inputs import Text
 from compress.measure.timing.worker_process import RunningProcesses
 from compress.model_info import VariantInfo, find_info
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.strip_paths import strip_paths_deep
-from compress.recipe.measure_schema import Grid, Measure, Target
+from compress.recipe.measure_schema import Measure, Target, TimingGrid
 from compress.runtime.predictor import Placement
 from compress.select.ledger import GridCell, Ledger, TargetResult, write_ledger
 
@@ -109,7 +108,7 @@ class Measurement:
     models: Sequence[TimedModel]
     targets: Sequence[Target]
     """Those that this machine has."""
-    texts: Sequence[Text]
+    texts: Sequence[TaskInput]
     """Rows of the test set."""
     settings: Measure
     longest: int
@@ -189,7 +188,7 @@ class Measurement:
     def _time(self, jobs: Iterable[Job], settings: Measure, budget: float | None) -> dict[str, Latency]:
         return time_jobs([*jobs], self.texts, settings, seed=self.seed, console=self.console, budget=budget)
 
-    def _cells(self, target: Target, grid: Grid, timed: Mapping[str, Latency]) -> Iterator[GridCell]:
+    def _cells(self, target: Target, grid: TimingGrid, timed: Mapping[str, Latency]) -> Iterator[GridCell]:
         for length, batch in product(grid.length, grid.batch):
             latencies = {key: timed[job.key] for key, job in self._jobs(target, batch, length).items()}
             yield GridCell(batch=batch, length=length, latencies=latencies)

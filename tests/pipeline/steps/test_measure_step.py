@@ -26,7 +26,7 @@ from compress.pipeline.run import Options, prepare
 from compress.pipeline.step_store import StepStore
 from compress.pipeline.steps import measure_step
 from compress.pipeline.steps.measure_step import Measurement, TimedModel
-from compress.recipe.measure_schema import Grid, Measure, Target
+from compress.recipe.measure_schema import Measure, Target, TimingGrid
 from compress.report.report_schema import ROWS_PAGE, Report, read_report
 from compress.runtime import RUNTIMES
 from compress.select.ledger import Ledger, TargetResult, read_ledger, write_ledger
@@ -67,7 +67,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> dict[str, list]:
 
 def test_shared_timing_is_measured_once(calls) -> None:
     named = Target(device="cpu", name="phone")
-    settings = Measure(grid=Grid(batch=(1, 8), length=(32, "data")), callers=(1, 2))
+    settings = Measure(grid=TimingGrid(batch=(1, 8), length=(32, "data")), callers=(1, 2))
     rows = [timed("a", "cpu", "phone", "cpu-b8-l32"), timed("b", "cpu")]
     result = measure_all(rows, [CPU, named, BATCHED], ["x"], settings, longest=64)
     (own, first), (more, second) = calls["jobs"]
@@ -178,7 +178,7 @@ def test_ledgers_are_joined_by_key(tmp_path: Path) -> None:
 
 
 def test_budget_is_divided_between_targets_and_grid(calls) -> None:
-    rows, grid = [timed("a", "cpu")], Grid(batch=(1, 8), length=(32,))
+    rows, grid = [timed("a", "cpu")], TimingGrid(batch=(1, 8), length=(32,))
     measure_all(rows, [CPU], ["x"], Measure(budget=300, grid=grid), longest=64)
     measure_all(rows, [CPU], ["x"], Measure(budget=300, memory=()), longest=64)
     measure_all(rows, [CPU], ["x"], Measure(grid=grid), longest=64)
@@ -249,7 +249,11 @@ def test_smoke_recipe_measures_everything_once(recipe_file: Path, tmp_path: Path
     overrides = [f"measure.{key}={json.dumps(value)}" for key, value in settings.items()]
     plan = prepare(recipe_file, overrides, Options(runs=tmp_path, smoke=True))
     measure = plan.recipe.measure
-    assert (measure.grid, measure.callers, measure.robustness) == (Grid(batch=(8,), length=(32,)), (2,), ("typos",))
+    assert (measure.grid, measure.callers, measure.robustness) == (
+        TimingGrid(batch=(8,), length=(32,)),
+        (2,),
+        ("typos",),
+    )
     assert len(measure.memory) == 1
     assert plan.step("measure").run.keywords["limits"] is False
 
