@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from benchmarks.report_store import Report
 from compress.console import duration
+from compress.tables import Table, markdown_table
 
 
 def origin(report: Report) -> str:
@@ -20,10 +21,8 @@ def origin(report: Report) -> str:
 
 def table(rows: Iterable[Mapping[str, str | None]], columns: Sequence[str], numbers: Collection[str] = ()) -> str:
     """Return a table of ``columns``; those in ``numbers`` are aligned to the right."""
-    lines = [f"| {' | '.join(columns)} |"]
-    lines.append(f"| {' | '.join('---:' if column in numbers else '---' for column in columns)} |")
-    lines += [f"| {' | '.join(cell(row[column]) for column in columns)} |" for row in rows]
-    return "\n".join(lines)
+    cells = tuple({column: cell(row[column]) for column in columns} for row in rows)
+    return markdown_table(Table(tuple(columns), cells, frozenset(numbers)), escape=False)
 
 
 def cell(text: str | None) -> str:

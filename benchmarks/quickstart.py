@@ -13,11 +13,11 @@ from pathlib import Path
 
 from benchmarks.markdown_page import machine, origin, table
 from benchmarks.report_store import Report, Store, beginning, carry_out, positive, run
+from compress import format_numbers as fmt
 from compress.console import Console, duration
 from compress.environment import describe_cpu
 from compress.measure.result_base import ResultModel
 from compress.pipeline.run import run as run_recipe
-from compress.report import format_numbers as fmt
 from compress.report.report_schema import Report as RunReport
 from compress.report.retention import quality_on_test
 
@@ -113,14 +113,14 @@ def entry_of(report: RunReport, seed: int) -> Entry:
     verdict = report.verdict(title)
     baselines = {BAG: report.floor, PROBE: report.probe}
     scores = {name: quality.primary.value for name, quality in baselines.items() if quality}
-    for model in report.all_models:
+    for model in report.models:
         rows = (quality_on_test(report, row.key, title) for row in report.rows if row.model == model.name)
         if first := next(filter(None, rows), None):
             scores[model.name] = first.primary.value
-    best = report.row(verdict.winner) if verdict else None
-    if best and (test := best.targets[title].test):
+    best = report.result(verdict.winner, title) if verdict else None
+    if best and (test := best.test):
         scores["winner"] = test.primary.value
-    gate = best.targets[title].gate if best else None
+    gate = best.gate if best else None
     versus = verdict.comparison_with(report.teacher) if verdict else None
     seconds = {step.name: step.seconds or 0.0 for step in report.steps}
     return Entry(

@@ -7,14 +7,13 @@ import io
 import json
 from pathlib import Path
 
+from compress import format_numbers as fmt
 from compress.errors import CompressError
-from compress.report import format_numbers as fmt
 from compress.report.charts.report_charts import speed_picture
-from compress.report.pages.markdown import markdown_cell, markdown_table
 from compress.report.report_schema import REPORT_FILE, Report, read_report
 from compress.report.retention import quality_on_test, winner_above_baseline
-from compress.report.tables.table_type import Cells, make_table
-from compress.report.winner_verdict import Verdict
+from compress.select.ledger import Verdict
+from compress.tables import Cells, make_table, markdown_cell, markdown_table
 
 COLUMNS = (
     *("report", "task", "target", "winner", "metric", "score", "score_low", "score_high", "teacher_score", "floor"),
@@ -76,8 +75,7 @@ def index_markdown(entries: list[dict[str, object]]) -> str:
 
 
 def _entry(name: str, report: Report, verdict: Verdict) -> dict[str, object]:
-    row = report.row(verdict.winner) if verdict.winner else None
-    result = row.targets[verdict.target] if row else None
+    row, result = report.row(verdict.winner), report.result(verdict.winner, verdict.target)
     test, teacher = (result.test if result else None), quality_on_test(report, report.teacher, verdict.target)
     versus = verdict.comparison_with(report.teacher)
     return {
@@ -97,7 +95,7 @@ def _entry(name: str, report: Report, verdict: Verdict) -> dict[str, object]:
         "times_faster": versus.speedup.value if versus and versus.speedup else None,
         "times_smaller": versus.smaller if versus else None,
         "bytes": row.footprint.bytes_total if row and row.footprint else None,
-        "machine": report.machine.name,
+        "machine": report.machine.cpu,
         "measured": report.created,
     }
 

@@ -116,14 +116,14 @@ def pretrain(options: argparse.Namespace, console: Console) -> None:
 def _show_pretrain(report: PretrainReport, folder: Path, console: Console) -> None:
     """Show what a pretrained model predicts of held-out text, and where its model, report and cards are."""
     from compress.pipeline.pretrain_run import MODEL_FOLDER
-    from compress.pretrain.report.report_page import REPORT_PAGE, result_rows, score_rows
+    from compress.pretrain.report.report_page import REPORT_PAGE, tables
 
     if console.format == "json":
         console.data(report)
         return
     if console.format == "human":
-        for rows in filter(None, (result_rows(report), score_rows(report))):
-            console.table(rows, title=f"{report.name} on held-out text, with 95 % intervals")
+        for table in tables(report):
+            console.table(table.rows, table.columns, f"{report.name} on held-out text, with 95 % intervals")
         console.note(f"report: {folder / REPORT_PAGE}; its cards: --cards {folder}")
     console.line(str(folder / MODEL_FOLDER))
 
@@ -261,8 +261,8 @@ def _show(report: Report, folder: Path, console: Console, *, whole: bool = True)
     The ``whole`` report also has the slower rows, the scores of trainings of which the best was used, and further
     formats.
     """
+    from compress.report.winner_comparisons import held_back_lines
     from compress.report.winner_usage import predict_command
-    from compress.report.winner_verdict import held_back_lines
 
     if console.format == "json":
         console.data(report)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
@@ -134,8 +134,17 @@ class Console:
         """Write one result of a stream as one line of json."""
         self.line(to_json(payload))
 
-    def table(self, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None, title: str = "") -> None:
-        """Write rows: drawn for people, a list of objects in json, tab-separated without a head in quiet."""
+    def table(
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        columns: Sequence[str] | None = None,
+        title: str = "",
+        right: Collection[str] = (),
+    ) -> None:
+        """Write rows: drawn for people, a list of objects in json, tab-separated without a head in quiet.
+
+        Columns of numbers are aligned to the right, and those that ``right`` names.
+        """
         names = list(columns) if columns is not None else list(rows[0]) if rows else []
         if self.format == "json":
             self.data([{name: row.get(name) for name in names} for row in rows])
@@ -143,14 +152,16 @@ class Console:
             for row in rows:
                 self.line("\t".join(cell(row.get(name)) for name in names))
         else:
-            self._draw(rows, names, title)
+            self._draw(rows, names, title, right)
 
-    def _draw(self, rows: Sequence[Mapping[str, Any]], names: Sequence[str], title: str) -> None:
+    def _draw(
+        self, rows: Sequence[Mapping[str, Any]], names: Sequence[str], title: str, right: Collection[str]
+    ) -> None:
         screen = rich_console(self.out, width=self.width)
         if title:
             screen.print(plain(title), style="bold")
         fitting = fits(rows, names, screen.width)
-        screen.print(as_table(rows, names) if fitting else plain("\n".join(as_blocks(rows, names))))
+        screen.print(as_table(rows, names, right) if fitting else plain("\n".join(as_blocks(rows, names))))
 
     @contextmanager
     def overall(self) -> Iterator[OverallLine | None]:

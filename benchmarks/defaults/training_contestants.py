@@ -156,7 +156,7 @@ def _scores(report: Report) -> Iterator[tuple[str, float]]:
         if quality is not None:
             yield name, quality.primary.value
     verdict = report.verdicts[0]
-    tests = {row.key: result.test for row, result in report.results(verdict.target) if result.test}
+    tests = {row.key: result.test for row, result in report.rows_at(verdict.target) if result.test}
     for name, key in (("teacher", report.teacher), ("pruned", "pruned/torch-fp32"), ("winner", verdict.winner)):
         if key in tests:
             yield name, tests[key].primary.value

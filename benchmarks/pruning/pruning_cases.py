@@ -107,13 +107,13 @@ def _entry(case: Case, set_name: str, report: Report) -> Entry:
     return Entry(
         set=set_name,
         case=case.name,
-        scores={variant: score for variant, (row, _) in both.items() if (score := _score(row)) is not None},
-        before={variant: score for variant, (_, row) in both.items() if (score := _score(row)) is not None},
+        scores={variant: score for variant, (row, _) in both.items() if (score := _score(report, row)) is not None},
+        before={variant: score for variant, (_, row) in both.items() if (score := _score(report, row)) is not None},
         speedups={
             f"{variant} {title}": slower / faster
             for variant, (smaller, before) in both.items()
             for title in TARGETS
-            if (faster := _p50(smaller, title)) and (slower := _p50(before, title))
+            if (faster := _p50(report, smaller, title)) and (slower := _p50(report, before, title))
         },
         parameters=_remaining(first, whole),
         cut_seconds=seconds.get("cut"),
@@ -121,13 +121,13 @@ def _entry(case: Case, set_name: str, report: Report) -> Entry:
     )
 
 
-def _score(row: LedgerRow) -> float | None:
-    tests = [result.test for result in row.targets.values() if result.test]
+def _score(report: Report, row: LedgerRow) -> float | None:
+    tests = [result.test for result in report.results if result.key == row.key and result.test]
     return tests[0].primary.value if tests else None
 
 
-def _p50(row: LedgerRow, title: str) -> float | None:
-    result = row.targets.get(title)
+def _p50(report: Report, row: LedgerRow, title: str) -> float | None:
+    result = report.result(row.key, title)
     return result.latency.model.p50.value if result and result.latency.model else None
 
 

@@ -15,7 +15,7 @@ CHARACTERS_PER_TOKEN = 4.0
 
 
 @dataclass(frozen=True)
-class Forecast:
+class LabelForecast:
     """What is missing, with an estimate of its tokens and its cost."""
 
     rows: int
@@ -58,13 +58,13 @@ class Forecast:
         return "; ".join(parts)
 
 
-def forecast(recipe: LabelRecipe, rows: int, cache: AnswerCache) -> Forecast:
+def forecast(recipe: LabelRecipe, rows: int, cache: AnswerCache) -> LabelForecast:
     """Return the forecast for the texts that were added to ``cache``."""
     (texts, characters), used = cache.count_texts(), cache.usage()
     requests = texts * recipe.samples - used.finished
     per_token, per_answer, source = _rates(recipe, used)
     given, made = requests * characters / max(texts, 1) / per_token, requests * per_answer
-    return Forecast(
+    return LabelForecast(
         rows=rows,
         texts=texts,
         answered=used.answers,

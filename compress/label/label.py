@@ -14,7 +14,7 @@ from compress.label.answer_cache import AnswerCache, Wanted, answers_file
 from compress.label.answer_forms import ANSWER_FORMS
 from compress.label.ask_service import Asker, Sample
 from compress.label.chat_client import ChatClient, ServiceFailure
-from compress.label.forecast import Forecast, describe_spending, forecast
+from compress.label.forecast import LabelForecast, describe_spending, forecast
 from compress.label.label_files import check_target, write_files
 from compress.label.label_task import BlankRow, LabelTask
 from compress.label.pace import Pace
@@ -67,7 +67,7 @@ def label(
         return info
 
 
-def dry_run(recipe: LabelRecipe, console: Console) -> Forecast:
+def dry_run(recipe: LabelRecipe, console: Console) -> LabelForecast:
     """Return what labelling would ask and cost; nothing is sent."""
     with closing(open_cache(recipe)) as cache:
         rows, _ = survey(LabelTask(recipe, console), cache)
@@ -107,7 +107,7 @@ def survey(task: LabelTask, cache: AnswerCache) -> tuple[int, int]:
     return rows, skipped.blank
 
 
-def ask(task: LabelTask, cache: AnswerCache, expected: Forecast, console: Console, pace: Pace) -> None:
+def ask(task: LabelTask, cache: AnswerCache, expected: LabelForecast, console: Console, pace: Pace) -> None:
     """Ask for every missing sample; if that fails half-way, say how far it is."""
     recipe = task.recipe
     client = ChatClient(recipe, ANSWER_FORMS[recipe.task.kind].schema(recipe))
@@ -130,7 +130,7 @@ def missing_samples(task: LabelTask, cache: AnswerCache) -> Iterator[Sample]:
             yield Sample(text.key, number, text.messages)
 
 
-def _state(recipe: LabelRecipe, cache: AnswerCache, expected: Forecast) -> str:
+def _state(recipe: LabelRecipe, cache: AnswerCache, expected: LabelForecast) -> str:
     """Return how many answers there are, of how many."""
     used = cache.usage()
     wanted = expected.texts * recipe.samples

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["EMBEDDINGS", "LOSSES", "TASK_LOSSES", "BatchLoss", "LayerLoss", "OutputLoss", "Part"]
+__all__ = ["EMBEDDINGS", "LOSSES", "TASK_LOSSES", "BatchLoss", "LayerLoss", "LayerPart", "OutputLoss"]
 
-Part = Literal["hidden", "query", "key", "value"]
+LayerPart = Literal["hidden", "query", "key", "value"]
 """Tensors of a layer that forward hooks can capture."""
 
 EMBEDDINGS = -1
@@ -73,7 +73,7 @@ class LayerLoss(LossEntry):
     ``function(student parts, teacher parts, batch, settings)`` returns the mean over rows.
     """
 
-    needs: tuple[Part, ...] = ("hidden",)
+    needs: tuple[LayerPart, ...] = ("hidden",)
     """The parts of a layer that it reads."""
     at: Literal["mapped", "last", "embeddings"] = "mapped"
     """Where it applies: every pair of the layer map, the student's last layer, or the output of the embeddings."""
@@ -82,7 +82,7 @@ class LayerLoss(LossEntry):
     chosen: bool = False
     """Whether its settings select which of these parts it reads (`sides`)."""
 
-    def parts(self, settings: Any) -> tuple[Part, ...]:
+    def parts(self, settings: Any) -> tuple[LayerPart, ...]:
         """Return the parts that it reads with these settings."""
         return tuple(settings.sides) if self.chosen else self.needs
 

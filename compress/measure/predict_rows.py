@@ -15,7 +15,7 @@ from compress.model_info import TaskInfo
 from compress.tasks import kind_of
 from compress.tasks.base import Arrays, Row
 
-Run = Callable[[Arrays], Arrays]
+Forward = Callable[[Arrays], Arrays]
 """A batch's outputs, such as ``Predictor.predict``."""
 
 
@@ -29,7 +29,7 @@ class EmbeddedDocuments:
 
 
 def predict_rows(
-    run: Run,
+    run: Forward,
     rows: Sequence[Row],
     task: TaskInfo,
     tokens: TextTokenizer,
@@ -43,7 +43,7 @@ def predict_rows(
 
 
 def embed_documents(
-    run: Run, documents: Iterable[Row], task: TaskInfo, tokens: TextTokenizer, batch: int
+    run: Forward, documents: Iterable[Row], task: TaskInfo, tokens: TextTokenizer, batch: int
 ) -> EmbeddedDocuments | None:
     """Return the documents of a role, each embedded once; None for kinds that do not search."""
     if not kind_of(task).searches:
@@ -52,12 +52,14 @@ def embed_documents(
     return EmbeddedDocuments(embed_encoded(run, encoded, task, batch), encoded.truncated)
 
 
-def predict_encoded(run: Run, encoded: EncodedRows, rows: Sequence[Row], task: TaskInfo, batch: int) -> NDArray[Any]:
+def predict_encoded(
+    run: Forward, encoded: EncodedRows, rows: Sequence[Row], task: TaskInfo, batch: int
+) -> NDArray[Any]:
     """Return one prediction for each of ``rows``, whose examples are ``encoded``."""
     return kind_of(task).predictions(decode_examples(run, encoded, task, batch), encoded.counts.tolist(), rows, task)
 
 
-def embed_encoded(run: Run, documents: EncodedRows, task: TaskInfo, batch: int) -> NDArray[Any]:
+def embed_encoded(run: Forward, documents: EncodedRows, task: TaskInfo, batch: int) -> NDArray[Any]:
     """Return the embedding of each document (documents, D), without a copy."""
     results: NDArray[Any] = np.empty(0)  # encoded rows always have an example
     for indices, outputs in _decoded_batches(run, documents, task, batch):
@@ -67,7 +69,7 @@ def embed_encoded(run: Run, documents: EncodedRows, task: TaskInfo, batch: int) 
     return results
 
 
-def decode_examples(run: Run, encoded: EncodedRows, task: TaskInfo, batch: int) -> list[NDArray[Any]]:
+def decode_examples(run: Forward, encoded: EncodedRows, task: TaskInfo, batch: int) -> list[NDArray[Any]]:
     """Return the decoded output of each example in order, run in batches of ``batch`` of similar length.
 
     Where outputs depend on the batch, the batches are still the same for every model: they follow from the lengths.
@@ -81,7 +83,7 @@ def decode_examples(run: Run, encoded: EncodedRows, task: TaskInfo, batch: int) 
 
 
 def _decoded_batches(
-    run: Run, encoded: EncodedRows, task: TaskInfo, batch: int
+    run: Forward, encoded: EncodedRows, task: TaskInfo, batch: int
 ) -> Iterator[tuple[NDArray[np.int64], list[NDArray[Any]]]]:
     """Yield the examples of each batch and their decoded outputs."""
     for indices in batches_by_length(encoded.lengths, batch):

@@ -15,10 +15,10 @@ from typing import Any
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from compress.losses import EMBEDDINGS, Part
+from compress.losses import EMBEDDINGS, LayerPart
 from compress.models.encoder_parts import family_of, head_size, layers_of
 
-LayerParts = Mapping[int, Collection[Part]]
+LayerParts = Mapping[int, Collection[LayerPart]]
 """Layer -> the parts to capture."""
 
 Captured = dict[int, dict[str, Tensor]]

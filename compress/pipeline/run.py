@@ -81,7 +81,7 @@ class Result:
         here = {target.title for target in self.report.targets if target.present}
         without = [each for each in self.report.verdicts if each.winner is None and each.target in here]
         reasons = "; ".join(f"{each.target}: {each.why}" for each in without or self.report.verdicts)
-        gates = [[row.gate for _, row in self.report.results(each.target) if row.gate] for each in without]
+        gates = [[row.gate for _, row in self.report.rows_at(each.target) if row.gate] for each in without]
         hint = f"everything measured is in {self.folder / 'report.html'}"
         if any(not any(gate.may_win for gate in each) for each in gates):
             raise GateMissed(f"no winner: {reasons}", hint=hint)

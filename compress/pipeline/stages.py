@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from compress import format_numbers as fmt
 from compress.data.loading.data_digest import ROLES
 from compress.data.splits.prepare_splits import load_prepared
 from compress.data.splits.unlabelled_texts import UNLABELLED
@@ -17,8 +18,7 @@ from compress.pipeline.graph import Step
 from compress.pipeline.steps.package_format import PACKAGE_FORMAT
 from compress.pipeline.steps.screen_step import ADMISSION
 from compress.prune.latency_table import LATENCY_STEP
-from compress.report import format_numbers as fmt
-from compress.select.selection import SELECT_FILE
+from compress.select.ledger import LEDGER_FILE
 from compress.steps import STEPS
 from compress.tasks import KINDS, primary_metric
 
@@ -98,10 +98,10 @@ def _timed(made: StageSteps) -> str:
 def _winners(made: StageSteps) -> str:
     """`trimmed/onnx-int8 on cpu`."""
     last = made.last("select")
-    if last is None or not (last[1] / SELECT_FILE).is_file():
+    if last is None or not (last[1] / LEDGER_FILE).is_file():
         return ""
-    targets = json.loads((last[1] / SELECT_FILE).read_bytes())["targets"]
-    return ", ".join(f"{target['winner'] or 'no winner'} on {target['target']}" for target in targets)
+    verdicts = json.loads((last[1] / LEDGER_FILE).read_bytes())["verdicts"]
+    return ", ".join(f"{one['winner'] or 'no winner'} on {one['target']}" for one in verdicts)
 
 
 def _published(made: StageSteps) -> str:

@@ -12,7 +12,7 @@ from compress.console import Console
 from compress.models.encoder_parts import family_of
 from compress.models.load_save import load_tokenizer
 from compress.pretrain.encoders import special_pieces
-from compress.pretrain.text.corpus_pieces import Part
+from compress.pretrain.text.corpus_pieces import CorpusPart
 from compress.pretrain.text.packed_examples import PackedExamples, SpecialPieces
 from compress.recipe.pretrain_schema import PretrainRecipe
 from compress.train.loop import Evaluate
@@ -38,7 +38,7 @@ class PretrainData:
         loaded = load_tokenizer(tokenizer)
         return cls(corpus, packing, loaded, special_pieces(loaded, str(tokenizer)), len(loaded))
 
-    def examples(self, model: PreTrainedModel, part: Part, length: int) -> PackedExamples:
+    def examples(self, model: PreTrainedModel, part: CorpusPart, length: int) -> PackedExamples:
         """Return the sequences of a part, with the inputs of a model."""
         types = family_of(model).token_types
         return PackedExamples(self.corpus, self.packing, part, length, self.special, types)

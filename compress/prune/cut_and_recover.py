@@ -28,7 +28,7 @@ from compress.prune.allocation import least_loss, select_units
 from compress.prune.criteria import CRITERIA, Criterion
 from compress.prune.latency_table import LatencyTable, SpeedupResult
 from compress.prune.least_squares import fit_output_weights
-from compress.prune.mask_gradients import LayerUnits, Loss, collect_units
+from compress.prune.mask_gradients import LayerUnits, UnitLoss, collect_units
 from compress.prune.prune_ratios import check_sample, equivalent_ratios, layer_parameters, resolve_ratios
 from compress.prune.pruning_record import pruned_layer, since_first_cut
 from compress.prune.speedup_goal import Importance, SpeedupGoal
@@ -244,7 +244,7 @@ def _scoring_batches(
         yield {name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
 
 
-def _scoring_loss(model: PreTrainedModel, teacher: PreTrainedModel | None, task: TaskInfo) -> Loss:
+def _scoring_loss(model: PreTrainedModel, teacher: PreTrainedModel | None, task: TaskInfo) -> UnitLoss:
     """Return the task's loss, plus the distance to the teacher's outputs where there is a teacher."""
     objective: Objective = TaskObjective(task)
     if teacher is not None:

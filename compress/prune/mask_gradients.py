@@ -16,7 +16,7 @@ from compress.errors import ModelError
 from compress.models.encoder_parts import family_of, layer_shapes, layers_of, part
 from compress.train.objective import Batch
 
-Loss = Callable[[PreTrainedModel, Batch], Tensor]
+UnitLoss = Callable[[PreTrainedModel, Batch], Tensor]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class CollectedUnits:
 
 
 def collect_units(
-    model: PreTrainedModel, batches: Sequence[Batch], loss: Loss, seed: int = 0, console: Console | None = None
+    model: PreTrainedModel, batches: Sequence[Batch], loss: UnitLoss, seed: int = 0, console: Console | None = None
 ) -> CollectedUnits:
     """Return the mask gradients of every row of the batches; the model's weights do not change.
 

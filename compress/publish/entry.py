@@ -12,9 +12,9 @@ from pathlib import Path
 from compress.errors import ModelError, UsageError
 from compress.formats import EXPORTS
 from compress.model_info import FolderInfo, read_info
-from compress.report.report_schema import LedgerRow, Report, TargetResult
-from compress.report.winner_verdict import Verdict
+from compress.report.report_schema import LedgerRow, Report
 from compress.runtime_releases import EVERYWHERE, why_not_in_all
+from compress.select.ledger import TargetResult, Verdict
 
 VARIANTS_FOLDER = "variants"
 """Holds the variants of an entry except the first, each in a folder that opens on its own."""
@@ -30,6 +30,8 @@ class PublishedVariant:
     """The winner's folder that it is copied from."""
     info: FolderInfo
     row: LedgerRow
+    results: Mapping[str, TargetResult]
+    """Its scores and timings by target."""
     verdicts: tuple[Verdict, ...]
     """Of the targets on which it won, or on the first target that of the best variant that runs everywhere."""
     won: tuple[Verdict, ...]
@@ -45,7 +47,7 @@ class PublishedVariant:
     @property
     def result(self) -> TargetResult:
         """Its scores and timings on the first target that it won."""
-        return self.row.targets[self.verdicts[0].target]
+        return self.results[self.verdicts[0].target]
 
     @property
     def exported_file(self) -> str | None:
@@ -97,8 +99,9 @@ def make_entry(winners: Mapping[str, Path], report: Report, name: str, root: Pat
         info = read_info(folder)
         if info.variant is not None and info.variant.name != row.variant.name:
             raise ModelError(f"{folder} holds {info.variant.name}; the report's winner on {shown[0].target} is {key}.")
+        results = {result.target: result for result in report.results if result.key == key}
         path = f"{VARIANTS_FOLDER}/{key.replace('/', '-')}" if variants else ""
-        variants.append(PublishedVariant(path, folder, info, row, tuple(shown), tuple(won)))
+        variants.append(PublishedVariant(path, folder, info, row, results, tuple(shown), tuple(won)))
     return Entry(name, report, tuple(variants))
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from compress import format_numbers as fmt
 from compress.data.tokenizer import read_json
 from compress.errors import CompressError, ModelError, UsageError
 from compress.export.runners.export_readme import export_readme
@@ -26,7 +27,6 @@ from compress.model_readme import write_readme
 from compress.publish.checksums import DIGESTS_FILE, Digests, read_digests, write_digests
 from compress.publish.entry import Entry, PublishedVariant, make_entry, path_in_entry
 from compress.publish.model_card import model_card
-from compress.report import format_numbers as fmt
 from compress.report.pages.render import write_pages
 from compress.report.report_schema import REPORT_FILE, Report, report_json
 from compress.storage.atomic_write import atomic_write, copy_content, new_folder

@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from compress import format_numbers as fmt
 from compress.cards import HubCheckpoint, TeacherCard, available, find_teacher
 from compress.data.tokenizer import read_json
 from compress.export.runners.export_readme import (
@@ -21,21 +22,19 @@ from compress.measure.quality.quality_result import Quality
 from compress.model_readme import loading_section
 from compress.model_sources import HUB_ID
 from compress.publish.entry import Entry, PublishedVariant
-from compress.report import format_numbers as fmt
-from compress.report.pages.markdown import markdown_cell, markdown_table
 from compress.report.report_schema import Report
 from compress.report.retention import quality_on_test, winner_above_baseline
 from compress.report.tables import ledger_tables
 from compress.report.tables.machine_facts import describe_target, row_counts, truncation
 from compress.report.tables.packaged_table import packaged_table
 from compress.report.tables.speed_tables import format_p50, unstable_reasons
-from compress.report.tables.table_type import make_table
 from compress.report.tables.throughput_unit import describe_call, per_call_suffix, timed_unit
 from compress.report.winner_usage import predict_in_python
-from compress.report.winner_verdict import Verdict
 from compress.runtime import runtime_of
 from compress.runtime_releases import EVERYWHERE, OLDEST
+from compress.select.ledger import Verdict
 from compress.steps import STEPS
+from compress.tables import make_table, markdown_cell, markdown_table
 from compress.tasks import kind_of
 
 VERIFICATION = (
@@ -198,7 +197,7 @@ def _variants(entry: Entry) -> str:
             "fastest on": ", ".join(f"{won.target} ({describe_target(target(won.target))})" for won in variant.won)
             or fmt.ABSENT,
             "runs everywhere": "no" if variant.why_not_everywhere else "yes",
-            "p50": ", ".join(format_p50(variant.row.targets[won.target].latency) for won in variant.verdicts),
+            "p50": ", ".join(format_p50(variant.results[won.target].latency) for won in variant.verdicts),
             "size": fmt.size(variant.row.footprint.bytes_total if variant.row.footprint else None),
             "batch": _batch(variant),
         }
@@ -269,7 +268,7 @@ def _speed(entry: Entry, variant: PublishedVariant, verdict: Verdict) -> str:
     parts = [
         "## Speed" if single else f"## Speed on {markdown_cell(title)}: {variant.row.key}",
         f"“Faster” is the model alone, {describe_call(report)}. Measured with {describe_target(report.target(title))},"
-        f" on {markdown_cell(report.machine.name)}. Other machines give other figures, and other ratios where their"
+        f" on {markdown_cell(report.machine.cpu)}. Other machines give other figures, and other ratios where their"
         " instructions differ.",
         markdown_table(ledger_tables.comparison_table(report, verdict)),
     ]

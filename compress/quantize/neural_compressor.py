@@ -26,7 +26,7 @@ from compress.export.exporter_config import example_inputs, exporter_config
 from compress.export.lstm_operators import refuse_lstm
 from compress.export.positional_model import PositionalModel
 from compress.export.source_folder import take_over
-from compress.measure.predict_rows import Run
+from compress.measure.predict_rows import Forward
 from compress.model_info import FolderInfo
 from compress.models.encoder_parts import family_of, layers_of, part
 from compress.models.load_save import load
@@ -69,7 +69,7 @@ def quantize_neural_compressor(context: BuildContext) -> FolderInfo:
 
 
 def quantize_neural_compressor_model(
-    model: PreTrainedModel, rows: Sequence[Arrays], score: Callable[[Run], float], *, max_drop: float
+    model: PreTrainedModel, rows: Sequence[Arrays], score: Callable[[Forward], float], *, max_drop: float
 ) -> onnx.ModelProto:
     """Return the INT8 graph of a model in memory, which is left unchanged.
 
@@ -139,7 +139,7 @@ def _observe(traced: _CalledByArrays, rows: Sequence[Arrays], graph: nn.Module) 
 class _CalledByArrays(PositionalModel):
     """A model that the library traces, and whose graphs it calibrates and scores."""
 
-    def run_of(self, graph: nn.Module) -> Run:
+    def run_of(self, graph: nn.Module) -> Forward:
         """Return a module with these inputs and outputs as a function of arrays."""
 
         def run(batch: Arrays) -> Arrays:

@@ -11,7 +11,7 @@ from compress.data.encode import encode_rows
 from compress.data.tokenizer import TextTokenizer
 from compress.errors import UsageError
 from compress.export.build_context import BuildContext
-from compress.measure.predict_rows import Run, predict_encoded
+from compress.measure.predict_rows import Forward, predict_encoded
 from compress.model_info import find_info
 from compress.tasks import kind_of, primary_metric
 
@@ -19,7 +19,7 @@ BATCH = 32
 LEAST_ROWS = 2
 
 
-def train_scorer(context: BuildContext) -> Callable[[Run], float]:
+def train_scorer(context: BuildContext) -> Callable[[Forward], float]:
     """Return a function that scores a model on rows of train in the task's primary metric, larger being better.
 
     Raises:
@@ -38,7 +38,7 @@ def train_scorer(context: BuildContext) -> Callable[[Run], float]:
         raise UsageError(f"{compares}, where {metric.name} is not defined: all {len(rows)} labels are equal.")
     encoded = encode_rows(rows, task, TextTokenizer.load(context.source))
 
-    def score(run: Run) -> float:
+    def score(run: Forward) -> float:
         predictions = kind.apply_threshold(predict_encoded(run, encoded, rows, task, BATCH), task)
         value = kind.score(predictions, gold, task)[metric.name]
         return float(value if metric.larger_is_better else -value)

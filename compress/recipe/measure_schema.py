@@ -46,7 +46,7 @@ class Target(ShortForm):
         return self.name or "-".join([self.device, *filter(None, marks)])
 
 
-class Grid(Frozen):
+class TimingGrid(Frozen):
     """Batch sizes and lengths that every variant is also timed at on each target's device; they decide no winner."""
 
     batch: Annotated[tuple[Batch, ...], as_list] = Field((1, 8, 32), min_length=1)
@@ -69,7 +69,7 @@ class Measure(Frozen):
     long to start get fewer."""
     seconds: PositiveFloat = Field(0.25, le=3_600)
     """Length of a turn, shared by timing the model alone and end to end."""
-    grid: Grid | None = None
+    grid: TimingGrid | None = None
     callers: Annotated[tuple[Annotated[Natural, Field(le=10_000)], ...], as_list] = ()
     """Numbers of concurrent callers, each waiting for its output before it calls again: throughput against p95."""
     memory: Annotated[tuple[Batch, ...], as_list] = (1, 32)

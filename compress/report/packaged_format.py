@@ -9,7 +9,7 @@ from compress.measure.quality.quality_result import Quality
 from compress.measure.resources.footprint import Footprint
 from compress.measure.result_base import ResultModel
 from compress.model_info import VariantInfo
-from compress.select.selection import GateResult
+from compress.select.ledger import GateResult
 from compress.storage.schema_version import up_to
 
 PACKAGED_FILE = "packaged.json"

@@ -9,22 +9,18 @@ from typing import Annotated, Any, Literal
 from pydantic import ValidationError
 
 from compress.errors import CompressError, first_error
-from compress.measure.interference.machine_snapshot import MachineSnapshot
+from compress.measure.interference.machine_snapshot import Machine
 from compress.measure.quality.quality_result import Quality
 from compress.measure.resources.footprint import Footprint
-from compress.measure.resources.serving_memory import ServingMemory
 from compress.measure.result_base import ResultModel
-from compress.measure.roofline.roofline import LimitShares, MachineLimits
-from compress.measure.timing.latency import Latency
 from compress.model_history import ChosenSetting, LayerMap, TrialInfo, VocabularyInfo
 from compress.model_info import TaskInfo, VariantInfo
 from compress.pretrain.report.pretrain_report import read_pretrain_report
 from compress.report.packaged_format import PackagedFormat
 from compress.report.pruned_units import PrunedStructure
-from compress.report.run_facts import DataFacts, Machine, Provenance, ServiceFacts, StepCost, TargetFacts
-from compress.report.winner_verdict import Verdict
+from compress.report.run_facts import DataFacts, Provenance, ServiceFacts, StepCost, TargetFacts
+from compress.select.ledger import Ledger, Outcome, Rules, TargetResult, Verdict
 from compress.select.quantization_loss import Fallback
-from compress.select.selection import GateResult, Outcome, Rules
 from compress.storage.schema_version import up_to
 
 REPORT_FILE = "report.json"
@@ -32,20 +28,6 @@ ROWS_PAGE = "rows.html"
 """The rows that winners got wrong, with texts of the user's data: never published, and in the run's folder alone."""
 
 Status = Literal["ok", "failed", "not measured"]
-
-
-class TargetResult(ResultModel):
-    """Scores and speed of one row of the ledger on one target."""
-
-    select: Quality | None = None
-    test: Quality | None = None
-    latency: Latency
-    shares: LimitShares | None = None
-    """The shares of the machine's limits that it uses."""
-    serving: tuple[ServingMemory, ...] = ()
-    """Memory of a process that serves it on the target's device, one entry a batch size."""
-    gate: GateResult | None = None
-    """None before selection, and for the reference, which is not a candidate."""
 
 
 class ReportModel(ResultModel):
@@ -75,9 +57,7 @@ class LedgerRow(ResultModel):
     cost_seconds: float | None = None
     """Duration of all steps that lead to it."""
     steps: tuple[str, ...] = ()
-    """Their names; empty in older reports."""
-    targets: Mapping[str, TargetResult] = {}
-    """By target title."""
+    """Their names."""
     fallback: Fallback | None = None
     """Of a quantized variant: what it lost, and which layers returned to fp32. None where that was not judged."""
 
@@ -97,26 +77,16 @@ class LedgerRow(ResultModel):
         return {"model": self.model, "variant": self.variant.name}
 
 
-class GridCell(ResultModel):
-    """Timings of all variants at one batch and length; no winner is selected there."""
+class Report(Ledger):
+    """The ledger of one run, with what the run was made of."""
 
-    batch: int
-    length: int | Literal["data"]
-    latencies: Mapping[str, Latency]
-    """By row key."""
-
-
-class Report(ResultModel):
-    """The results of one run."""
-
-    schema_version: Annotated[int, up_to(3)] = 3
-    """3: the gate has three outcomes; before, `passed`. 2: `models` names every model's parent; in 1 each model is made
-    from the one before."""
+    schema_version: Annotated[int, up_to(4)] = 4
     name: str
     created: str
     """UTC, ISO 8601."""
     versions: Mapping[str, str]
     machine: Machine
+    """The machine that the report was made on."""
     recipe: Mapping[str, Any]
     task: TaskInfo
     data: DataFacts
@@ -124,29 +94,18 @@ class Report(ResultModel):
     targets: tuple[TargetFacts, ...]
     steps: tuple[StepCost, ...] = ()
     models: tuple[ReportModel, ...] = ()
-    """Every model after its parent; empty in reports of schema version 1, which list them in a line (`all_models`)."""
+    """Every model after its parent."""
     rows: tuple[LedgerRow, ...] = ()
     """In the order of the pipeline: the teacher's variants first."""
     teacher: str
     """The key of the reference, with which candidates are compared: `teacher/torch-fp32`."""
     unquantized: Mapping[str, str] = {}
     """For each quantized row, the key of the row it was quantized from."""
-    floor: Quality | None = None
-    """Test scores of a simple baseline; `versus_teacher` compares it with the reference."""
     floor_name: str = "a bag of words"
-    """Its name, with an article."""
+    """The name of the simple baseline, with an article."""
     floor_reason: str | None = None
-    probe: Quality | None = None
-    """Test scores of what the teacher was fine-tuned from: the encoder as it is, with the last layer that fits it
-    best. None where it was not scored."""
     probe_name: str = "a linear probe"
-    """Its name, with an article."""
-    grid: Mapping[str, tuple[GridCell, ...]] = {}
-    """By target title, timings at further batches and lengths."""
-    surroundings: MachineSnapshot | None = None
-    """The machine and its settings during timing."""
-    limits: tuple[MachineLimits, ...] = ()
-    """The machine's limits for every device and number of threads of a target."""
+    """The name of the probe, with an article."""
     layer_maps: Mapping[str, LayerMap] = {}
     """By distilled model, the teacher's layer of each of its layers."""
     pruned: Mapping[str, PrunedStructure] = {}
@@ -154,18 +113,17 @@ class Report(ResultModel):
     vocabularies: Mapping[str, VocabularyInfo] = {}
     """By model, what pruning its vocabulary kept."""
     makings: Mapping[str, Provenance] = {}
-    """By model, how it was made from another; empty in the oldest reports."""
+    """By model, how it was made from another."""
     chosen: Mapping[str, Mapping[str, ChosenSetting]] = {}
     """By model, the values of settings that the recipe left to `auto`."""
     precisions: Mapping[str, str] = {}
     """By model, the precision of its training where the recipe left it to `auto`, with the reason."""
     trials: Mapping[str, tuple[TrialInfo, ...]] = {}
     """By model, the trainings of which the best on select was used, where there were several."""
-    verdicts: tuple[Verdict, ...] = ()
     service: ServiceFacts | None = None
     """The service whose answers the models learn, where the recipe names one."""
     packaged: tuple[PackagedFormat, ...] = ()
-    """Formats that were built for the winners only; empty in older reports."""
+    """Formats that were built for the winners only."""
     remarks: tuple[str, ...] = ()
 
     def row(self, key: str | None) -> LedgerRow | None:
@@ -178,21 +136,9 @@ class Report(ResultModel):
         named = {self.floor_name: self.floor, self.probe_name: self.probe}
         return {name: quality for name, quality in named.items() if quality}
 
-    @property
-    def all_models(self) -> tuple[ReportModel, ...]:
-        """The models of the run; those of an older report follow each other in the order of its rows."""
-        if self.models:
-            return self.models
-        steps = {row.model: row.step for row in self.rows}
-        parents = [None, *steps]
-        return tuple(
-            ReportModel(name=name, parent=parent, section=section)
-            for (name, section), parent in zip(steps.items(), parents, strict=False)
-        )
-
     def lineage(self, name: str) -> list[ReportModel]:
         """Return the models from the first one to ``name``, each made from the one before."""
-        models = {model.name: model for model in self.all_models}
+        models = {model.name: model for model in self.models}
         line: list[ReportModel] = []
         model = models.get(name)
         while model is not None and model not in line:
@@ -213,15 +159,15 @@ class Report(ResultModel):
         verdict = self.verdict(title)
         if verdict and self.row(verdict.winner):
             return verdict.winner or self.teacher
-        return [self.teacher, *(row.key for row, result in self.results(title) if result.test)][-1]
+        return [self.teacher, *(row.key for row, result in self.rows_at(title) if result.test)][-1]
 
-    def results(self, title: str) -> list[tuple[LedgerRow, TargetResult]]:
+    def rows_at(self, title: str) -> list[tuple[LedgerRow, TargetResult]]:
         """Return the rows that run on a target, with their results there."""
-        return [(row, row.targets[title]) for row in self.rows if title in row.targets]
+        return [(row, result) for row in self.rows if (result := self.result(row.key, title))]
 
     def with_outcome(self, outcome: Outcome, title: str) -> list[LedgerRow]:
         """Return the rows whose gate on a target has this outcome, timed or not."""
-        return [row for row, result in self.results(title) if result.gate and result.gate.state == outcome]
+        return [row for row, result in self.rows_at(title) if result.gate and result.gate.state == outcome]
 
     def is_undecided(self, verdict: Verdict) -> bool:
         """Whether the select rows leave the winner on a target undecided."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from compress import format_numbers as fmt
 from compress.data.splits.unlabelled_texts import UNLABELLED
 from compress.errors import group_by_reason, pluralize
 from compress.measure.quality.quality_result import Quality
 from compress.prune.latency_table import TOLERANCE
-from compress.report import format_numbers as fmt
 from compress.report.report_schema import Report
 from compress.report.retention import (
     SIGNIFICANCE,
@@ -20,7 +20,6 @@ from compress.report.retention import (
 from compress.report.speedup_breakdown import speedup_of_cut, speedup_stages
 from compress.report.tables.machine_facts import describe_length_limit, truncated_of_test
 from compress.report.text_costs import cost_of_texts
-from compress.select.gate import format_points
 from compress.steps import STEPS
 from compress.tasks.label_problems import label_problems
 
@@ -63,8 +62,7 @@ def _service(report: Report) -> Iterator[str]:
     else:
         yield f"The labels of test are not the held-back answers of {service.model}: scores are not agreement with it."
     for verdict in report.verdicts:
-        row = report.row(verdict.winner)
-        cost = cost_of_texts(report, verdict.target, row.targets.get(verdict.target) if row else None)
+        cost = cost_of_texts(report, verdict.target, report.result(verdict.winner, verdict.target))
         if cost is not None and service.cost_of_million is not None:
             yield (
                 f"A million texts cost {fmt.money(service.cost_of_million)} with {service.model} and {fmt.money(cost)}"
@@ -134,16 +132,15 @@ def _undecided(report: Report) -> Iterator[str]:
 def _few_select_rows(report: Report) -> Iterator[str]:
     """Winners that passed on so few rows that these could not have shown a loss of what is allowed."""
     for verdict in report.verdicts:
-        row = report.row(verdict.winner)
-        result = row.targets.get(verdict.target) if row else None
+        result = report.result(verdict.winner, verdict.target)
         if not (result and result.select and result.gate and result.gate.outcome == "passed"):
             continue
         rows, allowed = result.select.rows, result.gate.allowed
         if result.select.larger_is_better and 0 < allowed * rows < RULE_OF_THREE:
-            possible = format_points(round(RULE_OF_THREE / rows, 3))
+            possible = fmt.points(round(RULE_OF_THREE / rows, 3))
             yield (
                 f"On {verdict.target} the winner passed the gate on {pluralize(rows, 'select row')}, too few to show a"
-                f" loss of {format_points(allowed)}: {possible} can go unseen (95 %). At least"
+                f" loss of {fmt.points(allowed)}: {possible} can go unseen (95 %). At least"
                 f" {RULE_OF_THREE / allowed:,.0f} rows can show it: {MORE_ROWS}"
             )
 
@@ -157,11 +154,11 @@ def _scores(quality: Quality, baseline: Quality) -> str:
 def _stages_without_gain(report: Report, title: str) -> Iterator[str]:
     """Stages that are not faster, or with which a passing row missed the gate."""
     passing = {report.teacher, *(row.key for row in report.with_outcome("passed", title))}
-    stages = (stage for row, _ in report.results(title) for stage in speedup_stages(report, row.key, title))
+    stages = (stage for row, _ in report.rows_at(title) for stage in speedup_stages(report, row.key, title))
     missed: dict[tuple[str, str], list[str]] = {}
     for stage in {(stage.before.key, stage.after.key): stage for stage in stages}.values():
         before, after = stage.before.key, stage.after.key
-        result = stage.after.targets.get(title)
+        result = report.result(after, title)
         step = STEPS.get(stage.name)
         saves_time = step is None or not step.removes_pieces
         if saves_time and stage.speedup is not None and stage.speedup.low <= 1.0:
@@ -193,7 +190,7 @@ def _missing_results(report: Report) -> Iterator[str]:
             what = "failed" if row.status == "failed" else "was not measured"
             yield f"{row.key} {what}: {(row.reason or 'no reason is recorded').removesuffix('.')}."
     for target in report.targets:
-        results, verdict = report.results(target.title) if target.present else [], report.verdict(target.title)
+        results, verdict = report.rows_at(target.title) if target.present else [], report.verdict(target.title)
         untimed = ((row.key, str(result.latency.reason)) for row, result in results if not result.latency.timed)
         for reason, keys in group_by_reason(untimed).items():
             if not (verdict and not verdict.winner and reason in verdict.why):  # the verdict gives this reason
@@ -202,7 +199,7 @@ def _missing_results(report: Report) -> Iterator[str]:
 
 def _unstable_timings(report: Report) -> Iterator[str]:
     for title in report.titles:
-        keys = [row.key for row, result in report.results(title) if result.latency.status == "unstable"]
+        keys = [row.key for row, result in report.rows_at(title) if result.latency.status == "unstable"]
         if keys:
             yield (
                 f"Timings on {title} are unstable for {', '.join(keys)}: read them as rough estimates; “Interference”"

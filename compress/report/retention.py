@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from compress.measure.quality.quality_result import Quality
 from compress.report.report_schema import Report
-from compress.report.winner_verdict import Verdict
+from compress.select.ledger import Verdict
 
 SIGNIFICANCE = 0.05
 """Differences with a lower p-value are significant."""
@@ -19,15 +19,13 @@ SIGNIFICANCE = 0.05
 
 def quality_on_test(report: Report, key: str | None, title: str) -> Quality | None:
     """Return the test scores of a row on a target."""
-    row = report.row(key)
-    result = row.targets.get(title) if row else None
+    result = report.result(key, title)
     return result.test if result else None
 
 
 def larger_is_better(report: Report, title: str | None = None) -> bool:
     """Return the direction of the primary metric; by any score of the report, or of one target."""
-    results = (result for row in report.rows for name, result in row.targets.items() if title in (None, name))
-    qualities = (result.test or result.select for result in results)
+    qualities = (result.test or result.select for result in report.results if title in (None, result.target))
     return next((quality.larger_is_better for quality in qualities if quality is not None), True)
 
 

@@ -1,4 +1,4 @@
-"""Facts of a run that a report states beside its results: data, targets, steps, how models were made, the machine."""
+"""Facts of a run that a report states beside its results: data, targets, steps, and how models were made."""
 
 from __future__ import annotations
 
@@ -83,17 +83,3 @@ class Provenance(ResultModel):
     """`layers 1, 3, 5 of the teacher`."""
     augmented: int | None = None
     """Number of augmented copies of training rows; None if unknown."""
-
-
-class Machine(ResultModel):
-    """The machine of the run."""
-
-    name: str
-    """The processor's name."""
-    system: str
-    cores: int
-    instructions: tuple[str, ...] = ()
-    """Those that decide the speed of low precision: avx2, avx512_vnni, amx_int8 …"""
-    memory: int | None = None
-    accelerator: str | None = None
-    fingerprint: str | None = None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from compress.measure.result_base import Score
-from compress.measure.timing.latency import Part, ratio
+from compress.measure.timing.latency import TimedPart, ratio
 from compress.prune.latency_table import SpeedupResult
 from compress.report.report_schema import LedgerRow, Report
 
@@ -51,9 +51,9 @@ def _stage(report: Report, before: LedgerRow, after: LedgerRow, title: str) -> S
         name=after.step if after.model != before.model else after.variant.name,
         before=before,
         after=after,
-        speedup=speedup(before, after, title),
+        speedup=speedup(report, before, after, title),
         smaller=times_smaller(before, after),
-        score_change=_score_change(before, after, title),
+        score_change=_score_change(report, before, after, title),
         seconds=_seconds(report, before, after),
     )
 
@@ -66,11 +66,10 @@ def _seconds(report: Report, before: LedgerRow, after: LedgerRow) -> float | Non
     return sum(step.seconds or 0.0 for step in report.steps if step.name in own) if own else None
 
 
-def speedup(before: LedgerRow, after: LedgerRow, title: str, part: Part = "model") -> Score | None:
+def speedup(report: Report, before: LedgerRow, after: LedgerRow, title: str, part: TimedPart = "model") -> Score | None:
     """Return how many times faster ``after`` is on a target; None if one of them was not timed."""
-    if title not in before.targets or title not in after.targets:
-        return None
-    return ratio(before.targets[title].latency, after.targets[title].latency, part)
+    slower, faster = report.result(before.key, title), report.result(after.key, title)
+    return ratio(slower.latency, faster.latency, part) if slower and faster else None
 
 
 def speedup_of_cut(report: Report, model: str, reached: SpeedupResult) -> tuple[LedgerRow, LedgerRow, Score] | None:
@@ -79,13 +78,13 @@ def speedup_of_cut(report: Report, model: str, reached: SpeedupResult) -> tuple[
     Where that variant does not compete, in the first of its precision that both have. None where they were not timed
     there, or where the latency table is from elsewhere.
     """
-    parent = next((each.parent for each in report.all_models if each.name == model), None)
+    parent = next((each.parent for each in report.models if each.name == model), None)
     wanted, title = reached.table.variant, report.pruned[model].target
     precision = wanted.split("-")[1]
     same = [row.variant.name for row in report.rows if row.model == model and row.variant.precision == precision]
     for variant in (wanted, *same):
         before, after = (report.row(f"{name}/{variant}") for name in (parent, model))
-        factor = speedup(before, after, title) if before and after and title else None
+        factor = speedup(report, before, after, title) if before and after and title else None
         if before and after and factor:
             return before, after, factor
     return None
@@ -96,19 +95,19 @@ def times_smaller(before: LedgerRow, after: LedgerRow) -> float | None:
     return before.bytes_total / after.bytes_total if before.bytes_total and after.bytes_total else None
 
 
-def _score_change(before: LedgerRow, after: LedgerRow, title: str) -> float | None:
+def _score_change(report: Report, before: LedgerRow, after: LedgerRow, title: str) -> float | None:
     """Return the change of the primary score on test, negated for errors."""
-    tests = [row.targets[title].test if title in row.targets else None for row in (before, after)]
-    if tests[0] is None or tests[1] is None:
+    first, last = (result.test if (result := report.result(row.key, title)) else None for row in (before, after))
+    if first is None or last is None:
         return None
-    return (1.0 if tests[1].larger_is_better else -1.0) * (tests[1].primary.value - tests[0].primary.value)
+    return (1.0 if last.larger_is_better else -1.0) * (last.primary.value - first.primary.value)
 
 
 def fastest_variant(report: Report, model: str, title: str) -> LedgerRow | None:
     """Return the fastest timed variant of a model on a target, of those that passed the gate if any did."""
     p50 = {
         row.key: score.value
-        for row, result in report.results(title)
+        for row, result in report.rows_at(title)
         if row.model == model and (score := result.latency.quantile("p50"))
     }
     passed = [row.key for row in report.with_outcome("passed", title) if row.key in p50]

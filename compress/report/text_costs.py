@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from compress.report.report_schema import Report, TargetResult
+from compress.report.report_schema import Report
+from compress.select.ledger import TargetResult
 
 TEXTS, SECONDS_PER_HOUR = 1_000_000, 3600.0
 

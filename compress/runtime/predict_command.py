@@ -14,7 +14,7 @@ from compress.errors import DataError, UsageError, pluralize
 from compress.runtime.predictor import Placement
 from compress.runtime.text_model import TextModel
 
-Text = tuple[str, str]
+NamedText = tuple[str, str]
 """The origin of a text (`text 2`, `texts.tsv, line 4`) and the text."""
 
 
@@ -69,7 +69,7 @@ def format_field(value: object) -> str:
     return str(value)
 
 
-def _typed_texts(typed: Sequence[str], model: TextModel) -> Iterator[Text]:
+def _typed_texts(typed: Sequence[str], model: TextModel) -> Iterator[NamedText]:
     """Yield the arguments; texts that are read together have tabs between them.
 
     Where a model reads several texts, arguments without tabs are grouped by that number, or all of them together where
@@ -91,7 +91,7 @@ def _typed_texts(typed: Sequence[str], model: TextModel) -> Iterator[Text]:
     return ((f"text {number}", text) for number, text in enumerate(groups, start=1))
 
 
-def read_lines(file: Path | None) -> Iterator[Text]:
+def read_lines(file: Path | None) -> Iterator[NamedText]:
     """Yield the lines of a file or of stdin as they arrive, those without text too."""
     if file is None and sys.stdin is None:  # as Python sets it where the shell closed it
         raise UsageError("there is no text: stdin is closed.", hint='compress predict MODEL "a text", or --file FILE')

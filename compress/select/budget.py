@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from compress.measure.timing.latency import ratio
-from compress.select.selection import Candidate, Limits
+from compress.select.ledger import Limits, TargetResult
 
 MEGABYTE = 1e6
 
 
-def over_budget(budgets: Sequence[Limits], target: str, row: Candidate, reference: Candidate | None) -> Iterator[str]:
+def over_budget(
+    budgets: Sequence[Limits], target: str, row: TargetResult, reference: TargetResult | None
+) -> Iterator[str]:
     """Yield what a row exceeds of the budgets that hold on a target.
 
     Args:
@@ -26,7 +28,7 @@ def over_budget(budgets: Sequence[Limits], target: str, row: Candidate, referenc
             yield from _small_factors(budget, row, reference)
 
 
-def _slow(budget: Limits, row: Candidate) -> Iterator[str]:
+def _slow(budget: Limits, row: TargetResult) -> Iterator[str]:
     limits = {"p50": budget.p50, "p95": budget.p95}
     for name, limit in limits.items():
         taken = row.latency.quantile("p50" if name == "p50" else "p95")
@@ -36,7 +38,7 @@ def _slow(budget: Limits, row: Candidate) -> Iterator[str]:
             yield f"takes {taken.value:.3g} ms ({name}), {limit:g} ms allowed"
 
 
-def _large(budget: Limits, row: Candidate) -> Iterator[str]:
+def _large(budget: Limits, row: TargetResult) -> Iterator[str]:
     if budget.size is None:
         return
     allowed = f"{budget.size / MEGABYTE:g} MB allowed"
@@ -46,7 +48,7 @@ def _large(budget: Limits, row: Candidate) -> Iterator[str]:
         yield f"has {row.bytes_total / MEGABYTE:.3g} MB, {allowed}"
 
 
-def _small_factors(budget: Limits, row: Candidate, reference: Candidate | None) -> Iterator[str]:
+def _small_factors(budget: Limits, row: TargetResult, reference: TargetResult | None) -> Iterator[str]:
     faster = ratio(reference.latency, row.latency) if reference else None
     sizes = (reference.bytes_total if reference else None), row.bytes_total
     smaller = sizes[0] / sizes[1] if sizes[0] and sizes[1] else None

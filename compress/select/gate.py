@@ -18,9 +18,10 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from statistics import NormalDist
 
+from compress import format_numbers as fmt
 from compress.data.splits.split_indices import DISAGREEMENT
 from compress.measure.quality.quality_result import ROUNDING, TWO_SIDED, ClassScore, Difference, Quality
-from compress.select.selection import GateResult, Outcome, Rules
+from compress.select.ledger import GateResult, Outcome, Rules
 
 CLASS_ROWS = 50
 """Rows from which a class's recall is stable enough to gate."""
@@ -34,7 +35,7 @@ UNQUANTIZED = "its own unquantized model"
 
 
 @dataclass(frozen=True)
-class Loss:
+class QualityLoss:
     """One loss of a candidate, and the allowed one."""
 
     where: str
@@ -62,7 +63,7 @@ class Loss:
             return "undecided"
         return "passed" if self.excess <= ROUNDING else "missed"
 
-    def widened(self, factor: float) -> Loss:
+    def widened(self, factor: float) -> QualityLoss:
         """Return it with a standard error and an interval that are ``factor`` times as wide."""
         return replace(self, error=factor * self.error, highest=self.drop + factor * (self.highest - self.drop))
 
@@ -115,7 +116,7 @@ def gate(
     )
 
 
-def _outcomes(losses: Sequence[Loss], strict: bool) -> dict[Loss, Outcome]:
+def _outcomes(losses: Sequence[QualityLoss], strict: bool) -> dict[QualityLoss, Outcome]:
     """Return the outcome of each loss; one of the second rule that is undecided passes where all others do."""
     outcomes = {loss: loss.outcome(strict) for loss in losses}
     if all(outcome == "passed" for loss, outcome in outcomes.items() if not loss.second_rule):
@@ -133,18 +134,9 @@ def correction(compared: int, *, strict: bool) -> float:
     return normal.inv_cdf(wrong * min(1.0, MANY / compared)) / normal.inv_cdf(wrong)
 
 
-def format_points(value: float, larger_is_better: bool = True) -> str:
-    """A difference of scores with its unit: `0.3 points`, or the plain number for an error."""
-    if not larger_is_better:
-        return f"{value:.4f}"
-    shown = f"{100 * value:.2f}".rstrip("0").rstrip(".")
-    shown = "0" if shown in ("-0", "") else shown
-    return f"{shown} point{'' if shown == '1' else 's'}"
-
-
 def format_change(drop: float, larger_is_better: bool) -> str:
     """A loss or a gain in words: `lost 0.3 points`."""
-    amount = format_points(abs(drop), larger_is_better)
+    amount = fmt.points(abs(drop), larger_is_better)
     return f"{'lost' if drop > 0 else 'gained'} {amount}" if drop else "lost nothing"
 
 
@@ -160,14 +152,14 @@ def round_rows(rows: float) -> int:
     return max(1, int(float(f"{rows:.1e}")))
 
 
-def loss_against(baseline: str, difference: Difference, allowed: float) -> Loss:
+def loss_against(baseline: str, difference: Difference, allowed: float) -> QualityLoss:
     """Return the loss that a paired difference of scores shows."""
     error = (difference.high - difference.low) / (2.0 * TWO_SIDED)
     second_rule = baseline == UNQUANTIZED
-    return Loss(f"against {baseline}", -difference.value, allowed, error, -difference.low, second_rule)
+    return QualityLoss(f"against {baseline}", -difference.value, allowed, error, -difference.low, second_rule)
 
 
-def _class_losses(select: Quality, teachers: Mapping[str, ClassScore], allowed: float) -> Iterator[Loss]:
+def _class_losses(select: Quality, teachers: Mapping[str, ClassScore], allowed: float) -> Iterator[QualityLoss]:
     """Losses of recall; a class's predictions are assumed to differ from the teacher's as often as all of them do."""
     agreement = select.agreement_with_teacher
     differing = DISAGREEMENT if agreement is None else 1.0 - agreement
@@ -175,11 +167,11 @@ def _class_losses(select: Quality, teachers: Mapping[str, ClassScore], allowed: 
         if teacher.rows >= CLASS_ROWS and label in select.per_class:
             drop = teacher.recall - select.per_class[label].recall
             error = sqrt((max(differing, abs(drop)) - drop**2) / teacher.rows)
-            yield Loss(f"of recall on '{label}'", drop, allowed, error, drop + TWO_SIDED * error)
+            yield QualityLoss(f"of recall on '{label}'", drop, allowed, error, drop + TWO_SIDED * error)
 
 
-def _reason(loss: Loss, outcome: Outcome, strict: bool, select: Quality, compared: int) -> str:
+def _reason(loss: QualityLoss, outcome: Outcome, strict: bool, select: Quality, compared: int) -> str:
     larger, corrected = select.larger_is_better, f", corrected for {compared} variants" if compared > MANY else ""
-    change = f"may have lost {format_points(loss.highest, larger)} (95 % interval{corrected})" if strict else ""
-    text = f"{change or format_change(loss.drop, larger)} {loss.where}, {format_points(loss.allowed, larger)} allowed"
+    change = f"may have lost {fmt.points(loss.highest, larger)} (95 % interval{corrected})" if strict else ""
+    text = f"{change or format_change(loss.drop, larger)} {loss.where}, {fmt.points(loss.allowed, larger)} allowed"
     return f"{text}: {format_more_rows(loss.more_rows(select.rows))}" if outcome == "undecided" else text

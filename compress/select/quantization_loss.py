@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from compress import format_numbers as fmt
 from compress.measure.quality.bootstrap_scorer import BootstrapScorer, Predictions
 from compress.measure.result_base import ResultModel
-from compress.select.gate import UNQUANTIZED, format_change, format_points, loss_against
-from compress.select.selection import Outcome, Rules
+from compress.select.gate import UNQUANTIZED, format_change, loss_against
+from compress.select.ledger import Outcome, Rules
 
 
 class QuantizationLoss(ResultModel):
@@ -24,7 +25,7 @@ class QuantizationLoss(ResultModel):
     def text(self) -> str:
         """`lost 1.2 points on select against its own unquantized model, 0.5 points allowed`."""
         change = format_change(self.drop, self.larger_is_better)
-        allowed = format_points(self.allowed, self.larger_is_better)
+        allowed = fmt.points(self.allowed, self.larger_is_better)
         doubt = ""
         if self.outcome == "missed" and self.drop <= self.allowed:
             doubt = "; the gate is strict, and a larger loss is not excluded"

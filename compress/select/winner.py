@@ -11,20 +11,22 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
+from compress import format_numbers as fmt
 from compress.errors import group_by_reason
 from compress.measure.timing.latency import ratio
+from compress.runtime_releases import EVERYWHERE
 from compress.select.budget import over_budget
-from compress.select.gate import MANY, SEVERITY, format_change, format_more_rows, format_points, gate
-from compress.select.selection import Candidate, GateResult, HeldBack, Rules, TargetSelection, Trade
+from compress.select.gate import MANY, SEVERITY, format_change, format_more_rows, gate
+from compress.select.ledger import GateResult, HeldBack, Rules, TargetResult, Trade, Verdict
 
 SHARED_REASONS = 2
 """Reasons for which rows are ruled out that are listed with all their rows."""
 
 
 def select_winner(
-    target: str, candidates: Sequence[Candidate], rules: Rules, missing: str | None = None
-) -> TargetSelection:
-    """Apply the gate to every candidate on a target and choose the winner.
+    target: str, candidates: Sequence[TargetResult], rules: Rules, missing: str | None = None
+) -> tuple[Verdict, dict[str, GateResult]]:
+    """Choose the winner on a target; return it with the gate's result of every candidate, by row key.
 
     Args:
         target: the target's title.
@@ -46,11 +48,11 @@ def select_winner(
     eligible = [row for row in eligible if gates[row.key].outcome == "passed"] or eligible
     timed = [row for row in eligible if row.latency.timed and _rank(row, rules) is not None]
     if missing is not None:
-        return TargetSelection(target=target, winner=None, why=f"not measured: {missing}", gates=gates)
+        return Verdict(target=target, winner=None, why=f"not measured: {missing}"), gates
     if not timed:
         ranked = sorted((row for row in candidates if row.key in gates), key=partial(_order, rules=rules))
         why = _why_none(eligible, {row.key: gates[row.key] for row in ranked}, rules)
-        return TargetSelection(target=target, winner=None, why=why, gates=gates)
+        return Verdict(target=target, winner=None, why=why), gates
     first, winner = _best(timed, rules)
     everywhere = [row for row in timed if row.runs_everywhere]
     why = _why(winner, first, len(timed), gates[winner.key], rules)
@@ -59,31 +61,38 @@ def select_winner(
     near = [row for row in candidates if row.key in gates and _is_trade(row, gates[row.key], winner, rules)]
     nearest = min(near, key=partial(_order, rules=rules), default=None)
     trade = nearest and _trade(nearest, gates[nearest.key], winner, reference)
-    return TargetSelection(
+    verdict = Verdict(
         target=target,
         winner=winner.key,
         why=why,
-        gates=gates,
         trade=trade,
         held_back=tuple(_held_back(candidates, gates, winner, rules)),
-        everywhere=_best(everywhere, rules)[1].key if everywhere else None,
+        everywhere=_everywhere(target, everywhere, winner, rules),
     )
+    return verdict, gates
 
 
-def _ruled_out(target: str, row: Candidate, rules: Rules, reference: Candidate | None) -> tuple[str, ...]:
+def _everywhere(target: str, rows: Sequence[TargetResult], winner: TargetResult, rules: Rules) -> Verdict | None:
+    """Return the best of the rows that run everywhere; None where that is the winner."""
+    best = _best(rows, rules)[1] if rows else winner
+    why = f"the best that passed and runs in {' and '.join(EVERYWHERE)}"
+    return Verdict(target=target, winner=best.key, why=why) if best is not winner else None
+
+
+def _ruled_out(target: str, row: TargetResult, rules: Rules, reference: TargetResult | None) -> tuple[str, ...]:
     """Return why a row cannot win whatever it lost: where it does not run, and what it exceeds of the budget."""
     elsewhere = (row.ruled_out,) if row.ruled_out else ()
     return (*elsewhere, *over_budget(rules.budget, target, row, reference))
 
 
-def _best(timed: Sequence[Candidate], rules: Rules) -> tuple[Candidate, Candidate]:
+def _best(timed: Sequence[TargetResult], rules: Rules) -> tuple[TargetResult, TargetResult]:
     """Return the first row, and the smallest of those that are as fast."""
     first = min(timed, key=partial(_order, rules=rules))
     equals = [row for row in timed if row is first or _is_level(row, first, rules)]
     return first, min(equals, key=lambda row: (math.inf if row.bytes_total is None else row.bytes_total, row.key))
 
 
-def _rank(row: Candidate, rules: Rules) -> float | None:
+def _rank(row: TargetResult, rules: Rules) -> float | None:
     """Return what rows are ranked by: milliseconds or bytes; None where it is not known."""
     if rules.rank_by == "size":
         return row.bytes_total
@@ -91,13 +100,13 @@ def _rank(row: Candidate, rules: Rules) -> float | None:
     return quantile.value if quantile else None
 
 
-def _order(row: Candidate, rules: Rules) -> tuple[float, float]:
+def _order(row: TargetResult, rules: Rules) -> tuple[float, float]:
     """Return the sort key of a row: its rank, then its median time."""
     rank, median = _rank(row, rules), row.latency.quantile("p50")
     return math.inf if rank is None else rank, median.value if median else math.inf
 
 
-def _is_level(row: Candidate, first: Candidate, rules: Rules) -> bool:
+def _is_level(row: TargetResult, first: TargetResult, rules: Rules) -> bool:
     """Whether the interval leaves open which is faster: of the ratio for p50, of the quantiles themselves else."""
     if rules.rank_by == "size":
         return False
@@ -108,13 +117,13 @@ def _is_level(row: Candidate, first: Candidate, rules: Rules) -> bool:
     return ours is not None and theirs is not None and ours.low <= theirs.high
 
 
-def _is_ahead(row: Candidate, winner: Candidate, rules: Rules) -> bool:
+def _is_ahead(row: TargetResult, winner: TargetResult, rules: Rules) -> bool:
     ours, theirs = _rank(row, rules), _rank(winner, rules)
     return ours is not None and theirs is not None and ours < theirs
 
 
 def _held_back(
-    candidates: Sequence[Candidate], gates: Mapping[str, GateResult], winner: Candidate, rules: Rules
+    candidates: Sequence[TargetResult], gates: Mapping[str, GateResult], winner: TargetResult, rules: Rules
 ) -> Iterator[HeldBack]:
     """Yield the rows that are ahead of the winner and did not pass, or are ruled out, and why."""
     for row in sorted(candidates, key=partial(_order, rules=rules)):
@@ -125,7 +134,7 @@ def _held_back(
             yield HeldBack(key=row.key, text=f"{shown}, {result.state}: {result.why}")
 
 
-def _is_trade(row: Candidate, result: GateResult, winner: Candidate, rules: Rules) -> bool:
+def _is_trade(row: TargetResult, result: GateResult, winner: TargetResult, rules: Rules) -> bool:
     """Whether a row did not pass, is clearly faster than the winner, and loses little more than what is allowed."""
     if result.outcome == "passed" or result.ruled_out or row is winner:
         return False
@@ -133,7 +142,7 @@ def _is_trade(row: Candidate, result: GateResult, winner: Candidate, rules: Rule
     return near and _is_ahead(row, winner, rules) and not _is_level(winner, row, rules)
 
 
-def _trade(row: Candidate, result: GateResult, winner: Candidate, reference: Candidate | None) -> Trade:
+def _trade(row: TargetResult, result: GateResult, winner: TargetResult, reference: TargetResult | None) -> Trade:
     """Describe a row outside the gate: `22.0× faster than the teacher (the winner: 4.8×) for 0.1 points more …`."""
     factors = [reference and ratio(reference.latency, one.latency) for one in (row, winner)]
     speeds = [f"{factor.value:.1f}×" for factor in factors if factor]
@@ -141,7 +150,7 @@ def _trade(row: Candidate, result: GateResult, winner: Candidate, reference: Can
     text += f"{speeds[0]} faster than the teacher (the winner: {speeds[1]})" if len(speeds) == 2 else "faster"
     larger = row.select.larger_is_better if row.select else True
     if result.excess and result.excess > 0:
-        text += f" for {format_points(result.excess, larger)} more than allowed"
+        text += f" for {fmt.points(result.excess, larger)} more than allowed"
     elif result.outcome == "undecided":
         text += f", which {_loss(result.drop, larger)}"
     else:  # strict: its interval is not within what is allowed
@@ -151,7 +160,7 @@ def _trade(row: Candidate, result: GateResult, winner: Candidate, reference: Can
     return Trade(key=row.key, text=text)
 
 
-def _why(winner: Candidate, first: Candidate, timed: int, result: GateResult, rules: Rules) -> str:
+def _why(winner: TargetResult, first: TargetResult, timed: int, result: GateResult, rules: Rules) -> str:
     passed, within = result.outcome == "passed", " within the budget" if rules.budget else ""
     among = f"of {timed} {'that passed the gate' if passed else 'undecided ones'}{within}"
     if timed == 1:
@@ -160,14 +169,14 @@ def _why(winner: Candidate, first: Candidate, timed: int, result: GateResult, ru
     won = f"{best} {among}" if first is winner else f"as fast as {first.key} and the smaller, {among}"
     larger = winner.select.larger_is_better if winner.select else True
     more = "" if passed else f"; {format_more_rows(result.more_rows)}"
-    return f"{won} ({_loss(result.drop, larger)}, {format_points(result.allowed, larger)} allowed{more})"
+    return f"{won} ({_loss(result.drop, larger)}, {fmt.points(result.allowed, larger)} allowed{more})"
 
 
 def _loss(drop: float | None, larger: bool) -> str:
     return "loss unknown" if drop is None else f"{format_change(drop, larger)} on select"
 
 
-def _why_none(eligible: Sequence[Candidate], gates: Mapping[str, GateResult], rules: Rules) -> str:
+def _why_none(eligible: Sequence[TargetResult], gates: Mapping[str, GateResult], rules: Rules) -> str:
     if eligible:
         rows = group_by_reason(
             (row.key, row.latency.reason or f"too few calls for {rules.rank_by}") for row in eligible

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
@@ -58,16 +58,16 @@ def as_blocks(rows: Rows, names: Sequence[str]) -> list[str]:
     return lines[:-1]
 
 
-def as_table(rows: Rows, names: Sequence[str]) -> rich.table.Table:
-    """Return a rich table; numbers are right-aligned."""
+def as_table(rows: Rows, names: Sequence[str], right: Collection[str] = ()) -> rich.table.Table:
+    """Return a rich table; numbers, and the columns that ``right`` names, are right-aligned."""
     from rich.box import SIMPLE
     from rich.table import Table
 
     table = Table(box=SIMPLE, pad_edge=False, show_edge=False, collapse_padding=True)
     for name in names:
-        numeric = bool(rows) and all(isinstance(row.get(name), (int, float, type(None))) for row in rows)
+        numbers = bool(rows) and all(isinstance(row.get(name), (int, float, type(None))) for row in rows)
         short = widest(rows, name) <= MAX_UNFOLDED
-        table.add_column(name, justify="right" if numeric else "left", overflow="fold", no_wrap=short)
+        table.add_column(name, justify="right" if numbers or name in right else "left", overflow="fold", no_wrap=short)
     for row in rows:
         table.add_row(*(plain(cell(row.get(name))) for name in names))
     return table

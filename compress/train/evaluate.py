@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 
 from compress.data.encode import encode_rows
 from compress.data.tokenizer import TextTokenizer
-from compress.measure.predict_rows import Run, embed_encoded, predict_encoded
+from compress.measure.predict_rows import Forward, embed_encoded, predict_encoded
 from compress.model_info import TaskInfo
 from compress.models.heads import head_of
 from compress.tasks import kind_of
@@ -42,7 +42,7 @@ def make_evaluator(
     return score
 
 
-def predict_function(model: PreTrainedModel) -> Run:
+def predict_function(model: PreTrainedModel) -> Forward:
     """Return the model as a function from a batch's arrays to its outputs."""
     names = head_of(model).outputs
 

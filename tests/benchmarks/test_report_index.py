@@ -32,7 +32,7 @@ def test_every_measured_target_has_a_line(tmp_path):
 
 def test_a_target_without_winner_is_listed_empty(tmp_path):
     (tmp_path / "a").mkdir()
-    write_pages(tmp_path / "a", apply_gates(made_report(rows=())))
+    write_pages(tmp_path / "a", apply_gates(made_report(rows=(), results=())))
     write_index(tmp_path)
     assert "none passed" in (tmp_path / "index.md").read_text(encoding="utf-8")
 

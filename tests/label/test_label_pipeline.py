@@ -50,7 +50,7 @@ def test_from_the_command_to_a_report_and_a_card(labelling, tmp_path, capsys):
     assert report.service.self_agreement == 1.0
     assert report.service.cost_of_million == pytest.approx(40 + 10)
     held_out = len(labelling.read("test.jsonl"))
-    assert report.rows[0].targets["cpu"].test.rows == held_out
+    assert report.results[0].test.rows == held_out
     prices = {row["model"]: row["1M texts"] for row in ledger_table(report, "cpu").rows}
     assert prices["large"] == "50.00"
     assert float(prices["student"]) < 50
@@ -81,7 +81,7 @@ def test_other_kinds_learn_too(labelling, server, tmp_path, reply, changes):
     labelling.run("held_out=0.3", *changes)
     report = run_recipe(labelling, tmp_path)
     assert report.service.tested
-    assert report.rows[0].targets["cpu"].test.rows == len(labelling.read("test.jsonl"))
+    assert report.results[0].test.rows == len(labelling.read("test.jsonl"))
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from compress.measure.timing.latency import Latency
 from compress.model_info import VariantInfo
 from compress.pipeline.execute import Outcome
 from compress.pipeline.run import Result
-from compress.report.report_schema import GateResult, LedgerRow, Report, TargetResult
+from compress.report.report_schema import LedgerRow, Report
 from compress.report.run_facts import TargetFacts
-from compress.report.winner_verdict import Verdict
-from compress.select.selection import Outcome as GateOutcome
+from compress.select.ledger import GateResult, TargetResult, Verdict
+from compress.select.ledger import Outcome as GateOutcome
 
 UNTIMED = Latency(status="not measured", reason="the budget is too small")
 VARIANT = VariantInfo(name="onnx-fp32", format="onnx", precision="fp32", runtime="onnxruntime")
@@ -21,12 +21,11 @@ VARIANT = VariantInfo(name="onnx-fp32", format="onnx", precision="fp32", runtime
 def ended(outcome: GateOutcome, drop: float) -> Result:
     """A run without a winner on cpu, where nothing was timed."""
     gate = GateResult(outcome=outcome, drop=drop, allowed=0.01, excess=drop - 0.01)
-    row = LedgerRow(
-        model="student", step="distill", variant=VARIANT, targets={"cpu": TargetResult(latency=UNTIMED, gate=gate)}
-    )
+    row = LedgerRow(model="student", step="distill", variant=VARIANT)
+    result = TargetResult(key=row.key, target="cpu", latency=UNTIMED, gate=gate)
     cpu = TargetFacts(title="cpu", device="cpu", threads=1, batch=1, length="data")
     verdict = Verdict(target="cpu", winner=None, why="the reason why")
-    report = Report.model_construct(rows=(row,), targets=(cpu,), verdicts=(verdict,))
+    report = Report.model_construct(rows=(row,), results=(result,), targets=(cpu,), verdicts=(verdict,))
     return Result(Path("runs/my"), Outcome(), report)
 
 

@@ -272,9 +272,9 @@ def test_two_processes_train_together_and_one_does_the_rest(recipe_file: Path, t
     run_command(*command(recipe_file, tmp_path / "one"))
     scores = {}
     for count in ("one", "two"):
-        row = read_report(tmp_path / count / "tiny").row("teacher/torch-fp32")
-        assert row is not None
-        assert row.targets["cpu"].test is not None
-        scores[count] = row.targets["cpu"].test.primary.value
+        result = read_report(tmp_path / count / "tiny").result("teacher/torch-fp32", "cpu")
+        assert result is not None
+        assert result.test is not None
+        scores[count] = result.test.primary.value
     assert scores["two"] == pytest.approx(scores["one"], abs=0.1)
     assert scores["two"] > 0.9

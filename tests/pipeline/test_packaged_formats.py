@@ -28,7 +28,7 @@ from compress.report.packaged_format import read_packaged
 from compress.report.report_schema import read_report
 from compress.runtime import onnx_runtime
 from compress.runtime.text_model import TextModel
-from compress.select.selection import read_selection
+from compress.select.ledger import read_ledger
 from compress.variants import VARIANTS, variant_in
 from tests.conftest import write_tiny_recipe
 
@@ -191,8 +191,9 @@ def test_the_report_has_its_scores_and_gate(packaged):
     (row,) = report.packaged
     winner = report.row(report.verdicts[0].winner)
     assert (row.target, row.format, row.winner, row.status) == ("cpu", "ort", winner.key, "ok")
-    assert row.gate.outcome == winner.targets["cpu"].gate.outcome
-    assert row.test.primary == winner.targets["cpu"].test.primary
+    result = report.result(winner.key, "cpu")
+    assert row.gate.outcome == result.gate.outcome
+    assert row.test.primary == result.test.primary
     for name in ("report.md", "report.html"):
         assert "Further formats of the winners" in (packaged / "runs" / "tiny" / name).read_text()
 
@@ -213,6 +214,11 @@ def test_it_is_published_with_the_winner_whose_size_is_its_own(packaged):
     assert footprint(winner).bytes_total == footprint(alone).bytes_total
 
 
+def chosen(winners: dict[str, str]) -> SimpleNamespace:
+    """A ledger with these winners and no results."""
+    return SimpleNamespace(winners=winners, result=lambda key, title: None)
+
+
 @pytest.fixture
 def changed(finished_run, tmp_path):
     shutil.copytree(finished_run.parent, tmp_path / "copy", symlinks=True)
@@ -221,12 +227,13 @@ def changed(finished_run, tmp_path):
 
 def test_an_int8_winner_gets_int8_which_is_compared_with_its_own_model(changed, monkeypatch):
     def with_int8_winner(folder):
-        selection = read_selection(folder)
-        (one,) = selection.targets
-        key = f"{one.winner.partition('/')[0]}/onnx-int8"
-        return selection.model_copy(update={"targets": (one.model_copy(update={"winner": key}),)})
+        ledger = read_ledger(folder)
+        verdicts = (
+            one.model_copy(update={"winner": f"{one.winner.partition('/')[0]}/onnx-int8"}) for one in ledger.verdicts
+        )
+        return ledger.model_copy(update={"verdicts": tuple(verdicts)})
 
-    monkeypatch.setattr(package_format, "read_selection", with_int8_winner)
+    monkeypatch.setattr(package_format, "read_ledger", with_int8_winner)
     assert rerun(changed) == 0
     (row,) = read_report(changed / "runs" / "tiny").packaged
     assert (row.variant.name, row.gate.outcome) == ("ort-int8", "passed")
@@ -251,7 +258,7 @@ def package_ort(finished_run, tmp_path, monkeypatch):
     """Packages the ORT format for winners by target, which the finished run timed on the first one only."""
 
     def package_ort(**winners):
-        monkeypatch.setattr(package_format, "read_selection", lambda folder: SimpleNamespace(winners=winners))
+        monkeypatch.setattr(package_format, "read_ledger", lambda folder: chosen(winners))
         runs = finished_run.parent / "runs"
         recipe, options = finished_run.parent / "tiny.yaml", Options(runs=runs)
         targets = ", ".join(f"{{device: cpu, name: {name}}}" for name in winners)
@@ -332,7 +339,7 @@ def test_the_next_run_builds_what_failed_for_one_target_and_keeps_the_rest(chang
     winners = {"small": "pruned/onnx-int8", "large": "pruned/onnx-fp32"}
     targets = ["--set", f"targets=[{', '.join(f'{{device: cpu, name: {name}}}' for name in winners)}]"]
     with monkeypatch.context() as patch:
-        patch.setattr(package_format, "read_selection", lambda folder: SimpleNamespace(winners=winners))
+        patch.setattr(package_format, "read_ledger", lambda folder: chosen(winners))
         assert rerun(changed, *targets) == 1
         closing = capsys.readouterr().err
         assert "package-ort: ort for small: the graph has an operator that the format lacks." in closing

@@ -12,7 +12,7 @@ from compress.cli import main
 from compress.errors import CompressError
 from compress.models.tiny import write_tiny_model
 from compress.pipeline.pretrain_run import PretrainOptions, run_pretrain
-from compress.pretrain.report.report_page import page, result_rows
+from compress.pretrain.report.report_page import page, result_table
 from compress.train.core.optimizer import ModelAndOptimizer
 from compress.train.precision.choose_precision import always_tried
 
@@ -121,7 +121,7 @@ def test_added_pieces_are_in_tokenizer_embeddings_and_config(folder: Path, tmp_p
     report, model = train(folder, tmp_path, **sections(folder, method))
     assert report.held_out is not None
     assert report.held_out.untouched is not None
-    assert result_rows(report)[0][""] == f"{report.start}, untouched but for its new pieces"
+    assert result_table(report).rows[0][""] == f"{report.start}, untouched but for its new pieces"
     tokenizer, loaded = AutoTokenizer.from_pretrained(model), AutoModelForMaskedLM.from_pretrained(model)
     sizes = {
         len(tokenizer),

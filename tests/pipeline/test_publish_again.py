@@ -18,9 +18,7 @@ def test_publishing_another_targets_winner_replaces_the_entry(finished_run: Path
         update={
             "targets": (*facts.targets, facts.targets[0].model_copy(update={"title": "phone"})),
             "verdicts": (*facts.verdicts, facts.verdicts[0].model_copy(update={"target": "phone"})),
-            "rows": tuple(
-                row.model_copy(update={"targets": {**row.targets, "phone": row.targets["cpu"]}}) for row in facts.rows
-            ),
+            "results": (*facts.results, *(each.model_copy(update={"target": "phone"}) for each in facts.results)),
         }
     )
     run = tmp_path / "tiny"

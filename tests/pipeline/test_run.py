@@ -91,8 +91,10 @@ def test_every_row_was_scored_and_timed(finished_run: Path) -> None:
     ]
     for row in report.rows:
         assert row.status == "ok", row.reason
-        assert row.targets["cpu"].test is not None
-        assert row.targets["cpu"].latency.timed
+        result = report.result(row.key, "cpu")
+        assert result is not None
+        assert result.test is not None
+        assert result.latency.timed
     assert report.verdicts[0].winner is not None
     assert report.floor is not None
     assert report.probe is not None
@@ -194,7 +196,9 @@ def test_a_further_method_that_is_not_worth_it_is_screened_out(copy: Path, monke
     assert fast is not None
     assert slow.status == "not measured"
     assert "in a short timing it takes 2.00 times as long as onnx-int8" in (slow.reason or "")
-    assert (fast.status, fast.targets["cpu"].latency.timed) == ("ok", True)
+    result = report.result(fast.key, "cpu")
+    assert result is not None
+    assert (fast.status, result.latency.timed) == ("ok", True)
     assert report.row("student/onnx-int8-entropy") is None
     assert fast.fallback is not None
     assert fast.fallback.loss.outcome == "passed"
@@ -272,7 +276,7 @@ def test_failed_training_does_not_end_the_run(
     assert status["teacher"] == ("ok", None)
     assert status["student"] == ("failed", "no such luck")
     assert status["pruned"] == ("failed", "distill: no such luck")
-    assert report.row("teacher/onnx-int8").targets["cpu"].latency.timed  # type: ignore[union-attr]
+    assert report.result("teacher/onnx-int8", "cpu").latency.timed  # type: ignore[union-attr]
 
 
 @pytest.mark.slow
@@ -284,7 +288,7 @@ def test_missing_target_is_reported_as_not_measured(copy: Path) -> None:
         pytest.skip("this machine has a CUDA device")
     assert code == 0
     assert missing.reason
-    assert all(row.targets["cuda"].latency.status == "not measured" for row in report.rows if "cuda" in row.targets)
+    assert all(each.latency.status == "not measured" for each in report.results if each.target == "cuda")
 
 
 def test_a_run_without_any_target_here_fails(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -402,7 +406,8 @@ class TestCommandsOnAFinishedRun:
         winner = report.row(report.verdicts[0].winner)
         assert winner is not None
         assert (row["name"], row["target"], row["winner"]) == ("tiny", "cpu", winner.key)
-        result = winner.targets["cpu"]
+        result = report.result(winner.key, "cpu")
+        assert result is not None
         assert result.test is not None
         assert (row["score"], row["bytes"]) == (result.test.primary.value, winner.bytes_total)
         assert row["p50_ms"] == getattr(result.latency.quantile("p50"), "value", None)

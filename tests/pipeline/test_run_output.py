@@ -36,8 +36,8 @@ def quiet_work(context):
 
 
 def write_selection(context):
-    targets = [{"target": "cpu", "winner": "pruned/onnx-int8"}, {"target": "cuda", "winner": None}]
-    (context.work / "select.json").write_text(json.dumps({"targets": targets}))
+    verdicts = [{"target": "cpu", "winner": "pruned/onnx-int8"}, {"target": "cuda", "winner": None}]
+    (context.work / "ledger.json").write_text(json.dumps({"verdicts": verdicts}))
 
 
 def fail(context):

@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,17 +12,13 @@ from compress.measure.quality.quality_result import Quality
 from compress.measure.timing.latency import Latency
 from compress.model_info import Parent, read_info, write_info
 from compress.publish.local_zoo import publish_entry
-from compress.report.apply_selection import apply_selection
 from compress.report.report_schema import Report
 from compress.runtime import open_predictor
-from compress.select.selection import Selection
-from compress.select.winner import select_winner
 from tests.measure.conftest import write_variant
 from tests.report.conftest import (
     VARIANTS,
     MakeReport,
     apply_gates,
-    candidates,
     full_report,
     latency,
     made_report,
@@ -87,13 +82,12 @@ def two_target_report() -> Report:
     """A report in which pruned/onnx-int8 wins on cpu and student/onnx-fp32 on phone."""
     report = made_report(recipe=RECIPE)
     phone = report.targets[0].model_copy(update={"title": "phone", "threads": 2})
-    rows = tuple(
-        row.model_copy(update={"targets": {**row.targets, "phone": row.targets["cpu"]}})
-        if row.key in ("teacher/torch-fp32", "student/onnx-fp32")
-        else row
-        for row in report.rows
+    there = tuple(
+        report.result(key, "cpu").model_copy(update={"target": "phone"})
+        for key in ("teacher/torch-fp32", "student/onnx-fp32")
     )
-    return apply_gates(report.model_copy(update={"targets": (report.targets[0], phone), "rows": rows}))
+    changes = {"targets": (report.targets[0], phone), "results": (*report.results, *there)}
+    return apply_gates(report.model_copy(update=changes))
 
 
 FOUR_BITS = ("opset 20", "MatMulInteger", "com.microsoft.GatherBlockQuantized")
@@ -106,10 +100,10 @@ def four_bit(tmp_path) -> tuple[dict[str, Path], Path, Report]:
     info = read_info(winner)
     write_info(winner, info.model_copy(update={"variant": info.variant.model_copy(update={"operators": FOUR_BITS})}))
     report = made_report(recipe=RECIPE)
-    rows = candidates(report, "cpu")
-    marked = [replace(row, runs_everywhere=row.key == "student/onnx-fp32") for row in rows]
-    selected = select_winner("cpu", marked, report.rules)
-    return {"cpu": winner}, root, apply_selection(report, Selection(targets=(selected,)))
+    marked = tuple(
+        each.model_copy(update={"runs_everywhere": each.key == "student/onnx-fp32"}) for each in report.results
+    )
+    return {"cpu": winner}, root, apply_gates(report.model_copy(update={"results": marked}))
 
 
 def write_winner(folder: Path, variant: str = "onnx-int8") -> Path:

@@ -124,7 +124,7 @@ def test_the_folder_must_hold_the_winner(winner, report, tmp_path, make_report):
     with pytest.raises(UsageError, match="names no winner on target 'cuda'"):
         publish_entry({"cuda": winner}, report, tmp_path / "zoo", "films")
     with pytest.raises(UsageError, match="names no winner"):
-        publish_entry({"cpu": winner}, apply_gates(make_report(rows=())), tmp_path / "zoo", "films")
+        publish_entry({"cpu": winner}, apply_gates(make_report(rows=(), results=())), tmp_path / "zoo", "films")
 
 
 def test_a_zoo_that_is_a_file_is_refused(winner, report, tmp_path):
@@ -202,12 +202,14 @@ def test_where_nothing_runs_everywhere_the_root_is_the_winner(four_bit, tmp_path
 
 def test_a_row_that_wins_on_two_targets_is_published_once(two_winners, two_target_report, tmp_path):
     first, second = two_target_report.verdicts
-    rows = tuple(
-        row.model_copy(update={"targets": dict.fromkeys(("cpu", "phone"), row.targets["cpu"])})
-        for row in two_target_report.rows
+    results = tuple(
+        each.model_copy(update={"target": title})
+        for each in two_target_report.results
+        if each.target == "cpu"
+        for title in ("cpu", "phone")
     )
     verdicts = (first, second.model_copy(update={"winner": first.winner}))
-    report = two_target_report.model_copy(update={"rows": rows, "verdicts": verdicts})
+    report = two_target_report.model_copy(update={"results": results, "verdicts": verdicts})
     winners = dict.fromkeys(("cpu", "phone"), two_winners["cpu"])
     entry = publish_entry(winners, report, tmp_path / "zoo", "films")
     assert not (entry / "variants").exists()

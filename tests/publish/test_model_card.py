@@ -12,7 +12,7 @@ from compress.publish.model_card import base_model, front_matter, hub_data, mode
 from compress.report.run_facts import ServiceFacts
 from compress.runtime.model_formats import RUN_MODES
 from compress.tasks import KINDS
-from tests.report.conftest import apply_gates
+from tests.report.conftest import apply_gates, edited
 from tests.run_readme import run_readme
 
 
@@ -184,22 +184,17 @@ def test_speed_is_per_choice_for_multiple_choice(winner, make_report):
 
 
 def test_unstable_timings_are_marked(winner, make_report, latency_of):
-    report = make_report()
-    result = report.rows[-1].targets["cpu"]
     unstable = latency_of(0.61, 8, status="unstable", reason="the hypervisor took 20 % of the cores")
-    row = report.rows[-1].model_copy(update={"targets": {"cpu": result.model_copy(update={"latency": unstable})}})
-    report = apply_gates(report.model_copy(update={"rows": (*report.rows[:-1], row)}))
+    report = apply_gates(edited(make_report(), "pruned/onnx-int8", latency=unstable))
     assert "≈ An unstable timing" in model_card(make_entry({"cpu": winner}, report, "a"))
 
 
 def test_an_undecided_winner_is_marked(winner, make_report):
-    def wide(row):
-        result = row.targets["cpu"]
+    def wide(result):
         versus = result.select.versus_teacher.model_copy(update={"low": -0.1, "high": 0.1})
-        select = result.select.model_copy(update={"versus_teacher": versus})
-        return row.model_copy(update={"targets": {"cpu": result.model_copy(update={"select": select})}})
+        return result.model_copy(update={"select": result.select.model_copy(update={"versus_teacher": versus})})
 
-    report = apply_gates(make_report(rows=tuple(map(wide, make_report().rows))))
+    report = apply_gates(make_report(results=tuple(map(wide, make_report().results))))
     card = model_card(make_entry({"cpu": winner}, report, "a"))
     assert "its accuracy (91.7 % above a bag of words). Its gate is undecided" in card
     assert "- Note: On cpu the winner is undecided, pruned/onnx-int8 is the fastest of 8 undecided ones" in card
@@ -210,12 +205,11 @@ def test_the_sample_input_is_valid_for_its_kind(kind, winner, make_report):
     text = ("one", "two")[: KINDS[kind].text_columns[0]]
     metric = KINDS[kind].metrics[0].name
     report = make_report()
-    scores = {metric: report.rows[-1].targets["cpu"].test.primary}
+    result = report.results[-1]
+    scores = {metric: result.test.primary}
     task = report.task.model_copy(update={"kind": kind, "text": text, "metric": metric})
-    result = report.rows[-1].targets["cpu"]
     test = result.test.model_copy(update={"scores": scores, "metric": metric})
-    row = report.rows[-1].model_copy(update={"targets": {"cpu": result.model_copy(update={"test": test})}})
-    report = apply_gates(report.model_copy(update={"task": task, "rows": (*report.rows[:-1], row)}))
+    report = apply_gates(edited(report, result.key, test=test).model_copy(update={"task": task}))
     card = model_card(make_entry({"cpu": winner}, report, "a"))
     sample = eval(card.partition(".predict([")[2].partition("])\n")[0])
     assert KINDS[kind].from_input(sample, task)

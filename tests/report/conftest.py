@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from compress.measure.interference.machine_snapshot import MachineSnapshot
+from compress.measure.interference.machine_snapshot import Machine, MachineSnapshot
 from compress.measure.quality.quality_result import (
     Bin,
     Calibration,
@@ -24,10 +24,10 @@ from compress.measure.result_base import Score
 from compress.measure.roofline.roofline import KernelRate, LimitShares, MachineLimits
 from compress.measure.timing.latency import Latency, Noise, UnderLoad, timing
 from compress.model_info import TaskInfo, VariantInfo
-from compress.report.apply_selection import apply_selection
-from compress.report.report_schema import GridCell, LedgerRow, Report, Rules, TargetResult
-from compress.report.run_facts import DataFacts, Machine, StepCost, TargetFacts
-from compress.select.selection import Candidate, Selection
+from compress.report.report_schema import LedgerRow, Report, ReportModel
+from compress.report.run_facts import DataFacts, StepCost, TargetFacts
+from compress.report.winner_comparisons import compare_winners
+from compress.select.ledger import GridCell, Rules, TargetResult
 from compress.select.winner import select_winner
 
 SURROUNDINGS = MachineSnapshot(
@@ -130,15 +130,9 @@ def latency(milliseconds: float, seed: int = 0, **changes: object) -> Latency:
 
 
 @cache
-def row(key: str, seed: int) -> LedgerRow:
+def row(key: str) -> LedgerRow:
     model, _, variant = key.partition("/")
-    milliseconds, megabytes, score, seconds = FIGURES[key]
-    plain = FIGURES[f"{model}/onnx-fp32"][2] if variant == "onnx-int8" else None
-    result = TargetResult(
-        select=quality(score - 0.002, 0.913, "select", None if plain is None else plain - 0.002),
-        test=quality(score, unquantized=plain),
-        latency=latency(milliseconds, seed),
-    )
+    _, megabytes, _, seconds = FIGURES[key]
     size = int(megabytes * 1e6)
     return LedgerRow(
         model=model,
@@ -149,8 +143,30 @@ def row(key: str, seed: int) -> LedgerRow:
             parameters=22_700_000, embedding_parameters=11_900_000, bytes_total=size, bytes_weights=size - 800_000
         ),
         cost_seconds=seconds,
-        targets={"cpu": result},
     )
+
+
+@cache
+def result(key: str, seed: int) -> TargetResult:
+    model, _, variant = key.partition("/")
+    milliseconds, megabytes, score, _ = FIGURES[key]
+    plain = FIGURES[f"{model}/onnx-fp32"][2] if variant == "onnx-int8" else None
+    return TargetResult(
+        key=key,
+        target="cpu",
+        select=quality(score - 0.002, 0.913, "select", None if plain is None else plain - 0.002),
+        test=quality(score, unquantized=plain),
+        latency=latency(milliseconds, seed),
+        bytes_total=int(megabytes * 1e6),
+        quantized=variant == "onnx-int8",
+        reference=key == "teacher/torch-fp32",
+    )
+
+
+def edited(report: Report, key: str, **changes: object) -> Report:
+    """The report with columns of one row's results replaced, on every target."""
+    results = (each.model_copy(update=changes) if each.key == key else each for each in report.results)
+    return report.model_copy(update={"results": tuple(results)})
 
 
 MakeReport = Callable[..., Report]
@@ -163,7 +179,7 @@ def made_report(**changes: object) -> Report:
         created="2026-11-20T12:00:00Z",
         versions={"compress-encoders": "0.1.0", "onnxruntime": "1.31.1", "torch": "2.13.0"},
         machine=Machine(
-            name="A Processor <8>",
+            cpu="A Processor <8>",
             system="Linux 6.1",
             cores=2,
             instructions=("avx2", "avx512_vnni"),
@@ -184,7 +200,12 @@ def made_report(**changes: object) -> Report:
             StepCost(name="distill", fingerprint="b", seconds=180.0),
             StepCost(name="prune", fingerprint="c", seconds=175.0),
         ),
-        rows=tuple(row(key, seed) for seed, key in enumerate(FIGURES)),
+        models=tuple(
+            ReportModel(name=name, parent=parent, section=section)
+            for (name, section), parent in zip(STEPS.items(), (None, *STEPS), strict=False)
+        ),
+        rows=tuple(map(row, FIGURES)),
+        results=tuple(result(key, seed) for seed, key in enumerate(FIGURES)),
         teacher="teacher/torch-fp32",
         unquantized={f"{model}/onnx-int8": f"{model}/onnx-fp32" for model in STEPS},
         floor=quality(0.806),
@@ -194,37 +215,24 @@ def made_report(**changes: object) -> Report:
 
 def apply_gates(report: Report) -> Report:
     """The report with winners selected from its own rows, as the select step does."""
-    return apply_selection(
-        report,
-        Selection(
-            targets=tuple(
-                select_winner(target.title, candidates(report, target.title), report.rules, target.reason)
-                for target in report.targets
-            )
-        ),
-    )
-
-
-def candidates(report: Report, title: str) -> list[Candidate]:
-    """The rows on a target as the select step passes them on."""
-    return [
-        Candidate(
-            key=row.key,
-            select=result.select,
-            latency=result.latency,
-            bytes_total=row.footprint.bytes_total if row.footprint else None,
-            quantized=row.key in report.unquantized,
-            reference=row.key == report.teacher,
-        )
-        for row, result in report.results(title)
+    gated, verdicts = [], []
+    for target in report.targets:
+        candidates = [each for each in report.results if each.target == target.title]
+        verdict, gates = select_winner(target.title, candidates, report.rules, target.reason)
+        gated += [each.model_copy(update={"gate": gates.get(each.key)}) for each in candidates]
+        verdicts.append(verdict)
+    results = [
+        next(each for each in gated if (each.key, each.target) == (old.key, old.target)) for old in report.results
     ]
+    return compare_winners(report.model_copy(update={"results": tuple(results), "verdicts": tuple(verdicts)}))
 
 
 def full_report() -> Report:
     """A report with winners and with every kind of measurement."""
     report = made_report()
-    rows = tuple(full_row(row, seed) for seed, row in enumerate(report.rows))
-    by_key = {row.key: row.targets["cpu"].latency.model.p50.value for row in rows}
+    rows = tuple(full_row(row) for row in report.rows)
+    results = tuple(full_result(report, each) for each in report.results)
+    by_key = {each.key: each.latency.model.p50.value for each in results}
     grid = tuple(
         GridCell(
             batch=batch,
@@ -238,18 +246,29 @@ def full_report() -> Report:
     )
     return apply_gates(
         report.model_copy(
-            update={"rows": rows, "grid": {"cpu": grid}, "surroundings": SURROUNDINGS, "limits": (LIMITS,)}
+            update={
+                "rows": rows,
+                "results": results,
+                "grid": {"cpu": grid},
+                "surroundings": SURROUNDINGS,
+                "limits": (LIMITS,),
+            }
         )
     )
 
 
-def full_row(row: LedgerRow, seed: int) -> LedgerRow:
-    result = row.targets["cpu"]
+def full_row(row: LedgerRow) -> LedgerRow:
+    assert row.footprint is not None
+    footprint = row.footprint.model_copy(update={"flops_at": {128: 2_410_000_000}})
+    return row.model_copy(update={"footprint": footprint})
+
+
+def full_result(report: Report, result: TargetResult) -> TargetResult:
     fast = result.latency.model.p50.value
     timed = result.latency.model_copy(
         update={
-            "status": "unstable" if row.key == "student/onnx-int8" else "measured",
-            "reason": "other work took 31 % of the cores" if row.key == "student/onnx-int8" else None,
+            "status": "unstable" if result.key == "student/onnx-int8" else "measured",
+            "reason": "other work took 31 % of the cores" if result.key == "student/onnx-int8" else None,
             "first_answer_seconds": 1.4,
             "resident_memory": 150_000_000,
             "energy": "not measured: this system shows no energy counters",
@@ -262,31 +281,23 @@ def full_row(row: LedgerRow, seed: int) -> LedgerRow:
             ),
         }
     )
-    assert row.footprint is not None
-    return row.model_copy(
+    return result.model_copy(
         update={
-            "footprint": row.footprint.model_copy(update={"flops_at": {128: 2_410_000_000}}),
-            "targets": {
-                "cpu": result.model_copy(
-                    update={
-                        "test": full_quality(result.test, row.key),
-                        "latency": timed,
-                        "shares": LimitShares(
-                            compute=0.31,
-                            bandwidth=1.2,
-                            kernel="onnxruntime MatMul",
-                            operations_per_second=4.4e10,
-                            bytes_per_second=1.3e10,
-                        ),
-                        "serving": (
-                            ServingMemory(batch=1, resident=140_000_000, peak=160_000_000),
-                            ServingMemory(batch=32, reason="a batch of 32 does not fit in memory")
-                            if row.variant.format == "torch"
-                            else ServingMemory(batch=32, resident=240_000_000, peak=290_000_000),
-                        ),
-                    }
-                )
-            },
+            "test": full_quality(result.test, result.key),
+            "latency": timed,
+            "shares": LimitShares(
+                compute=0.31,
+                bandwidth=1.2,
+                kernel="onnxruntime MatMul",
+                operations_per_second=4.4e10,
+                bytes_per_second=1.3e10,
+            ),
+            "serving": (
+                ServingMemory(batch=1, resident=140_000_000, peak=160_000_000),
+                ServingMemory(batch=32, reason="a batch of 32 does not fit in memory")
+                if report.row(result.key).variant.format == "torch"
+                else ServingMemory(batch=32, resident=240_000_000, peak=290_000_000),
+            ),
         }
     )
 

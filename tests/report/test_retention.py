@@ -8,7 +8,7 @@ from compress.report.pages.render import render_html, render_markdown
 from compress.report.retention import ratio_above_baseline, teacher_beats_baseline
 from compress.report.tables.ledger_tables import comparison_table, ledger_table
 from compress.report.tables.quality_tables import retention_table
-from tests.report.conftest import apply_gates
+from tests.report.conftest import apply_gates, edited
 
 
 def baseline_with(quality_of, value: float, p_value: float) -> Quality:
@@ -37,10 +37,7 @@ def test_retention_of_an_error_metric(make_report):
     report = make_report(floor=error(0.8))
     # The interval of the floor lies above the teacher's: less is better.
     teacher, ours = error(0.2), error(0.3)
-    row = report.row(report.teacher)
-    result = row.targets["cpu"].model_copy(update={"test": teacher})
-    rows = (row.model_copy(update={"targets": {"cpu": result}}), *report.rows[1:])
-    report = report.model_copy(update={"rows": rows})
+    report = edited(report, report.teacher, test=teacher)
     assert teacher_beats_baseline(report, "cpu")
     assert ratio_above_baseline(report, ours, teacher, "cpu") == pytest.approx(5 / 6)
 
@@ -97,11 +94,7 @@ def test_a_winner_that_passed_on_too_few_rows_to_tell(make_report):
             return result.model_copy(update={"select": select})
 
         report = make_report()
-        ledger = [
-            row.model_copy(update={"targets": {title: on_few_rows(each) for title, each in row.targets.items()}})
-            for row in report.rows
-        ]
-        report = apply_gates(report.model_copy(update={"rows": ledger}))
+        report = apply_gates(report.model_copy(update={"results": tuple(map(on_few_rows, report.results))}))
         return [text for text in report.remarks if "too few" in text]
 
     assert remarks(300) == []

@@ -23,7 +23,7 @@ def priced(make_report):
 
 def test_a_million_texts_cost_the_time_of_the_model_and_of_tokenizing(priced):
     report = priced()
-    result = report.row("pruned/onnx-int8").targets["cpu"]
+    result = report.result("pruned/onnx-int8", "cpu")
     # 0.61 ms of the model and 0.12 ms around it, at 0.001 a second
     assert cost_of_texts(report, "cpu", result) == pytest.approx(0.73, rel=0.05)
     assert cost_of_texts(priced(price=None), "cpu", result) is None

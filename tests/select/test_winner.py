@@ -1,32 +1,17 @@
-from dataclasses import replace
-
 import pytest
 
 from compress.measure.quality.quality_result import ClassScore, Difference, Quality
 from compress.measure.timing.latency import Latency
-from compress.report.apply_selection import apply_selection
 from compress.report.pages.render import render_html, render_markdown
-from compress.report.report_schema import LedgerRow, Report, Rules, report_json
+from compress.report.report_schema import Report, report_json
 from compress.report.tables.ledger_tables import ledger_table
 from compress.report.tables.speed_tables import timing_table
-from compress.report.winner_verdict import Verdict, held_back_lines
+from compress.report.winner_comparisons import held_back_lines
 from compress.select.gate import correction, gate
-from compress.select.selection import Candidate, GateResult, HeldBack, Limits, Selection
-from compress.select.winner import select_winner
-from tests.report.conftest import apply_gates, candidates
+from compress.select.ledger import HeldBack, Limits, Rules, Verdict
+from tests.report.conftest import apply_gates, edited
 
 RULES = Rules(max_drop=0.01, quantize_max_drop=0.005)
-
-
-def edited(report: Report, key: str, **changes: object) -> Report:
-    """The report with fields of one row's result on cpu replaced."""
-
-    def edit(row: LedgerRow) -> LedgerRow:
-        if row.key != key:
-            return row
-        return row.model_copy(update={"targets": {"cpu": row.targets["cpu"].model_copy(update=changes)}})
-
-    return report.model_copy(update={"rows": tuple(map(edit, report.rows))})
 
 
 def lost(value: float, low: float | None = None) -> Difference:
@@ -35,7 +20,7 @@ def lost(value: float, low: float | None = None) -> Difference:
 
 @pytest.fixture
 def select(make_report) -> Quality:
-    result = make_report().row("pruned/onnx-int8").targets["cpu"].select
+    result = make_report().result("pruned/onnx-int8", "cpu").select
     assert result is not None
     return result
 
@@ -52,7 +37,7 @@ def unsure(drop: float, error: float) -> Difference:
 def undecided(report: Report, *keys: str, drop: float, error: float) -> Report:
     """The report with the loss of some rows replaced on select."""
     for key in keys:
-        select = report.row(key).targets["cpu"].select
+        select = report.result(key, "cpu").select
         changes = {"versus_teacher": unsure(drop, error), "versus_unquantized": unsure(0.0, 0.0)}
         report = edited(report, key, select=select.model_copy(update=changes))
     return report
@@ -73,26 +58,22 @@ def test_fastest_passing_candidate_wins(make_report):
     assert (cuda.winner, cuda.why) == (None, "not measured: no CUDA here")
 
 
-def ruled_out(report: Report, *keys: str, reason: str = "web has no X", everywhere: bool = False) -> list[Candidate]:
-    """The candidates on cpu, of which these do not run where they must, or where the root of an entry does."""
-    return [
-        replace(
-            one, runs_everywhere=one.key not in keys, ruled_out=None if everywhere or one.key not in keys else reason
-        )
-        for one in candidates(report, "cpu")
-    ]
+def ruled_out(report: Report, *keys: str, everywhere: bool = False) -> Report:
+    """The report with winners, where these rows do not run where they must, or where the root of an entry does."""
+    for key in keys:
+        report = edited(report, key, runs_everywhere=False, ruled_out=None if everywhere else "web has no X")
+    return apply_gates(report)
 
 
 def test_what_does_not_run_where_it_must_is_ruled_out_with_the_reason(make_report):
-    report = make_report()
-    rules = report.rules.model_copy(update={"runs_in": ("web",)})
-    result = select_winner("cpu", ruled_out(report, report.teacher, "pruned/onnx-int8"), rules)
-    assert result.winner == result.everywhere == "student/onnx-int8"
-    assert [row.key for row in result.held_back] == ["pruned/onnx-int8"]
-    assert result.held_back[0].text.endswith("ms, ruled out: web has no X")
-    gate = result.gates["pruned/onnx-int8"]
+    report = make_report(rules=RULES.model_copy(update={"runs_in": ("web",)}))
+    shown = ruled_out(report, report.teacher, "pruned/onnx-int8")
+    verdict = shown.verdicts[0]
+    assert (verdict.winner, verdict.everywhere) == ("student/onnx-int8", None)
+    assert [row.key for row in verdict.held_back] == ["pruned/onnx-int8"]
+    assert verdict.held_back[0].text.endswith("ms, ruled out: web has no X")
+    gate = shown.result("pruned/onnx-int8", "cpu").gate
     assert (gate.outcome, gate.state, gate.why, gate.may_win) == ("passed", "ruled out", "web has no X", False)
-    shown = apply_selection(report, Selection(targets=(result,)))
     (row,) = [
         row for row in ledger_table(shown, "cpu").rows if f"{row['model']} {row['variant']}" == "pruned onnx-int8"
     ]
@@ -101,9 +82,8 @@ def test_what_does_not_run_where_it_must_is_ruled_out_with_the_reason(make_repor
 
 
 def test_where_everything_is_ruled_out_nothing_wins(make_report):
-    report = make_report()
-    rules = report.rules.model_copy(update={"runs_in": ("web",)})
-    result = select_winner("cpu", ruled_out(report, *(row.key for row in report.rows)), rules)
+    report = make_report(rules=RULES.model_copy(update={"runs_in": ("web",)}))
+    result = ruled_out(report, *(row.key for row in report.rows)).verdicts[0]
     assert (result.winner, result.everywhere) == (None, None)
     assert result.why.startswith("every variant is ruled out: ")
     assert result.why.endswith(": web has no X")
@@ -112,21 +92,17 @@ def test_where_everything_is_ruled_out_nothing_wins(make_report):
 def test_the_best_row_that_runs_everywhere_is_named_beside_the_winner(make_report):
     report = make_report()
     fastest = ("pruned/onnx-int8", "student/onnx-int8")
-    result = select_winner("cpu", ruled_out(report, *fastest, everywhere=True), report.rules)
-    assert (result.winner, result.everywhere) == ("pruned/onnx-int8", "pruned/onnx-fp32")
-    (verdict,) = apply_selection(report, Selection(targets=(result,))).verdicts
+    verdict = ruled_out(report, *fastest, everywhere=True).verdicts[0]
     assert verdict.winner == "pruned/onnx-int8"
     assert verdict.everywhere.winner == "pruned/onnx-fp32"
     assert verdict.everywhere.comparison_with("teacher/torch-fp32").speedup.value == pytest.approx(11.6 / 1.4, rel=0.05)
-    nowhere = select_winner("cpu", ruled_out(report, *(row.key for row in report.rows), everywhere=True), report.rules)
+    nowhere = ruled_out(report, *(row.key for row in report.rows), everywhere=True).verdicts[0]
     assert (nowhere.winner, nowhere.everywhere) == ("pruned/onnx-int8", None)
 
 
 def test_the_reference_is_no_candidate(make_report):
     report = apply_gates(make_report())
-    reference = report.row("teacher/torch-fp32")
-    assert reference.targets["cpu"].gate is None
-    assert all(row.targets["cpu"].gate is not None for row in report.rows if row is not reference)
+    assert {each.key for each in report.results if each.gate is None} == {"teacher/torch-fp32"}
 
 
 def test_a_drop_of_exactly_what_is_allowed_passes(select):
@@ -193,7 +169,7 @@ def test_variants_with_different_scores_are_counted(make_report, monkeypatch):
     monkeypatch.setattr("compress.select.gate.MANY", 2)
     monkeypatch.setattr("compress.select.winner.MANY", 2)
     report = make_report()
-    scores = {row.targets["cpu"].select.versus_teacher for row in report.rows if row.key != report.teacher}
+    scores = {each.select.versus_teacher for each in report.results if not each.reference}
     assert apply_gates(report).verdicts[0].why.endswith(f"; the gate is corrected for {len(scores)} variants")
 
 
@@ -227,11 +203,6 @@ def test_few_rows_of_a_class_leave_its_recall_undecided(select):
     result = gate(with_classes, ours, {"good": ClassScore(rows=60, recall=0.90)}, quantized=False)
     assert result.outcome == "undecided"  # 3 % of the rows differ: a standard error of 2.2 points
     assert result.reasons[0].startswith("lost 3 points of recall on 'good', 2 points allowed: about 3,")
-
-
-def test_results_with_passed_are_read():
-    assert GateResult.model_validate({"passed": True, "drop": 0.0, "allowed": 0.01}).outcome == "passed"
-    assert GateResult.model_validate({"passed": False, "drop": None, "allowed": 0.01}).outcome == "missed"
 
 
 def test_an_undecided_variant_does_not_win_over_one_that_passed(make_report):
@@ -275,7 +246,7 @@ def test_many_rows_that_are_held_back_are_counted():
 
 def test_what_test_contradicts_stands_beside_the_verdict(make_report):
     report = make_report()
-    test = report.row("pruned/onnx-int8").targets["cpu"].test
+    test = report.result("pruned/onnx-int8", "cpu").test
     fell = {"bad": test.per_class["bad"].model_copy(update={"recall": 0.7, "recall_p_value": 0.001})}
     by_chance = test.per_class["good"].model_copy(update={"recall": 0.8, "recall_p_value": 0.03})  # of two classes
     changes = {"versus_teacher": unsure(0.023, 0.01), "per_class": {**fell, "good": by_chance}}
@@ -378,7 +349,7 @@ def test_a_budget_rules_rows_out(make_report):
     verdict = report.verdicts[0]
     assert verdict.winner == "pruned/onnx-int8"
     assert verdict.why.startswith("the fastest of 2 that passed the gate within the budget (")
-    gates = {row.key: row.targets["cpu"].gate for row in report.rows if row.targets["cpu"].gate}
+    gates = {each.key: each.gate for each in report.results if each.gate}
     assert gates["teacher/onnx-int8"].ruled_out == ("has 23.4 MB, 20 MB allowed",)
     slow = "takes 5.15 ms (p50), 5 ms allowed"
     assert [reason.startswith("takes 5.") for reason in gates["teacher/onnx-fp32"].ruled_out] == [True, False], slow
@@ -400,12 +371,7 @@ def test_the_fastest_row_loses_to_one_within_the_budget_and_says_why(make_report
 
 
 def test_what_a_budget_rules_out_is_no_trade_and_is_held_back(make_report):
-    report = make_report(rules=budget(speedup=1.0))
-    small = report.row("pruned/onnx-int8").footprint.model_copy(update={"bytes_total": 99_000_000})
-    rows = tuple(
-        row.model_copy(update={"footprint": small}) if row.key == "pruned/onnx-int8" else row for row in report.rows
-    )
-    report = report.model_copy(update={"rows": rows, "rules": budget(smaller=1.0)})
+    report = edited(make_report(rules=budget(smaller=1.0)), "pruned/onnx-int8", bytes_total=99_000_000)
     verdict = apply_gates(report).verdicts[0]
     assert verdict.winner == "student/onnx-int8"
     assert verdict.trade is None
@@ -423,7 +389,7 @@ def test_a_budget_of_one_target_holds_there_alone(make_report):
 def test_what_is_not_known_is_not_within_a_budget(make_report):
     untimed = Latency(status="failed", reason="the process was ended by SIGKILL")
     report = edited(make_report(rules=budget(speedup=2.0, p95=9.0)), "pruned/onnx-int8", latency=untimed)
-    gate = apply_gates(report).row("pruned/onnx-int8").targets["cpu"].gate
+    gate = apply_gates(report).result("pruned/onnx-int8", "cpu").gate
     assert gate.ruled_out == (
         "its p95 is not known (the process was ended by SIGKILL), 9 ms allowed",
         "how many times faster than the teacher it is is not known, 2 asked for",
@@ -543,7 +509,7 @@ def test_good_report_has_no_warnings(make_report):
 def test_warnings_about_data_and_baseline(make_report, quality_of):
     report = make_report(floor=quality_of(0.90))
     report = report.model_copy(update={"data": report.data.model_copy(update={"duplicates": 12, "skipped": 1234})})
-    test = report.row("pruned/onnx-int8").targets["cpu"].test.model_copy(update={"truncated": 0.2})
+    test = report.result("pruned/onnx-int8", "cpu").test.model_copy(update={"truncated": 0.2})
     remarks = apply_gates(edited(report, "pruned/onnx-int8", test=test)).remarks
     assert remarks == (
         "On cpu the winner is not clearly better than a bag of words (accuracy 90.6 against 90.0).",

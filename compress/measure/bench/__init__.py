@@ -27,10 +27,11 @@ from compress.measure.roofline.roofline import (
     shares_of_limits,
 )
 from compress.measure.timing.latency import Job, Latency, ratio
-from compress.measure.timing.timing_inputs import Text, tokenizer_folder
+from compress.measure.timing.timing_inputs import tokenizer_folder
 from compress.measure.timing.timing_session import time_jobs
 from compress.recipe.measure_schema import Measure, Target
 from compress.runtime.predictor import Placement
+from compress.tasks.base import TaskInput
 
 DEFAULTS = Measure()
 CPU = Target(device="cpu")
@@ -106,7 +107,7 @@ def _run_session(
     cell: Target,
     entries: Sequence[ModelEntry],
     so_far: Bench,
-    lines: Sequence[Text],
+    lines: Sequence[TaskInput],
     settings: Measure,
     seed: int,
     console: Console,

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from math import floor, log10
 from typing import Any
 
+from compress import format_numbers as fmt
 from compress.console import Console, duration
 from compress.errors import group_by_reason, pluralize
 from compress.measure.bench.bench_result import Bench, Comparison, TimedModel
@@ -14,19 +13,7 @@ from compress.measure.result_base import Score
 from compress.measure.roofline.roofline import MachineLimits
 from compress.measure.timing.latency import Latency, describe_precision
 from compress.runtimes import STORED_PRECISION
-
-PRECISE = 0.005
-"""Half an interval's width over its value below which a fourth digit is meaningful."""
-Row = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows with the same columns, and lines of text under them."""
-
-    title: str
-    rows: Sequence[Row]
-    lines: Sequence[str] = ()
+from compress.tables import Cells, Table, make_table
 
 
 def show(result: Bench, console: Console) -> None:
@@ -37,7 +24,7 @@ def show(result: Bench, console: Console) -> None:
         console.table(quiet_rows(result))
     else:
         for table in tables(result):
-            console.table(table.rows, title=table.title)
+            console.table(table.rows, table.columns, table.title, table.numeric)
             console.line("\n".join(["", *table.lines, ""] if table.lines else [""]))
 
 
@@ -53,7 +40,7 @@ def tables(result: Bench) -> Iterator[Table]:
         yield _grid(cells, result.against, f"grid on {device}, {pluralize(threads, 'thread')}")
 
 
-def quiet_rows(result: Bench) -> list[Row]:
+def quiet_rows(result: Bench) -> list[dict[str, Any]]:
     """Return a row for each model and session: the ratio, or why there is none."""
     sessions = {session.title: session for session in (*result.targets, *result.grid)}
     return [
@@ -76,15 +63,16 @@ def _comparison(session: Comparison, result: Bench) -> Table:
     rows, several = [], len(session.models) > 1
     for name, timed in session.models.items():
         latency, is_base = timed.latency, name == result.against
-        row: Row = {"model": name, "status": latency.status}
+        row = {"model": name, "status": latency.status}
         if several:
-            row["faster"] = "1" if is_base and latency.timed else interval(timed.ratio)
-        row["p50 ms"] = interval(latency.quantile("p50"))
-        row["p95 ms"] = _figure(_value(latency.quantile("p95")))
-        row["p99 ms"] = _figure(_value(latency.quantile("p99")))
+            row["faster"] = "1" if is_base and latency.timed else fmt.with_interval(timed.ratio)
+        row["p50 ms"] = fmt.with_interval(latency.quantile("p50"))
+        row["p95 ms"] = fmt.figure(_value(latency.quantile("p95")))
+        row["p99 ms"] = fmt.figure(_value(latency.quantile("p99")))
         rows.append(row)
     versus = f"; times faster than {result.against}" if several else ""
-    return Table(session.title + versus, rows, list(_notes(session, result)))
+    left, lines = ("status", "faster", "p50 ms"), _notes(session, result)
+    return make_table(rows, names=1, left=left, title=session.title + versus, lines=lines)
 
 
 def _notes(session: Comparison, result: Bench) -> Iterator[str]:
@@ -111,12 +99,11 @@ def reached_precision(session: Comparison, against: str, budget: float | None) -
 def _costs(session: Comparison, result: Bench) -> Table:
     sizes = {model.name: model.footprint for model in result.models}
     timed_models = {name: timed for name, timed in session.models.items() if timed.latency.timed}
-    rows: list[Row] = []
+    rows: list[Cells] = []
     for name, timed in timed_models.items():
         size = sizes[name]
-        size_mb = _figure(size.bytes_total / 1e6) if size else None
+        size_mb = fmt.figure(size.bytes_total / 1e6 if size else None)
         rows.append({"model": name, **_cost(timed.latency), "size MB": size_mb, "of matrix limit": _share(timed)})
-    known = [column for column in rows[0] if any(row[column] is not None for row in rows)]
     energy = sorted({timed.latency.energy for timed in timed_models.values() if timed.latency.energy})
     limits = [each for each in result.limits if (each.device, each.threads) == (session.device, session.threads)]
     reasons = (
@@ -129,32 +116,33 @@ def _costs(session: Comparison, result: Bench) -> Table:
         *map(describe_limits, limits),
         *(f"no share of the matrix limit for {names}: {why}" for why, names in group_by_reason(reasons).items()),
     ]
-    return Table("cost of each model", [{column: row[column] for column in known} for row in rows], lines)
+    table = make_table(rows, names=1, left=("runs in", "of matrix limit"), title="cost of each model", lines=lines)
+    return table.without_empty(names=1)
 
 
 def describe_limits(limits: MachineLimits) -> str:
     """`fp32 90, int8 800 G operations/s, memory 12 GB/s`; a multiplication with its addition is two operations."""
     rates = [(name, limits.rate(name)) for name in ("fp32", "bf16", "fp16", "int8")]
-    known = ", ".join(f"{name} {_figure(rate.value / 1e9)}" for name, rate in rates if rate is not None)
+    known = ", ".join(f"{name} {fmt.figure(rate.value / 1e9)}" for name, rate in rates if rate is not None)
     parts = [f"{known} G operations/s"] if known else []
     if limits.bandwidth is not None:
-        parts.append(f"memory {_figure(limits.bandwidth / 1e9)} GB/s")
+        parts.append(f"memory {fmt.figure(limits.bandwidth / 1e9)} GB/s")
     return f"this machine's limits: {', '.join(parts)}"
 
 
-def _cost(latency: Latency) -> Row:
+def _cost(latency: Latency) -> Cells:
     runs_in = [latency.runs_with.get(key) for key in ("runtime", "version", "precision")]
     return {
-        "rows/s": _figure(latency.rows_per_second),
-        "text to answer ms": _figure(_value(latency.quantile("p50", "end_to_end"))),
-        "on device ms": _figure(_value(latency.quantile("p50", "device"))),
-        "first answer s": _figure(latency.first_answer_seconds),
-        "load s": _figure(latency.load_seconds),
-        "resident MiB": _figure(latency.resident_memory, 2**20),
-        "peak MiB": _figure(latency.peak_memory, 2**20),
-        "device MiB": _figure(latency.device_memory, 2**20),
-        "mJ/row": _figure(latency.joules_per_row, 1e-3),
-        "runs in": " ".join(str(part) for part in runs_in if part and part != STORED_PRECISION) or None,
+        "rows/s": fmt.figure(latency.rows_per_second),
+        "text to answer ms": fmt.figure(_value(latency.quantile("p50", "end_to_end"))),
+        "on device ms": fmt.figure(_value(latency.quantile("p50", "device"))),
+        "first answer s": fmt.figure(latency.first_answer_seconds),
+        "load s": fmt.figure(latency.load_seconds),
+        "resident MiB": fmt.figure(latency.resident_memory, 2**20),
+        "peak MiB": fmt.figure(latency.peak_memory, 2**20),
+        "device MiB": fmt.figure(latency.device_memory, 2**20),
+        "mJ/row": fmt.figure(latency.joules_per_row, 1e-3),
+        "runs in": " ".join(str(part) for part in runs_in if part and part != STORED_PRECISION) or fmt.ABSENT,
     }
 
 
@@ -164,10 +152,10 @@ def _callers(session: Comparison) -> Iterator[Table]:
     rows = [
         {
             "model": name,
-            "callers": load.callers,
-            "rows/s": _figure(load.rows_per_second),
-            "p50 ms": _figure(load.p50),
-            "p95 ms": _figure(load.p95),
+            "callers": str(load.callers),
+            "rows/s": fmt.figure(load.rows_per_second),
+            "p50 ms": fmt.figure(load.p50),
+            "p95 ms": fmt.figure(load.p95),
         }
         for name, load in loads
     ]
@@ -177,7 +165,7 @@ def _callers(session: Comparison) -> Iterator[Table]:
         if load.unstable
     ]
     if rows:
-        yield Table("concurrent callers", rows, unstable)
+        yield make_table(rows, names=1, title="concurrent callers", lines=unstable)
 
 
 def _grid(cells: Sequence[Comparison], against: str, title: str) -> Table:
@@ -185,7 +173,7 @@ def _grid(cells: Sequence[Comparison], against: str, title: str) -> Table:
     rows, missing, lines = [], [], []
     for cell in cells:
         batch = f"{cell.batch} x {cell.length}"
-        row: Row = {"batch and pieces": batch}
+        row = {"batch and pieces": batch}
         row[f"{against}, p50 ms"] = _marked(cell.models[against], cell.models[against].latency.quantile("p50"))
         row |= {name: _marked(timed, timed.ratio) for name, timed in cell.models.items() if name != against}
         rows.append(row)
@@ -195,34 +183,17 @@ def _grid(cells: Sequence[Comparison], against: str, title: str) -> Table:
             lines = ["~ unstable: --format json has the reasons"]
     versus = "" if len(cells[0].models) == 1 else f"; times faster than {against}"
     lines += [f"at {batches}: {reason}" for reason, batches in group_by_reason(missing).items()]
-    return Table(title + versus, rows, lines)
+    return make_table(rows, names=1, left=rows[0], title=title + versus, lines=lines)
 
 
-def _marked(timed: TimedModel, score: Score | None) -> str | None:
-    return f"{interval(score)} ~" if score and timed.latency.status == "unstable" else interval(score)
-
-
-def interval(score: Score | None) -> str | None:
-    """`2.31 [2.25, 2.38]`, with the digits that the interval's width makes meaningful."""
-    if score is None:
-        return None
-    digits = 4 if score.relative_half_width < PRECISE else 3
-    decimals = max(0, digits - 1 - floor(log10(score.value))) if score.value > 0 else digits
-    value, low, high = (f"{number:.{decimals}f}" for number in (score.value, score.low, score.high))
-    return f"{value} [{low}, {high}]"
-
-
-def _figure(value: float | None, unit: float = 1.0) -> float | int | None:
-    """Round to three digits in ``unit``: more would be noise."""
-    if not value:
-        return value
-    decimals = 2 - floor(log10(abs(value / unit)))
-    return round(value / unit, decimals) if decimals > 0 else round(value / unit)
+def _marked(timed: TimedModel, score: Score | None) -> str:
+    unstable = score is not None and timed.latency.status == "unstable"
+    return fmt.with_interval(score) + (" ~" if unstable else "")
 
 
 def _value(score: Score | None) -> float | None:
     return score.value if score else None
 
 
-def _share(timed: TimedModel) -> str | None:
-    return f"{timed.shares.compute:.1%}" if timed.shares and timed.shares.compute is not None else None
+def _share(timed: TimedModel) -> str:
+    return f"{timed.shares.compute:.1%}" if timed.shares and timed.shares.compute is not None else fmt.ABSENT

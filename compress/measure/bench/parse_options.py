@@ -10,11 +10,11 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from compress.errors import UsageError, pluralize
-from compress.measure.timing.timing_inputs import Text
 from compress.model_info import TaskInfo
 from compress.recipe.field_types import UNITS, Frozen, Length
 from compress.recipe.measure_schema import Batch, Measure, Target
 from compress.tasks import kind_of
+from compress.tasks.base import TaskInput
 
 NUMBER = re.compile("[0-9]{1,9}")
 DEFAULT_LENGTH = 128
@@ -83,7 +83,7 @@ def read_settings(
     return _validated(Measure, {name: value for name, value in given.items() if value is not None}, "--")
 
 
-def read_texts(path: Path, tasks: Sequence[TaskInfo]) -> list[Text]:
+def read_texts(path: Path, tasks: Sequence[TaskInfo]) -> list[TaskInput]:
     """Read the rows of a file, one a line with tabs between its texts.
 
     Every row must have as many texts as the tasks read, and without a task as many as the first line, one or two.

@@ -10,33 +10,56 @@ from compress.environment import CpuState, core_quota, cuda_version, describe, d
 from compress.measure.result_base import ResultModel
 
 
-class MachineSnapshot(CpuState, ResultModel):
-    """The machine during a measurement; None where the system does not report it. No host names, no addresses."""
+class Machine(ResultModel):
+    """A machine, without host name or address; None where the system does not report it."""
+
+    cpu: str
+    """The processor's name."""
+    system: str
+    cores: int
+    """What this process may use."""
+    instructions: tuple[str, ...] | None = None
+    """Those that decide the speed of low precision: avx2, avx512_vnni, amx_int8 …"""
+    memory: int | None = None
+    """Bytes that this process may use."""
+    accelerator: str | None = None
+    fingerprint: str | None = None
+    """Equal on machines whose CPU timings may be compared."""
+
+
+class MachineSnapshot(CpuState, Machine):
+    """The machine during a measurement."""
 
     looked_at: str
     """When, in UTC."""
     fingerprint: str
-    """Equal on machines whose CPU timings may be compared."""
-    system: str
     python: str
-    cpu: str
     machine: str
     """x86_64, aarch64 …"""
-    instructions: tuple[str, ...] | None = None
-    cores: int
-    """What this process may use."""
     cores_of_machine: int
     core_quota: float | None = None
     """Cores' worth of time that the container grants; None where it does not limit them."""
     memory: int
-    """Bytes that this process may use."""
     memory_of_machine: int | None = None
-    accelerator: str | None = None
     accelerator_memory: int | None = None
     driver: str | None = None
     cuda: str | None = None
     """The CUDA version that torch was built for, or else the driver's newest."""
     versions: Mapping[str, str] = {}
+
+
+def describe_machine(device: bool = False) -> Machine:
+    """Return what does not change of this machine; ``device``: with its accelerator, as below."""
+    info = describe(devices=device)
+    return Machine(
+        cpu=info.cpu.model,
+        system=info.system,
+        cores=info.cpu.cores,
+        instructions=info.cpu.instructions,
+        memory=info.memory,
+        accelerator=info.gpus[0].name if info.gpus else None,
+        fingerprint=info.fingerprint,
+    )
 
 
 def snapshot_machine(device: bool = False) -> MachineSnapshot:

@@ -31,7 +31,7 @@ from compress.runtime.predictor import Placement
 
 Size = tuple[int, int, int]
 """Rows, inner, columns."""
-Run = Callable[[], object]
+Multiply = Callable[[], object]
 
 CPU_SIZES: tuple[Size, ...] = ((128, 384, 1536), (512, 768, 3072), (1024, 1024, 1024))
 CUDA_SIZES: tuple[Size, ...] = ((4096, 768, 3072), (4096, 4096, 4096), (8192, 8192, 8192))
@@ -55,7 +55,7 @@ class Kernel:
 
     name: str
     precision: str
-    make: Callable[[Size, int], Run]
+    make: Callable[[Size, int], Multiply]
     """Returns the function to time for a size and a number of threads; raises where the kernel is missing."""
     calls: int = 1
     """Products that one call of the function computes."""
@@ -97,7 +97,7 @@ def time_products(
     return [(kernel.precision, rate) for kernel, rate in rates if kernel.name not in missing], missing
 
 
-def shortest(run: Run, seconds: float) -> float:
+def shortest(run: Multiply, seconds: float) -> float:
     """Return the seconds of the fastest repetition; the first one, which prepares, does not count."""
     run()
     best, done = float("inf"), 0
@@ -115,17 +115,17 @@ def floats(rows: int, columns: int) -> NDArray[np.float32]:
     return np.random.default_rng(0).standard_normal((rows, columns), dtype=np.float32)
 
 
-def _numpy(size: Size, threads: int) -> Run:
+def _numpy(size: Size, threads: int) -> Multiply:
     rows, inner, columns = size
     left, right, out = floats(rows, inner), floats(inner, columns), np.empty((rows, columns), np.float32)
     return lambda: np.matmul(left, right, out=out)
 
 
-def _onnx_fp32(size: Size, threads: int) -> Run:
+def _onnx_fp32(size: Size, threads: int) -> Multiply:
     return onnx_product("MatMul", floats(size[0], size[1]), floats(size[1], size[2]), threads)
 
 
-def _onnx_int8(size: Size, threads: int) -> Run:
+def _onnx_int8(size: Size, threads: int) -> Multiply:
     """Unsigned activations and signed weights, as in our quantized models."""
     random = np.random.default_rng(0)
     left = random.integers(0, 256, size[:2], dtype=np.uint8)
@@ -133,7 +133,7 @@ def _onnx_int8(size: Size, threads: int) -> Run:
     return onnx_product("MatMulInteger", left, right, threads)
 
 
-def onnx_product(operator: str, left: NDArray[Any], right: NDArray[Any], threads: int) -> Run:
+def onnx_product(operator: str, left: NDArray[Any], right: NDArray[Any], threads: int) -> Multiply:
     """Return a run of a graph of one product with constant weights, in ONNX Runtime."""
     require("onnx", "train")
     from onnx import numpy_helper, parser
@@ -147,10 +147,10 @@ def onnx_product(operator: str, left: NDArray[Any], right: NDArray[Any], threads
     return lambda: session.run(["out"], {"left": left})
 
 
-def _torch(kind: str, device: str) -> Callable[[Size, int], Run]:
+def _torch(kind: str, device: str) -> Callable[[Size, int], Multiply]:
     """`linear` in a floating-point type (fp32 without TF32), or the product of 8-bit integers."""
 
-    def make(size: Size, threads: int) -> Run:
+    def make(size: Size, threads: int) -> Multiply:
         torch = require("torch", "train")
         torch.set_num_threads(threads)
         torch.backends.cuda.matmul.allow_tf32 = False
@@ -167,7 +167,7 @@ def _torch(kind: str, device: str) -> Callable[[Size, int], Run]:
     return make
 
 
-def _repeated(torch: Any, product: Run, device: str) -> Run:
+def _repeated(torch: Any, product: Multiply, device: str) -> Multiply:
     """Return a run of one product on the CPU; on CUDA of `CUDA_CALLS` of them, and a wait for their end."""
 
     def run() -> None:

@@ -32,7 +32,7 @@ QUANTILES = {"p50": (0.50, 1), "p95": (0.95, 20), "p99": (0.99, 100)}
 MIN_REMAINDER = 0.05
 """Least share of a call that remains when its wait is subtracted: waits are counted a moment longer than the call."""
 Quantile = Literal["p50", "p95", "p99"]
-Part = Literal["model", "end_to_end", "device"]
+TimedPart = Literal["model", "end_to_end", "device"]
 """The model alone, from texts to decoded predictions, or the work on the accelerator alone."""
 
 
@@ -165,7 +165,7 @@ class Latency(ResultModel):
         """Whether there is a figure, even an unstable one."""
         return self.model is not None
 
-    def quantile(self, name: Quantile, part: Part = "model") -> Score | None:
+    def quantile(self, name: Quantile, part: TimedPart = "model") -> Score | None:
         """Return a quantile of the milliseconds of a call; None where the part was not timed, or in too few calls."""
         timing: Timing | None = getattr(self, part)
         return {"p50": timing.p50, "p95": timing.p95, "p99": timing.p99}[name] if timing else None
@@ -229,7 +229,7 @@ def spread(medians: Round) -> float:
     return float((high - low) / middle)
 
 
-def ratio(slower: Latency, faster: Latency, part: Part = "model") -> Score | None:
+def ratio(slower: Latency, faster: Latency, part: TimedPart = "model") -> Score | None:
     """Return how many times faster ``faster`` is, with its interval.
 
     The mean over processes of the median logarithm of the ratios within a round, with Student's t for the number of

@@ -11,9 +11,7 @@ import numpy as np
 
 from compress.tasks.base import Arrays, TaskInput
 
-Text = TaskInput
-"""One row."""
-Call = tuple[Text, ...]
+Call = tuple[TaskInput, ...]
 """The rows of one batch."""
 
 MAX_CALLS = 64
@@ -26,7 +24,7 @@ MAX_PIECES = 512
 """Where longer texts are cut for a model of unknown maximum length."""
 
 
-def make_calls(texts: Sequence[Text], batch: int, seed: int) -> list[Call]:
+def make_calls(texts: Sequence[TaskInput], batch: int, seed: int) -> list[Call]:
     """Return up to 64 batches of rows as they would arrive, from the shortest to the longest.
 
     Rows meet in batches at random, as in use, so a batch is as long as its longest row. Of more than 64 batches, those

@@ -22,7 +22,7 @@ from compress.measure.timing.latency import CallTimes
 from compress.measure.timing.schedule import LAP_CALLS, MAX_LAP_SECONDS
 from compress.measure.timing.worker_protocol import Command, Reply
 
-Run = Callable[[int], object]
+RunCall = Callable[[int], object]
 """Runs the call with this number; returns when its output is on the host."""
 
 WARM_UP_SECONDS = 4.0
@@ -72,8 +72,8 @@ class RunQueueWait(ExitStack):
 class TimedCalls:
     """The ways in which one model is timed; None where one does not apply."""
 
-    model: Run
-    end_to_end: Run | None = None
+    model: RunCall
+    end_to_end: RunCall | None = None
     device: Callable[[int], float] | None = None
     """Returns milliseconds by the device's own clock."""
 
@@ -95,7 +95,7 @@ def passes(calls: Sequence[int], seconds: float) -> Iterator[int]:
         yield from calls
 
 
-def time_passes(run: Run, calls: Sequence[int], seconds: float = 0.0) -> CallTimes:
+def time_passes(run: RunCall, calls: Sequence[int], seconds: float = 0.0) -> CallTimes:
     """Time full passes over ``calls``; a call returns host arrays, so nothing is still running when it returns."""
     total: list[float] = []
     waits: list[float] = []
@@ -109,7 +109,7 @@ def time_passes(run: Run, calls: Sequence[int], seconds: float = 0.0) -> CallTim
         return CallTimes(total=tuple(total), waits=tuple(waits) if queue.counts else ())
 
 
-def measure_energy(run: Run, calls: Sequence[int], seconds: float, meter: EnergyMeter) -> tuple[float | None, int]:
+def measure_energy(run: RunCall, calls: Sequence[int], seconds: float, meter: EnergyMeter) -> tuple[float | None, int]:
     """Return the joules of passes without any timing, and their number of calls; None where they cannot be read."""
     before, done = meter.read(), 0
     if before is None:
@@ -121,7 +121,7 @@ def measure_energy(run: Run, calls: Sequence[int], seconds: float, meter: Energy
     return (None if after is None or after < before else after - before), done  # a counter restarts at its range
 
 
-def warm_up(run: Run, calls: Sequence[int]) -> tuple[float, bool]:
+def warm_up(run: RunCall, calls: Sequence[int]) -> tuple[float, bool]:
     """Run until the time of a pass is steady; return the seconds of a call, and whether it became steady."""
     end = time.perf_counter() + WARM_UP_SECONDS
     milliseconds = [sum(time_passes(run, calls).total) for _ in range(2)]
@@ -158,7 +158,7 @@ def take_turn(timed: TimedCalls, command: Command, monitor: InterferenceMonitor,
     )
 
 
-def closed_loop(run: Run, command: Command, monitor: InterferenceMonitor) -> Reply:
+def closed_loop(run: RunCall, command: Command, monitor: InterferenceMonitor) -> Reply:
     """Run ``callers`` threads, each of which calls again as soon as its call has returned.
 
     They run until the seconds are over and `LAP_CALLS` calls have finished, but `MAX_LAP_SECONDS` at most.
@@ -192,7 +192,7 @@ def closed_loop(run: Run, command: Command, monitor: InterferenceMonitor) -> Rep
     return Reply(waits=waits, seconds=seconds, interference=monitor.since(before))
 
 
-def with_delay(run: Run, share: float) -> Run:
+def with_delay(run: RunCall, share: float) -> RunCall:
     """Return ``run`` followed by a wait of ``share`` of its time; a busy wait, so that no core goes to sleep.
 
     The wait is by the CPU clock of the calling thread, which stops while others have its core: otherwise a busy

@@ -19,10 +19,11 @@ from compress.errors import UsageError
 from compress.measure.timing import schedule
 from compress.measure.timing.cpu_affinity import choose_cores
 from compress.measure.timing.latency import Job, Latency
-from compress.measure.timing.timing_inputs import Text, calls_in_turn, evenly_spaced, make_calls
+from compress.measure.timing.timing_inputs import calls_in_turn, evenly_spaced, make_calls
 from compress.measure.timing.worker_pool import WorkerPool
 from compress.measure.timing.worker_protocol import Command
 from compress.recipe.measure_schema import Measure
+from compress.tasks.base import TaskInput
 
 DEFAULTS = Measure()
 TOLERANCE = 1.5
@@ -31,7 +32,7 @@ TOLERANCE = 1.5
 
 def time_jobs(
     jobs: Sequence[Job],
-    texts: Sequence[Text],
+    texts: Sequence[TaskInput],
     settings: Measure = DEFAULTS,
     *,
     seed: int = 0,
@@ -75,7 +76,12 @@ def time_jobs(
 
 
 def _time_session(
-    jobs: Sequence[Job], texts: Sequence[Text], settings: Measure, budget: float | None, seed: int, progress: Progress
+    jobs: Sequence[Job],
+    texts: Sequence[TaskInput],
+    settings: Measure,
+    budget: float | None,
+    seed: int,
+    progress: Progress,
 ) -> dict[str, Latency]:
     threads, usable = jobs[0].placement.threads, usable_cores()
     if threads > usable:

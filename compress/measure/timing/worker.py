@@ -17,6 +17,7 @@ from typing import IO
 from compress.measure.interference.monitor import InterferenceMonitor
 from compress.measure.resources.energy import EnergyMeter
 from compress.measure.resources.nvml import Nvml
+from compress.measure.timing.latency import Latency
 from compress.measure.timing.process_limits import device_memory, limit_memory, peak_memory, resident_memory
 from compress.measure.timing.timing_inputs import fixed_arrays, tokenize_without_task
 from compress.measure.timing.timing_loop import TimedCalls, closed_loop, take_turn, warm_up, with_delay
@@ -99,12 +100,15 @@ def serve_model(commands: IO[str], send: Send) -> None:
     gc.freeze()  # collections between turns need not visit what is loaded now
     send(
         Reply(
-            load_seconds=loaded - start,
-            first_answer_seconds=first,
-            runs_with=model.predictor.describe(),
+            latency=Latency(
+                status="measured",
+                load_seconds=loaded - start,
+                first_answer_seconds=first,
+                runs_with=model.predictor.describe(),
+                energy=meter.source,
+                reason=None if watched else f"not watched on CUDA: {nvml.missing}",
+            ),
             imports=tuple(name for name in SLOW_IMPORTS if sys.modules.get(name)),
-            energy=meter.source,
-            unwatched=None if watched else f"not watched on CUDA: {nvml.missing}",
         )
     )
     for line in commands:
@@ -112,14 +116,15 @@ def serve_model(commands: IO[str], send: Send) -> None:
         if command.do == "warm_up":
             seconds, steady = warm_up(model.calls.model, command.calls)
             lengths = tuple(model.arrays(call)["input_ids"].shape[1] for call in command.calls)
-            send(Reply(call_seconds=seconds, steady=steady, lengths=lengths))
+            send(Reply(latency=Latency(status="measured", lengths=lengths), call_seconds=seconds, steady=steady))
         elif command.do == "turn":
             send(take_turn(model.calls, command, monitor, meter))
         elif command.do == "load":
             send(closed_loop(model.calls.model, command, monitor))
         else:
             held, _ = device_memory(device)
-            send(Reply(resident_memory=resident_memory(), peak_memory=peak_memory(), device_memory=held))
+            memory = {"resident_memory": resident_memory(), "peak_memory": peak_memory(), "device_memory": held}
+            send(Reply(latency=Latency(status="measured", **memory)))
 
 
 def main() -> None:

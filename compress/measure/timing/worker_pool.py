@@ -129,7 +129,7 @@ class WorkerPool:
         """Run the calls of the coming turns until their times are steady."""
         for _, worker, reply in self._each(keys, self._warm_up, START_TIMEOUT):
             worker.call_seconds = reply.call_seconds
-            worker.lengths = reply.lengths
+            worker.lengths = reply.latency.lengths
             worker.unsteady += not reply.steady
 
     def take_turns(self, keys: Sequence[str], done: Callable[[str], None]) -> None:
@@ -150,7 +150,9 @@ class WorkerPool:
     def finish(self, settings: Measure) -> None:
         """End the remaining jobs with their results."""
         for key, worker, last in self._each(list(self.active), Command(do="close"), TURN_TIMEOUT):
-            self.results[key] = job_result(worker, last, settings, self._seed, self._cores, len(self.turn.calls))
+            self.results[key] = job_result(
+                worker, last.latency, settings, self._seed, self._cores, len(self.turn.calls)
+            )
 
     def _each(self, keys: Iterable[str], command: Command, timeout: float) -> Iterator[tuple[str, Worker, Reply]]:
         for key in keys:
@@ -220,12 +222,12 @@ class WorkerPool:
             self.results[key] = Latency(status=status, reason=str(end))
 
 
-def job_result(worker: Worker, last: Reply, settings: Measure, seed: int, cores: Cores, width: int) -> Latency:
+def job_result(worker: Worker, last: Latency, settings: Measure, seed: int, cores: Cores, width: int) -> Latency:
     """Return the result of one job.
 
     Args:
         worker: the job with everything its processes recorded.
-        last: the reply to `close`, with the memory of the last process.
+        last: of the reply to `close`, with the memory of the last process.
         settings: resamples behind an interval, and numbers of callers.
         seed: of the resamples.
         cores: of the worker and its neighbours.
@@ -240,7 +242,7 @@ def job_result(worker: Worker, last: Reply, settings: Measure, seed: int, cores:
         totals = [np.array(times.total) for times in rounds]
         return timing(totals, settings.bootstrap, seed, worker.processes, width, waits)
 
-    turns, batch, ready = worker.turns, worker.job.batch, worker.ready
+    turns, batch, loaded = worker.turns, worker.job.batch, worker.ready.latency
     model_rounds, full_rounds = [turn.model for turn in turns], [turn.end_to_end for turn in turns]
     model, full, device = map(summarise, (model_rounds, full_rounds, [turn.device for turn in turns]))
     noise = verdict.aggregate([turn.interference for turn in turns], cores)
@@ -250,27 +252,24 @@ def job_result(worker: Worker, last: Reply, settings: Measure, seed: int, cores:
     unstable += verdict.warm_up_instabilities(worker.unsteady, len(set(worker.processes)))
     replaced = [f"a worker process was lost and restarted: {reason}" for reason in worker.lost]
     energy = [(turn.joules, turn.energy_calls * batch) for turn in turns if turn.joules is not None]
-    return Latency(
-        status="unstable" if unstable else "measured",
-        reason="; ".join([*unstable, *replaced, *filter(None, [ready.unwatched])]) or None,
-        model=model,
-        end_to_end=full,
-        device=device,
-        rows_per_second=throughput(model_rounds, batch),
-        under_load=tuple(_under_load(worker, callers, cores) for callers in settings.callers),
-        load_seconds=ready.load_seconds,
-        first_answer_seconds=ready.first_answer_seconds,
-        resident_memory=last.resident_memory,
-        peak_memory=last.peak_memory,
-        device_memory=last.device_memory,
-        joules_per_row=sum(joules for joules, _ in energy) / sum(rows for _, rows in energy) if energy else None,
-        energy=ready.energy,
-        noise=noise,
-        precision=model.p50.relative_half_width if model else None,
-        lengths=worker.lengths,
-        seconds=worker.seconds,
-        runs_with=ready.runs_with,
-    )
+    changes = {
+        "status": "unstable" if unstable else "measured",
+        "reason": "; ".join([*unstable, *replaced, *filter(None, [loaded.reason])]) or None,
+        "model": model,
+        "end_to_end": full,
+        "device": device,
+        "rows_per_second": throughput(model_rounds, batch),
+        "under_load": tuple(_under_load(worker, callers, cores) for callers in settings.callers),
+        "resident_memory": last.resident_memory,
+        "peak_memory": last.peak_memory,
+        "device_memory": last.device_memory,
+        "joules_per_row": sum(joules for joules, _ in energy) / sum(rows for _, rows in energy) if energy else None,
+        "noise": noise,
+        "precision": model.p50.relative_half_width if model else None,
+        "lengths": worker.lengths,
+        "seconds": worker.seconds,
+    }
+    return loaded.model_copy(update=changes)
 
 
 def _under_load(worker: Worker, callers: int, cores: Cores) -> UnderLoad:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from typing import IO, Any, Literal, TypeVar
+from collections.abc import Callable, Iterable
+from typing import IO, Literal, TypeVar
 
 from compress.errors import CompressError, DeviceUnavailable, MissingExtra
 from compress.measure.interference.monitor import Interference
 from compress.measure.result_base import ResultModel
 from compress.measure.timing.cpu_affinity import Cores, choose_cores
-from compress.measure.timing.latency import CallTimes, Job
+from compress.measure.timing.latency import CallTimes, Job, Latency
 from compress.measure.timing.process_limits import available_memory, ignore_sigint, limit_memory
 from compress.measure.timing.timing_inputs import Call
 
@@ -70,20 +70,13 @@ class Failure(ResultModel):
 class Reply(ResultModel):
     """A worker's reply; which fields are set depends on the command."""
 
-    load_seconds: float | None = None
-    first_answer_seconds: float | None = None
-    runs_with: Mapping[str, Any] = {}
+    latency: Latency = Latency(status="measured")
+    """Those fields of the job's result that the worker alone knows: of loading, of the lengths, or of memory."""
     imports: tuple[str, ...] = ()
     """The slow modules that opening the model imported."""
-    energy: str | None = None
-    """The source of energy readings, or why there is none."""
-    unwatched: str | None = None
-    """Why other work on the accelerator is not monitored; None where it is, or there is no accelerator."""
     call_seconds: float = 0.0
     steady: bool = True
     """Whether warm-up ended with steady call times."""
-    lengths: tuple[int, ...] = ()
-    """Padded pieces of each call of the command."""
     model: CallTimes = CallTimes()
     end_to_end: CallTimes = CallTimes()
     device: CallTimes = CallTimes()
@@ -95,9 +88,6 @@ class Reply(ResultModel):
     """Consumed by `energy_calls` calls."""
     energy_calls: int = 0
     interference: Interference = Interference()
-    resident_memory: int | None = None
-    peak_memory: int | None = None
-    device_memory: int | None = None
 
 
 def serve(work: Callable[[IO[str], Send], None]) -> None:

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from compress import format_numbers as fmt
 from compress.console import Console
 from compress.errors import CompressError, ParityMissed, UsageError, nearest, pluralize, unexpected
 from compress.export.build_context import Batches
@@ -19,7 +20,6 @@ from compress.model_info import FolderInfo, find_info
 from compress.models.fetch import fetch
 from compress.pipeline.commands.variant_builder import VariantBuilder, build_settings
 from compress.quantize import AUTOMATIC, CHOICES, QUANTIZERS
-from compress.report import format_numbers as fmt
 from compress.runtime.predict_command import read_lines
 from compress.sentence_transformers_files import task_of_folder
 from compress.storage.atomic_write import why_unwritable

@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 from pydantic.fields import FieldInfo
 
+from compress import format_numbers as fmt
 from compress.cards import available, list_students, list_teachers
 from compress.errors import CompressError, UsageError, nearest
 from compress.formats import FORMATS
@@ -20,16 +21,15 @@ from compress.pretrain.report.pretrain_report import read_pretrain_report
 from compress.recipe import schema_lookup
 from compress.recipe.distill_schema import DEFAULT_LOSSES
 from compress.recipe.loss_schema import Losses
-from compress.report import format_numbers as fmt
 from compress.report.report_schema import REPORT_FILE, read_report
-from compress.report.retention import larger_is_better, quality_on_test
+from compress.report.retention import larger_is_better
 from compress.runtimes import RUNTIMES
 from compress.tasks import KINDS
 from compress.tasks.presets import NAMED_TASKS
 from compress.variants import VARIANTS, Variant
 
-Row = dict[str, Any]
-Rows = list[Row]
+ListedRow = dict[str, Any]
+Rows = list[ListedRow]
 
 
 def listing(what: str, options: argparse.Namespace) -> Rows:
@@ -46,38 +46,38 @@ def run_folder(name: str, runs: Path) -> Path:
     raise UsageError(f"no finished run is called '{name}' in {runs}{nearest(name, known)}", hint="compress ls runs")
 
 
-def _tasks(options: argparse.Namespace) -> Iterator[Row]:
+def _tasks(options: argparse.Namespace) -> Iterator[ListedRow]:
     for name, task in NAMED_TASKS.items():
         data = task["data"]
         source = f"hub {data['hub']}" if "hub" in data else f"builtin {data['builtin']}"
         yield {"name": name, "kind": task["kind"], "metric": task.get("metric"), "data": source}
 
 
-def _kinds(options: argparse.Namespace) -> Iterator[Row]:
+def _kinds(options: argparse.Namespace) -> Iterator[ListedRow]:
     for name, kind in KINDS.items():
         yield {"name": name, "metrics": [metric.name for metric in kind.metrics], "fields": list(kind.fields)}
 
 
-def _teachers(options: argparse.Namespace) -> Iterator[Row]:
+def _teachers(options: argparse.Namespace) -> Iterator[ListedRow]:
     for card in list_teachers(options.cards):
         row = {"name": card.name, "title": card.title, "family": card.family, "from": card.checkpoint.origin}
         yield row | {"licence": card.licence.name if card.licence else None}
 
 
-def _students(options: argparse.Namespace) -> Iterator[Row]:
+def _students(options: argparse.Namespace) -> Iterator[ListedRow]:
     for card in list_students(options.cards):
         origin = card.start if isinstance(card.start, str) else card.start.origin
         shape = {"layers": card.shape.layers, "hidden": card.shape.hidden}
         yield {"name": card.name, "title": card.title, **shape, "starts from": origin}
 
 
-def _recipes(options: argparse.Namespace) -> Iterator[Row]:
+def _recipes(options: argparse.Namespace) -> Iterator[ListedRow]:
     for path in available("recipes", options.cards).values():
         about = path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
         yield {"name": path.stem, "about": about, "file": str(path)}
 
 
-def _losses(options: argparse.Namespace) -> Iterator[Row]:
+def _losses(options: argparse.Namespace) -> Iterator[ListedRow]:
     for name, loss in LOSSES.items():
         row = {"name": name, "by default": "yes" if name in DEFAULT_LOSSES.chosen() else "", "knobs": _settings(name)}
         yield row | {"needs": list(loss.needs), "about": loss.about}
@@ -98,7 +98,7 @@ def _setting(name: str, field: FieldInfo) -> str:
     return name if default is None else f"{name}: {default:g}"
 
 
-def _variants(options: argparse.Namespace) -> Iterator[Row]:
+def _variants(options: argparse.Namespace) -> Iterator[ListedRow]:
     for variant in VARIANTS.values():
         row = {key: getattr(variant, key) for key in ("name", "format", "precision", "runtime")}
         where = {"devices": list(variant.devices), "by default on": list(variant.default_on)}
@@ -114,12 +114,12 @@ def _when_exported(variant: Variant) -> str:
     return "competes" if FORMATS[variant.format].competes else "for winners"
 
 
-def _perturbations(options: argparse.Namespace) -> Iterator[Row]:
+def _perturbations(options: argparse.Namespace) -> Iterator[ListedRow]:
     for name, perturb in PERTURBATIONS.items():
         yield {"name": name, "about": (perturb.__doc__ or "").partition("\n")[0]}
 
 
-def _runs(options: argparse.Namespace) -> Iterator[Row]:
+def _runs(options: argparse.Namespace) -> Iterator[ListedRow]:
     """Yield a row for each target of each run, with its winner: numbers in json, and text with units for people."""
     for path in sorted(options.runs.glob("*/lock.json")):
         rows = list(_winners(path.parent)) or [{**dict.fromkeys(WINNER_KEYS), "winner": "not finished"}]
@@ -130,15 +130,16 @@ def _runs(options: argparse.Namespace) -> Iterator[Row]:
             yield named if options.format == "json" else _as_text(named)
 
 
-def _winners(run: Path) -> Iterator[Row]:
+def _winners(run: Path) -> Iterator[ListedRow]:
     """Yield the winner on each target of a finished run: its test score, its speed and its size."""
     with suppress(CompressError):
         report = read_report(run)
         teacher = report.row(report.teacher)
         for verdict in report.verdicts:
-            row, test = report.row(verdict.winner), quality_on_test(report, verdict.winner, verdict.target)
+            row, result = report.row(verdict.winner), report.result(verdict.winner, verdict.target)
+            test = result.test if result else None
             versus = verdict.comparison_with(report.teacher)
-            p50 = row.targets[verdict.target].latency.quantile("p50") if row else None
+            p50 = result.latency.quantile("p50") if result else None
             change = test.versus_teacher if test and row is not teacher else None
             yield {
                 "task": report.task.name,
@@ -164,7 +165,7 @@ WINNER_KEYS = (
 """What json holds of a winner."""
 
 
-def _as_text(row: Row) -> Row:
+def _as_text(row: ListedRow) -> ListedRow:
     """Return the figures of a winner with their units."""
     larger, known = row["larger_is_better"] is not False, row["score"] is not None
     score = f"{fmt.metric(row['metric'])} {fmt.score(row['score'], larger)}" if known else None
@@ -182,7 +183,7 @@ def _as_text(row: Row) -> Row:
     }
 
 
-LISTINGS: dict[str, Callable[[argparse.Namespace], Iterable[Row]]] = {
+LISTINGS: dict[str, Callable[[argparse.Namespace], Iterable[ListedRow]]] = {
     "tasks": _tasks,
     "kinds": _kinds,
     "teachers": _teachers,

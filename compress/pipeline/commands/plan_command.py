@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from compress import format_numbers as fmt
 from compress.console import Console, duration
 from compress.pipeline.forecast.cost_estimates import PREDICTED_ROLES, Estimates
-from compress.pipeline.forecast.step_forecasts import Row, StepForecasts, format_span, is_rough, span_of
+from compress.pipeline.forecast.step_forecasts import StepForecasts, StepRow, format_span, is_rough, span_of
 from compress.pipeline.forecast.time_forecast import TrainingSpeed
 from compress.pipeline.forecast.trial_updates import calibrate
 from compress.pipeline.graph import Plan, Step
@@ -16,7 +17,6 @@ from compress.pipeline.run import Options, check_plan, forced_steps
 from compress.pipeline.stages import stages_of
 from compress.pipeline.step_store import StepStore
 from compress.recipe.load import dump_recipe
-from compress.report import format_numbers as fmt
 
 HOUR = 3600.0
 
@@ -62,7 +62,7 @@ def show_plan(
 
 
 def _show_steps(
-    plan: Plan, rows: list[Row], console: Console, *, whole: bool, rows_in_an_hour: Callable[[], int | None]
+    plan: Plan, rows: list[StepRow], console: Console, *, whole: bool, rows_in_an_hour: Callable[[], int | None]
 ) -> None:
     """Print the stages, or the long form of the recipe and every step; in json everything in one document."""
     if console.format == "json":
@@ -86,7 +86,7 @@ def _rows_in_an_hour(plan: Plan, options: Options, rows: list[dict[str, Any]]) -
     return hour_limit(due, estimates.counts["train"])
 
 
-def _total(rows: Sequence[Row], forecasts: StepForecasts) -> str:
+def _total(rows: Sequence[StepRow], forecasts: StepForecasts) -> str:
     """Return the time of all steps that are still to run, and what it is estimated from."""
     due = [row for row in rows if row["state"] not in ("done", "skipped")]
     if not due:
@@ -130,7 +130,7 @@ def hour_limit(due: Sequence[tuple[float, Callable[[int], float]]], rows: int) -
     return next(fitting, None)
 
 
-def preview(plan: Plan, options: Options, trials: Mapping[str, TrainingSpeed] | None = None) -> list[Row]:
+def preview(plan: Plan, options: Options, trials: Mapping[str, TrainingSpeed] | None = None) -> list[StepRow]:
     """Return one row a step; ``trials`` by step name take precedence over earlier runs."""
     return _forecasts(plan, options).rows(trials)
 
@@ -139,7 +139,7 @@ def _forecasts(plan: Plan, options: Options) -> StepForecasts:
     return StepForecasts(plan, StepStore(options.root), options.cards, forced_steps(plan, options))
 
 
-def stage_rows(plan: Plan, rows: Sequence[Row]) -> list[dict[str, Any]]:
+def stage_rows(plan: Plan, rows: Sequence[StepRow]) -> list[dict[str, Any]]:
     """Return a row a stage: what it does, how much of it is done, and about how long the rest takes."""
     by_step = {row["step"]: row for row in rows}
     shown = []

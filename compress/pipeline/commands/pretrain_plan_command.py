@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from compress import format_numbers as fmt
 from compress.console import Console, duration
 from compress.environment import describe_cpu
 from compress.pipeline.execute import Executor
@@ -15,7 +16,6 @@ from compress.pipeline.step_store import StepStore
 from compress.pipeline.torchrun_launch import Launch
 from compress.recipe.load import dump_recipe
 from compress.recipe.pretrain_schema import PretrainRecipe, Text
-from compress.report import format_numbers as fmt
 
 
 def show_pretrain_plan(source: Path, overrides: list[str], options: PretrainOptions, console: Console) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from compress.pipeline.torchrun_launch import Launch
-from compress.recipe.measure_schema import Grid, Measure
+from compress.recipe.measure_schema import Measure, TimingGrid
 from compress.recipe.schema import Publish, Recipe
 from compress.recipe.training_schema import Training
 from compress.steps import STEPS as MODEL_STEPS
@@ -57,7 +57,7 @@ def _measure(settings: Measure) -> Measure:
         processes=1,
         seconds=0.02,
         bootstrap=100,
-        grid=grid and Grid(batch=grid.batch[:1], length=grid.length[:1]),
+        grid=grid and TimingGrid(batch=grid.batch[:1], length=grid.length[:1]),
         callers=settings.callers[:1],
         memory=settings.memory[:1],
         robustness=settings.robustness[:1],

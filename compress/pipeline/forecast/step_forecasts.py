@@ -22,7 +22,7 @@ from compress.pipeline.steps.screen_step import ADMISSION, screened_out
 from compress.pipeline.torchrun_launch import Launch
 from compress.recipe.training_schema import Training
 
-Row = dict[str, Any]
+StepRow = dict[str, Any]
 """A step's state and forecast: `seconds` as expected, None while nothing similar ran here; `least` and `most` seconds
 between which it is expected, and `at_most` where trainings may end by themselves."""
 
@@ -36,7 +36,7 @@ class StepForecasts:
     cards: Sequence[Path]
     forced: Collection[str]
 
-    def rows(self, trials: Mapping[str, TrainingSpeed] | None = None) -> list[Row]:
+    def rows(self, trials: Mapping[str, TrainingSpeed] | None = None) -> list[StepRow]:
         """Return one row a step; ``trials`` by step name take precedence over earlier runs."""
         executor = Executor(self.plan, self.store, Console("quiet"), Path("unused"), Launch())
         machine = describe(self.store.root).fingerprint
@@ -44,9 +44,9 @@ class StepForecasts:
         records = [estimates.scaled(record) for record in self.store.records() if record.machine == machine]
         skipped: set[str] = set()
 
-        def row_of(step: Step) -> Row:
+        def row_of(step: Step) -> StepRow:
             record = None if step.name in self.forced else executor.cached(step)
-            nothing: Row = {"step": step.name, "seconds": 0.0, "memory": None, "disk": None}
+            nothing: StepRow = {"step": step.name, "seconds": 0.0, "memory": None, "disk": None}
             nothing |= {"least": 0.0, "most": 0.0, "at_most": None}
             if record:
                 executor.outcome.records[step.name] = record
@@ -58,7 +58,9 @@ class StepForecasts:
 
         return [row_of(step) for step in self.plan.steps]
 
-    def _due(self, step: Step, records: Sequence[StepRecord], estimates: Estimates, trial: TrainingSpeed | None) -> Row:
+    def _due(
+        self, step: Step, records: Sequence[StepRecord], estimates: Estimates, trial: TrainingSpeed | None
+    ) -> StepRow:
         """Return the row of a step that is to run."""
         model = self.plan.model_of(step.name)
         expected = estimates.training(model) if model else None
@@ -124,12 +126,12 @@ def _within_limit(seconds: float | None, settings: Training | None) -> float | N
     return min(seconds, 60 * settings.minutes * settings.trial_count)
 
 
-def is_rough(row: Row) -> bool:
+def is_rough(row: StepRow) -> bool:
     """Return whether a step's time is known roughly only."""
     return row["seconds"] is None
 
 
-def span_of(rows: Sequence[Row]) -> str:
+def span_of(rows: Sequence[StepRow]) -> str:
     """Return the time of steps together: `12 min`, or `8 to 30 min`."""
     return format_span(sum(row["least"] for row in rows), sum(row["most"] for row in rows))
 
@@ -145,7 +147,7 @@ def format_span(least: float, most: float) -> str:
     raise AssertionError
 
 
-def time_left(rows: Sequence[Row]) -> Callable[[Sequence[Step], float], str]:
+def time_left(rows: Sequence[StepRow]) -> Callable[[Sequence[Step], float], str]:
     """Return a function that describes the time left, of the steps to do and the seconds that the first one took."""
     known = {row["step"]: row for row in rows}
 

@@ -12,28 +12,29 @@ from typing import TYPE_CHECKING, Any, Literal
 from compress import __version__
 from compress.data.loading.data_digest import part_files
 from compress.data.splits.prepare_splits import PreparedData, load_prepared
-from compress.environment import LIBRARIES, describe, versions
+from compress.environment import LIBRARIES, versions
 from compress.label.service_info import read_service
 from compress.measure.baselines import baseline_for
-from compress.model_info import FolderInfo, find_info
-from compress.pipeline.graph import Plan
+from compress.measure.interference.machine_snapshot import describe_machine
+from compress.measure.resources.footprint import footprint
+from compress.model_info import FolderInfo, find_info, read_info
+from compress.pipeline.graph import ModelVariant, Plan
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.data_facts import data_facts
-from compress.pipeline.steps.measure_step import Measured
 from compress.pipeline.steps.provenance import chosen_precisions, chosen_settings, provenance, trials
-from compress.pipeline.steps.quality_step import QualityResults, QualityScorer, read_quality, reference_key
-from compress.pipeline.steps.report_rows import RowBuilder
-from compress.pipeline.steps.select_step import failure_of, read_timings, rules_of
-from compress.pipeline.strip_paths import recipe_without_paths, strip_paths_deep
+from compress.pipeline.steps.quality_step import QualityScorer, reference_key
+from compress.pipeline.steps.select_step import failure_of, join_ledgers, rules_of
+from compress.pipeline.strip_paths import recipe_without_paths
 from compress.prune.latency_table import SpeedupResult
 from compress.recipe.measure_schema import Target
-from compress.report.apply_selection import apply_selection
 from compress.report.packaged_format import PackagedFormat, read_packaged
 from compress.report.pruned_units import pruned_structure
-from compress.report.report_schema import Report, ReportModel
-from compress.report.run_facts import Machine, ServiceFacts, StepCost, TargetFacts
+from compress.report.report_schema import LedgerRow, Report, ReportModel
+from compress.report.run_facts import ServiceFacts, StepCost, TargetFacts
+from compress.report.winner_comparisons import compare_winners
 from compress.report.winner_usage import run_addresses
-from compress.select.selection import read_selection
+from compress.select.ledger import Ledger, read_ledger
+from compress.select.quantization_loss import Fallback
 from compress.steps.model_step import PlannedModel
 from compress.storage.file_digests import file_digest
 from compress.tasks import kind_of
@@ -48,8 +49,8 @@ def report(context: StepContext, plan: Plan) -> None:
     from compress.report.pages.rows_page import write_rows_page
 
     builder = ReportBuilder(plan, context)
-    facts = apply_selection(builder.report(), read_selection(context.inputs["select"]))
-    if models := list(errors_of_winners(facts, QualityScorer(plan, context))):
+    facts = compare_winners(builder.report())
+    if models := list(errors_of_winners(facts, builder.scorer)):
         write_rows_page(context.work, facts.name, models)  # before the report, which links to it
     write_pages(context.work, facts, run_addresses(facts))
 
@@ -88,42 +89,33 @@ class ReportBuilder:
         return load_prepared(self.context.inputs["data"])
 
     @cached_property
-    def quality(self) -> QualityResults:
-        """The scores of all rows."""
-        return read_quality(self.context.inputs["quality"])
-
-    @cached_property
-    def measured(self) -> Measured:
-        """The timings, without paths of this machine."""
-        return Measured.model_validate(strip_paths_deep(read_timings(self.context).model_dump()))
+    def scorer(self) -> QualityScorer:
+        """The outputs of all rows."""
+        return QualityScorer(self.plan, self.context)
 
     def report(self) -> Report:
-        """Gather everything but gates and winners."""
-        recipe = self.plan.recipe
-        variants, infos = self.plan.variants, self._infos()
-        rows = RowBuilder(self.plan, self.context, self.quality, self.measured)
+        """Join the ledgers of the steps, and gather what the run was made of."""
+        recipe, infos = self.plan.recipe, self._infos()
+        variants = self.plan.variants
+        ledger = join_ledgers(self.context, self.plan, "quality", "measure", "select")
         return Report(
+            **{name: getattr(ledger, name) for name in Ledger.model_fields if name != "schema_version"},
             name=recipe.name,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             versions={"compress-encoders": __version__, **versions(LIBRARIES)},
-            machine=_machine(self.plan),
+            machine=describe_machine(device=any(target.device == "cuda" for target in recipe.targets)),
             recipe=recipe_without_paths(recipe),
             task=self.roles.info.task_info.model_copy(update={"name": recipe.task_title}),
-            data=data_facts(self.plan, self.context, self.roles, self.quality),
+            data=data_facts(self.plan, self.context, self.roles, self.scorer.reference_facts),
             rules=rules_of(recipe),
             targets=tuple(self._target(target) for target in recipe.targets),
             steps=tuple(self._step(step.name) for step in self.plan.steps if step.kind not in ("report", "publish")),
-            rows=tuple(rows.row(entry) for entry in variants),
+            rows=tuple(self._row(entry) for entry in variants),
             teacher=reference_key(self.plan),
             unquantized={entry.key: entry.unquantized for entry in variants if entry.unquantized},
-            floor=self.quality.floor,
             floor_name=baseline_for(recipe.task.kind).name,
             floor_reason=failure_of(self.context, "floor"),
-            probe=self.quality.probe,
             probe_name=self._probe_name(),
-            grid=self.measured.grid,
-            surroundings=self.measured.surroundings,
-            limits=self.measured.limits,
             layer_maps={model: info.layer_map for model, info in infos.items() if info.layer_map},
             pruned={
                 model: pruned_structure(pruning).model_copy(update=self._speedup(model))
@@ -139,6 +131,47 @@ class ReportBuilder:
             trials=trials(self.plan, self._folders()),
             remarks=tuple(self.plan.left_out.values()),
         )
+
+    def _row(self, entry: ModelVariant) -> LedgerRow:
+        """Return the row of a variant; of one that was not built, why."""
+        folder, records = self.context.inputs.get(entry.step), self.context.records
+        row = LedgerRow(
+            model=entry.model,
+            step=self.plan.model(entry.model).section,
+            variant=entry.variant.info,
+            fallback=self._fallback(entry),
+        )
+        if folder is None:
+            cause = self._cause(entry.step)
+            reason = failure_of(self.context, cause)
+            status = "not measured" if cause in self.context.skipped else "failed"
+            reason = reason if cause == entry.step else f"{cause}: {reason}"
+            return row.model_copy(update={"status": status, "reason": reason})
+        info, steps = read_info(folder), self._steps_to(entry.step)
+        changes = {
+            "variant": info.variant or entry.variant.info,
+            "shape": info.shape.text if info.shape else None,
+            "footprint": footprint(folder),
+            "cost_seconds": round(sum(records[name].seconds for name in steps), 3),
+            "steps": steps,
+        }
+        return row.model_copy(update=changes)
+
+    def _fallback(self, entry: ModelVariant) -> Fallback | None:
+        record = self.context.records.get(entry.fallback or "")
+        return Fallback.model_validate(record.measured) if record and record.measured else None
+
+    def _cause(self, step: str) -> str:
+        """The step because of which ``step`` has no result: itself, or one that it was made from."""
+        absent = [need for need in self.plan.step(step).needs if need in self.context.failures]
+        return self._cause(absent[0]) if absent else step
+
+    def _steps_to(self, step: str) -> tuple[str, ...]:
+        """The names of ``step`` and of all steps it depends on, of those that have a result."""
+        needed = {step}
+        for each in reversed(self.plan.steps):
+            needed |= {*each.needs} if each.name in needed else set()
+        return tuple(name for name in self.context.records if name in needed)
 
     def _service(self) -> ServiceFacts | None:
         """Return the service whose answers are the labels, and whether test holds those that were held back."""
@@ -156,7 +189,7 @@ class ReportBuilder:
 
     def _packaged(self) -> Iterator[PackagedFormat]:
         """Yield the formats of the winners; of a step without a result, why it has none."""
-        winners = read_selection(self.context.inputs["select"]).winners
+        winners = read_ledger(self.context.inputs["select"]).winners
         for form, step in self.plan.packages.items():
             if folder := self.context.inputs.get(step):
                 yield from read_packaged(folder).formats
@@ -225,16 +258,3 @@ class ReportBuilder:
             status="skipped" if name in self.context.skipped else "ok" if record and reason is None else "failed",
             reason=reason,
         )
-
-
-def _machine(plan: Plan) -> Machine:
-    machine = describe(devices=any(target.device == "cuda" for target in plan.recipe.targets))
-    return Machine(
-        name=machine.cpu.model,
-        system=machine.system,
-        cores=machine.cpu.cores,
-        instructions=machine.cpu.instructions or (),
-        memory=machine.memory,
-        accelerator=machine.gpus[0].name if machine.gpus else None,
-        fingerprint=machine.fingerprint,
-    )

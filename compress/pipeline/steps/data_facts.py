@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from compress.data.encode import encode_sample
@@ -11,7 +14,6 @@ from compress.data.splits.unlabelled_texts import UNLABELLED, unlabelled_info
 from compress.data.tokenizer import TextTokenizer
 from compress.pipeline.graph import Plan
 from compress.pipeline.step_context import StepContext
-from compress.pipeline.steps.quality_step import QualityResults
 from compress.recipe.task_schema import Data
 from compress.report.run_facts import DataFacts
 
@@ -19,8 +21,11 @@ TRUNCATION_ROWS = 10_000
 """Rows of train on which the share of truncated texts is determined, at most."""
 
 
-def data_facts(plan: Plan, context: StepContext, roles: PreparedData, quality: QualityResults) -> DataFacts:
-    """Return what the report says of the data: the source, the counts, and what is unusual about them."""
+def data_facts(plan: Plan, context: StepContext, roles: PreparedData, scored: Mapping[str, Any]) -> DataFacts:
+    """Return what the report says of the data: the source, the counts, and what is unusual about them.
+
+    ``scored``: the facts recorded when the reference was scored; empty where it was not.
+    """
     info, folder = roles.info, context.inputs.get(UNLABELLED)
     unlabelled = unlabelled_info(folder) if folder else None
     return DataFacts(
@@ -33,8 +38,8 @@ def data_facts(plan: Plan, context: StepContext, roles: PreparedData, quality: Q
         duplicates=info.duplicates,
         skipped=info.skipped + (unlabelled.skipped if unlabelled else 0),
         split_seed=plan.recipe.task.data.split_seed,
-        truncated={**_truncated_of_train(plan, context, roles), **quality.truncated},
-        examples_per_row=quality.examples_per_row,
+        truncated={**_truncated_of_train(plan, context, roles), **scored.get("truncated", {})},
+        examples_per_row=scored.get("examples", {}).get("test"),
     )
 
 

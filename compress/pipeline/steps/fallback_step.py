@@ -19,8 +19,8 @@ from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import RECORD_FILE, share_folder
 from compress.pipeline.steps.build_variant import PARITY_BATCH, SAMPLE_ROWS, build_context, in_batches, sample_train
 from compress.pipeline.steps.scoring_steps import Device, predict_sets
+from compress.select.ledger import Rules
 from compress.select.quantization_loss import Fallback, QuantizationLoss, quantization_loss
-from compress.select.selection import Rules
 from compress.storage.file_names import ANSWERS_FILE
 from compress.variants import Variant
 

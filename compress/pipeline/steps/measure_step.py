@@ -1,11 +1,10 @@
-"""The measuring step: timings at the targets and in the grid, memory, and the machine's limits, in one file.
+"""The measuring step: timings at the targets and in the grid, memory, and the machine's limits, in one ledger.
 
 Everything together is bounded: by the recipe's budget, or else by a default of about a minute and a half.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,25 +18,23 @@ from typing import TYPE_CHECKING, Literal
 from compress.console import Console, duration
 from compress.errors import CompressError, pluralize
 from compress.measure import Job, Latency, time_jobs
-from compress.measure.interference.machine_snapshot import MachineSnapshot, snapshot_machine
+from compress.measure.interference.machine_snapshot import snapshot_machine
+from compress.measure.resources.footprint import footprint
 from compress.measure.resources.serving_memory import ServingMemory, serving_memory
-from compress.measure.result_base import ResultModel
-from compress.measure.roofline.roofline import MachineLimits, machine_limits
+from compress.measure.roofline.roofline import LimitShares, MachineLimits, find_limits, machine_limits, shares_of_limits
 from compress.measure.timing.latency import describe_precision, ratio
-from compress.measure.timing.timing_inputs import Text
 from compress.measure.timing.worker_process import RunningProcesses
-from compress.model_info import VariantInfo
+from compress.model_info import VariantInfo, find_info
 from compress.pipeline.step_context import StepContext
-from compress.recipe.measure_schema import Grid, Measure, Target
-from compress.report.report_schema import GridCell
+from compress.pipeline.strip_paths import strip_paths_deep
+from compress.recipe.measure_schema import Measure, Target, TimingGrid
 from compress.runtime.predictor import Placement
+from compress.select.ledger import GridCell, Ledger, TargetResult, write_ledger
 
 if TYPE_CHECKING:
     from compress.pipeline.graph import Plan
     from compress.tasks.base import Row, TaskInput
     from compress.tasks.kind import Kind
-
-LATENCY_FILE = "latency.json"
 
 TIMED_ROWS = 512
 """Rows of test whose texts represent all of them in timing."""
@@ -57,20 +54,6 @@ SERVED_LENGTH = 128
 """Word pieces of every row while memory is measured; fewer where the task's maximum is less."""
 
 
-class Measured(ResultModel):
-    """The content of latency.json."""
-
-    schema_version: Literal[2] = 2
-    latencies: Mapping[str, Latency] = {}
-    """By target and row: `cpu student/onnx-int8`."""
-    grid: Mapping[str, tuple[GridCell, ...]] = {}
-    """By target title."""
-    serving: Mapping[str, tuple[ServingMemory, ...]] = {}
-    """By device, threads and row: `cpu t1 student/onnx-int8`."""
-    limits: tuple[MachineLimits, ...] = ()
-    surroundings: MachineSnapshot | None = None
-
-
 @dataclass(frozen=True)
 class TimedModel:
     """One row of the ledger to be measured."""
@@ -81,6 +64,8 @@ class TimedModel:
     """How a model folder runs; None for an exported folder, which contains it."""
     titles: frozenset[str]
     """The targets it runs at."""
+    precision: str = "fp32"
+    """Of its layers: the machine's limit that it is compared with."""
 
 
 def measure(context: StepContext, plan: Plan, limits: bool) -> None:
@@ -94,6 +79,7 @@ def measure(context: StepContext, plan: Plan, limits: bool) -> None:
             folder=context.inputs[entry.step],
             variant=None if entry.variant.builder else entry.variant.info,
             titles=frozenset(entry.scores),
+            precision=entry.variant.precision,
         )
         for entry in plan.variants
         if entry.step in context.inputs
@@ -102,24 +88,14 @@ def measure(context: StepContext, plan: Plan, limits: bool) -> None:
     task = roles.info.task_info
     texts = sample_texts(roles.rows("test"), kind_of(task))
     everything = plan.present_targets, texts, recipe.measure, task.max_length, recipe.seed, limits, context.console
-    write_measured(context.work, Measurement(models, *everything).run())
+    measured = Measurement(models, *everything).run().model_dump(exclude_unset=True)
+    write_ledger(context.work, Ledger.model_validate(strip_paths_deep(measured)))  # reports show it as it is
 
 
 def sample_texts(rows: Sequence[Row], kind: Kind) -> list[TaskInput]:
     """Return the inputs of up to `TIMED_ROWS` rows at even steps; the same ones every time."""
     step = max(1, len(rows) // TIMED_ROWS)
     return [kind.to_input(rows[index]) for index in range(0, len(rows), step)][:TIMED_ROWS]
-
-
-def write_measured(folder: Path, measured: Measured) -> None:
-    """Write latency.json into ``folder``."""
-    (folder / LATENCY_FILE).write_text(measured.model_dump_json(indent=1) + "\n", encoding="utf-8")
-
-
-def read_measured(folder: Path) -> Measured:
-    """Read latency.json; its first version had the timings alone."""
-    content = json.loads((folder / LATENCY_FILE).read_bytes())
-    return Measured.model_validate(content if "schema_version" in content else {"latencies": content})
 
 
 Length = int | Literal["data"]
@@ -132,7 +108,7 @@ class Measurement:
     models: Sequence[TimedModel]
     targets: Sequence[Target]
     """Those that this machine has."""
-    texts: Sequence[Text]
+    texts: Sequence[TaskInput]
     """Rows of the test set."""
     settings: Measure
     longest: int
@@ -143,7 +119,7 @@ class Measurement:
     """Measure the machine's own limits too."""
     console: Console = field(default_factory=partial(Console, "quiet"))
 
-    def run(self) -> Measured:
+    def run(self) -> Ledger:
         """Time every row at every target it runs on and in the grid, then measure the machine's limits and memory."""
         begin, budget, grid = time.monotonic(), self.settings.budget, self.settings.grid
         surroundings = snapshot_machine(device=any(target.device == "cuda" for target in self.targets))
@@ -151,14 +127,22 @@ class Measurement:
         measure_limits = self.limits and (budget is None or budget - (time.monotonic() - begin) >= LIMITS_SECONDS)
         machine = tuple(self._machine_limits()) if measure_limits else ()
         end = begin + budget if budget else time.monotonic() + MEMORY_SECONDS
-        return Measured(
-            latencies={
-                f"{target.title} {key}": timed[job.key]
+        memory = dict(self._serving(end, timed)) if self.settings.memory else {}
+        return Ledger(
+            results=tuple(
+                TargetResult(
+                    key=model.key,
+                    target=target.title,
+                    latency=timed[jobs[model.key].key],
+                    shares=_shares(model, target, timed[jobs[model.key].key], machine),
+                    serving=memory.get(_serving_key(target, model), ()),
+                )
                 for target in self.targets
-                for key, job in self._jobs(target, target.batch, target.length).items()
-            },
+                for jobs in [self._jobs(target, target.batch, target.length)]
+                for model in self.models
+                if model.key in jobs
+            ),
             grid={target.title: tuple(self._cells(target, grid, timed)) for target in self.targets if grid},
-            serving=dict(self._serving(end, timed)) if self.settings.memory else {},
             limits=machine,
             surroundings=surroundings,
         )
@@ -204,7 +188,7 @@ class Measurement:
     def _time(self, jobs: Iterable[Job], settings: Measure, budget: float | None) -> dict[str, Latency]:
         return time_jobs([*jobs], self.texts, settings, seed=self.seed, console=self.console, budget=budget)
 
-    def _cells(self, target: Target, grid: Grid, timed: Mapping[str, Latency]) -> Iterator[GridCell]:
+    def _cells(self, target: Target, grid: TimingGrid, timed: Mapping[str, Latency]) -> Iterator[GridCell]:
         for length, batch in product(grid.length, grid.batch):
             latencies = {key: timed[job.key] for key, job in self._jobs(target, batch, length).items()}
             yield GridCell(batch=batch, length=length, latencies=latencies)
@@ -215,7 +199,7 @@ class Measurement:
         First that of the reference, then of the fastest rows, one of which wins.
         """
         requests = {
-            f"{target.device} t{target.threads} {model.key}": (target, model)
+            _serving_key(target, model): (target, model)
             for target in self.targets
             for model in self._by_speed(target, timed)
             if target.title in model.titles
@@ -260,6 +244,22 @@ class Measurement:
             except CompressError as error:
                 count = pluralize(threads, "thread")
                 self.console.warn(f"the limits of {device} with {count} were not measured: {error.message}")
+
+
+def _serving_key(target: Target, model: TimedModel) -> str:
+    """Return what memory is measured for once: a model on a device with a number of threads."""
+    return f"{target.device} t{target.threads} {model.key}"
+
+
+def _shares(
+    model: TimedModel, target: Target, latency: Latency, machine: Sequence[MachineLimits]
+) -> LimitShares | None:
+    """Return the shares of the machine's limits that a model uses; None where one of both is not known."""
+    info, limits = find_info(model.folder), find_limits(machine, target.device, target.threads)
+    if not (latency.timed and limits and info and info.shape):
+        return None
+    weights = footprint(model.folder).bytes_weights
+    return shares_of_limits(latency, info.shape, limits, model.precision, weights, target.batch)
 
 
 def _precision(timed: Sequence[Latency]) -> str | None:

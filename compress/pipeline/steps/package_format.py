@@ -18,12 +18,11 @@ from compress.pipeline.steps.scoring_steps import score, scoring_batch
 from compress.recipe.measure_schema import Target
 from compress.report.packaged_format import PACKAGED_FILE, Packaged, PackagedFormat, read_packaged
 from compress.select.gate import gate
-from compress.select.selection import read_selection
+from compress.select.ledger import TargetResult, read_ledger
 from compress.variants import VARIANTS, Variant, variant_in
 
 if TYPE_CHECKING:
     from compress.data.splits.prepare_splits import PreparedData
-    from compress.pipeline.steps.quality_step import RowQuality
 
 PACKAGE_FORMAT = "package-format"
 """The kind of these steps."""
@@ -47,7 +46,7 @@ def package_format(context: StepContext, plan: Plan, form: str) -> None:
         CompressError: it failed for every target.
     """
     entries = {entry.key: entry for entry in plan.variants}
-    winners = {target: entries[key] for target, key in read_selection(context.inputs["select"]).winners.items()}
+    winners = {target: entries[key] for target, key in read_ledger(context.inputs["select"]).winners.items()}
     targets = {target.title: target for target in plan.recipe.targets}
     scratch = context.work / SCRATCH
     shutil.rmtree(scratch, ignore_errors=True)  # of a killed run
@@ -157,9 +156,9 @@ class FormatPackager:
                 return inputs[entry.step]
         return self._build(needed, winner)
 
-    def _score(self, variant: Variant, winner: ModelVariant, target: Target, folder: Path) -> RowQuality:
+    def _score(self, variant: Variant, winner: ModelVariant, target: Target, folder: Path) -> TargetResult:
         """Return the scores of the built file in its own runtime, compared with the teacher's and its own model's."""
-        from compress.pipeline.steps.quality_step import QualityScorer, RowQuality
+        from compress.pipeline.steps.quality_step import QualityScorer
 
         device = target.device if target.device in variant.devices else "cpu"
         work = self._scratch_folder()
@@ -167,16 +166,15 @@ class FormatPackager:
         score(context, SOURCE, variant, device, scoring_batch(variant, target))
         compared = variant.model_copy(update={"compared_with": UNQUANTIZED})
         entry = ModelVariant(winner.model, compared, SOURCE, scores={target.title: SCORED})
-        scorer = QualityScorer(self.plan, context)
-        return RowQuality(select=scorer.quality(entry, target, "select"), test=scorer.quality(entry, target, "test"))
+        return QualityScorer(self.plan, context).result(entry, target)
 
-    def _gate(self, variant: Variant, scores: RowQuality, target: Target) -> Any:
+    def _gate(self, variant: Variant, scores: TargetResult, target: Target) -> Any:
         """Judge it as every variant is judged."""
-        from compress.pipeline.steps.quality_step import read_quality, reference_key
+        from compress.pipeline.steps.quality_step import reference_key
         from compress.pipeline.steps.select_step import rules_of
 
-        reference = read_quality(self.context.inputs["quality"]).at(reference_key(self.plan), target.title).select
-        classes: Mapping[str, Any] = reference.per_class if reference else {}
+        reference = read_ledger(self.context.inputs["quality"]).result(reference_key(self.plan), target.title)
+        classes: Mapping[str, Any] = reference.select.per_class if reference and reference.select else {}
         quantized = variant.quantizer is not None
         return gate(rules_of(self.plan.recipe), scores.select, classes, quantized=quantized)
 

@@ -22,7 +22,7 @@ from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Recipe
 from compress.report.packaged_format import read_packaged
 from compress.report.report_schema import Report
-from compress.select.selection import read_selection
+from compress.select.ledger import read_ledger
 from compress.storage.atomic_write import atomic_copy_folder
 from compress.storage.file_digests import digests
 from compress.storage.file_names import ANSWERS_FILE
@@ -37,14 +37,14 @@ EVERYWHERE_FOLDER = "_everywhere"
 def package(context: StepContext, plan: Plan) -> None:
     """Collect each target's winner, with its lineage and the recipe, because it leaves the run behind."""
     entries = {entry.key: entry for entry in plan.variants}
-    selection = read_selection(context.inputs["select"])
+    ledger = read_ledger(context.inputs["select"])
     targets = {target.title: target for target in plan.recipe.targets}
-    for title, key in selection.winners.items():
+    for title, key in ledger.winners.items():
         _collect(context, plan, entries[key], targets[title], context.work / title)
         _add_formats(context, plan, targets[title])
-    for title, key in selection.everywhere.items():
+    for title, key in ledger.everywhere.items():
         _collect(context, plan, entries[key], targets[title], context.work / EVERYWHERE_FOLDER / title)
-    context.write_json(PACKAGE_FILE, {"winners": selection.winners, "everywhere": selection.everywhere})
+    context.write_json(PACKAGE_FILE, {"winners": ledger.winners, "everywhere": ledger.everywhere})
 
 
 def copy_winners(packaged: Path, folder: Path) -> None:

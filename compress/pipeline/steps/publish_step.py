@@ -16,8 +16,8 @@ from compress.pipeline.steps.package_step import WINNER_FOLDER, Origin, collect,
 from compress.publish.entry import VARIANTS_FOLDER
 from compress.publish.local_zoo import is_published, publish_entry
 from compress.recipe.schema import Publish
-from compress.report.apply_selection import verdict_by_hand
 from compress.report.report_schema import Report, read_report
+from compress.report.winner_comparisons import verdict_by_hand
 
 PUBLISH_FILE = "publish.json"
 
@@ -58,10 +58,10 @@ def publish_row(
     """
     if target not in report.titles:
         raise UsageError(f"the run has no target '{target}'{nearest(target, report.titles)}")
-    row, known = report.row(key), [each.key for each, _ in report.results(target) if each.steps]
+    row, known = report.row(key), [each.key for each, _ in report.rows_at(target) if each.steps]
     if row is None or key not in known:
         raise UsageError(f"run '{report.name}' has no row '{key}' on {target}{nearest(key, known)}")
-    if (gate := row.targets[target].gate) and gate.state != "passed":
+    if (result := report.result(key, target)) and (gate := result.gate) and gate.state != "passed":
         console.warn(f"{key} could not win on {target}: {gate.state}, {gate.why}")
     source = step_folder(folder, row.steps[-1])
     chosen = report.model_copy(update={"verdicts": (verdict_by_hand(report, key, target),)})

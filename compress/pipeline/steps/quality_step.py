@@ -3,61 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from compress.data.splits.prepare_splits import PreparedData, load_prepared
 from compress.measure import BootstrapScorer, Quality, score_model
-from compress.measure.result_base import ResultModel
 from compress.pipeline.graph import ModelVariant, Plan
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.prepare_data import SLICES_FILE
 from compress.pipeline.steps.scoring_steps import LENGTHS, SCORED_FILE, SCORED_ROLES
 from compress.recipe.field_types import Role
 from compress.recipe.measure_schema import Target
+from compress.select.ledger import Ledger, TargetResult, write_ledger
 from compress.storage.file_names import ANSWERS_FILE
-from compress.storage.schema_version import up_to
 from compress.tasks import Kind, kind_of
-
-QUALITY_FILE = "quality.json"
 
 REFERENCE = "torch-fp32"
 """The teacher in this variant is what candidates are compared with."""
 
 Outputs = dict[str, NDArray[Any]]
-
-
-class RowQuality(ResultModel):
-    """The scores of one row of the ledger on one target."""
-
-    select: Quality | None = None
-    test: Quality | None = None
-
-
-class QualityResults(ResultModel):
-    """The content of quality.json."""
-
-    schema_version: Annotated[int, up_to(1)] = 1
-    rows: Mapping[str, Mapping[str, RowQuality]] = {}
-    """By row key and target title."""
-    floor: Quality | None = None
-    """Of the baseline on test, compared with the reference."""
-    probe: Quality | None = None
-    """Of what the teacher was fine-tuned from, on test, compared with the reference."""
-    truncated: Mapping[str, float] = {}
-    """By role, the share of rows (and of documents) of which the reference does not see everything."""
-    examples_per_row: float | None = None
-    """How many examples the reference was given of a row of test, on average."""
-
-    def at(self, key: str, title: str) -> RowQuality:
-        """The scores of a row on a target; empty where it has none."""
-        return self.rows.get(key, {}).get(title, RowQuality())
 
 
 def reference_key(plan: Plan) -> str:
@@ -68,19 +36,14 @@ def reference_key(plan: Plan) -> str:
 def quality(context: StepContext, plan: Plan) -> None:
     """Score every row on every target it ran on."""
     scorer = QualityScorer(plan, context)
-    results = QualityResults(
-        rows={entry.key: scorer.row(entry) for entry in plan.variants},
-        floor=scorer.baseline("floor"),
-        probe=scorer.baseline(plan.teacher.step),
-        truncated=scorer.reference_facts.get("truncated", {}),
-        examples_per_row=scorer.reference_facts.get("examples", {}).get("test"),
-    )
-    (context.work / QUALITY_FILE).write_text(results.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    results = [scorer.result(entry, target) for entry in plan.variants for target in scored_on(plan, entry)]
+    floor, probe = scorer.baseline("floor"), scorer.baseline(plan.teacher.step)
+    write_ledger(context.work, Ledger(results=tuple(results), floor=floor, probe=probe))
 
 
-def read_quality(folder: Path) -> QualityResults:
-    """Read quality.json from ``folder``."""
-    return QualityResults.model_validate_json((folder / QUALITY_FILE).read_bytes())
+def scored_on(plan: Plan, entry: ModelVariant) -> list[Target]:
+    """The targets on which a row is scored."""
+    return [target for target in plan.recipe.targets if target.title in entry.scores]
 
 
 @dataclass
@@ -101,15 +64,10 @@ class QualityScorer:
         """The facts recorded when the reference was scored; empty where it was not."""
         return self._facts(self._reference) if self._reference else {}
 
-    def row(self, entry: ModelVariant) -> dict[str, RowQuality]:
-        """The scores of one row by target title."""
-        return {
-            target.title: RowQuality(
-                select=self.quality(entry, target, "select"), test=self.quality(entry, target, "test")
-            )
-            for target in self.plan.recipe.targets
-            if target.title in entry.scores
-        }
+    def result(self, entry: ModelVariant, target: Target) -> TargetResult:
+        """The scores of one row on a target."""
+        select, test = self.quality(entry, target, "select"), self.quality(entry, target, "test")
+        return TargetResult(key=entry.key, target=target.title, select=select, test=test)
 
     def quality(self, entry: ModelVariant, target: Target, role: Role) -> Quality | None:
         """The scores of one row on one role; None where there are no outputs."""

@@ -3,46 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from compress.measure import Latency
 from compress.measure.resources.footprint import footprint
 from compress.model_info import read_info
 from compress.pipeline.graph import ModelVariant, Plan
 from compress.pipeline.step_context import StepContext
-from compress.pipeline.steps.measure_step import Measured, read_measured
-from compress.pipeline.steps.quality_step import read_quality, reference_key
+from compress.pipeline.steps.quality_step import reference_key
 from compress.pipeline.strip_paths import strip_paths
 from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Recipe
 from compress.runtime_releases import EVERYWHERE, why_not_in_all
-from compress.select.selection import SELECT_FILE, Candidate, Limits, Rules, Selection, TargetSelection
+from compress.select.ledger import Ledger, Limits, Rules, TargetResult, Verdict, read_ledger, write_ledger
 from compress.select.winner import select_winner
 from compress.variants import Variant
 
 
 def select(context: StepContext, plan: Plan) -> None:
     """Choose the winner on each target from select scores, timings and sizes."""
-    measured, results, rules = read_timings(context), read_quality(context.inputs["quality"]), rules_of(plan.recipe)
+    ledger, rules = join_ledgers(context, plan, "quality", "measure"), rules_of(plan.recipe)
+    entries = {entry.key: entry for entry in plan.variants}
+    results: list[TargetResult] = []
+    verdicts: list[Verdict] = []
+    for title in (target.title for target in plan.recipe.targets):
+        found = [result for result in ledger.results if result.target == title]
+        facts = {result.key: _facts(context, plan, entries[result.key], rules) for result in found}
+        candidates = [result.model_copy(update=facts[result.key]) for result in found]
+        verdict, gates = select_winner(title, candidates, rules, plan.missing_targets.get(title))
+        results += [TargetResult(key=key, target=title, **each, gate=gates.get(key)) for key, each in facts.items()]
+        verdicts.append(verdict)
+    write_ledger(context.work, Ledger(results=tuple(results), verdicts=tuple(verdicts)))
 
-    def selected(target: Target) -> TargetSelection:
-        candidates = [
-            Candidate(
-                key=entry.key,
-                select=results.at(entry.key, target.title).select,
-                latency=latency_at(context, plan, measured, entry, target),
-                bytes_total=footprint(context.inputs[entry.step]).bytes_total,
-                quantized=entry.unquantized is not None,
-                reference=entry.key == reference_key(plan),
-                ruled_out=_why_not_in(rules.runs_in, context, entry),
-                runs_everywhere=_why_not_in(EVERYWHERE, context, entry) is None,
-            )
-            for entry in plan.variants
-            if entry.step in context.inputs and target in targets_of(plan, entry.variant)
-        ]
-        return select_winner(target.title, candidates, rules, plan.missing_targets.get(target.title))
 
-    selection = Selection(targets=tuple(map(selected, plan.recipe.targets)))
-    (context.work / SELECT_FILE).write_text(selection.model_dump_json(indent=1) + "\n", encoding="utf-8")
+def _facts(context: StepContext, plan: Plan, entry: ModelVariant, rules: Rules) -> dict[str, Any]:
+    """Return the columns of a row's results that selection reads beside scores and timings."""
+    return {
+        "bytes_total": footprint(context.inputs[entry.step]).bytes_total,
+        "quantized": entry.unquantized is not None,
+        "reference": entry.key == reference_key(plan),
+        "ruled_out": _why_not_in(rules.runs_in, context, entry),
+        "runs_everywhere": _why_not_in(EVERYWHERE, context, entry) is None,
+    }
 
 
 def rules_of(recipe: Recipe) -> Rules:
@@ -59,10 +61,18 @@ def _why_not_in(names: Sequence[str], context: StepContext, entry: ModelVariant)
     return why_not_in_all(names, variant.format, variant.operators, variant.libraries.get("onnxruntime"))
 
 
-def read_timings(context: StepContext) -> Measured:
-    """The result of the measure step; empty where it failed."""
-    folder = context.inputs.get("measure")
-    return read_measured(folder) if folder else Measured()
+def join_ledgers(context: StepContext, plan: Plan, *steps: str) -> Ledger:
+    """Return what these steps wrote of every row that was made, on each target where it runs or a reader misses it.
+
+    A row that was not timed there has the reason.
+    """
+    results = [
+        TargetResult(key=entry.key, target=target.title, latency=_not_timed(context, plan, entry, target))
+        for entry in plan.variants
+        if entry.step in context.inputs
+        for target in targets_of(plan, entry.variant)
+    ]
+    return Ledger.joined(results, [read_ledger(context.inputs[step]) for step in steps if step in context.inputs])
 
 
 def targets_of(plan: Plan, variant: Variant) -> list[Target]:
@@ -71,16 +81,15 @@ def targets_of(plan: Plan, variant: Variant) -> list[Target]:
     return [target for target in plan.recipe.targets if target.device in devices]
 
 
-def latency_at(context: StepContext, plan: Plan, measured: Measured, entry: ModelVariant, target: Target) -> Latency:
-    """The timing of a row on a target, or why there is none."""
-    timed = measured.latencies.get(f"{target.title} {entry.key}")
+def _not_timed(context: StepContext, plan: Plan, entry: ModelVariant, target: Target) -> Latency:
+    """Why there is no timing of a row on a target, if there is none."""
     reasons = (
         plan.missing_targets.get(target.title),
         entry.variant.absent.get(target.device),
         failure_of(context, "measure"),
         "it was not timed",
     )
-    return timed or Latency(status="not measured", reason=next(filter(None, reasons)))
+    return Latency(status="not measured", reason=next(filter(None, reasons)))
 
 
 def failure_of(context: StepContext, step: str) -> str | None:

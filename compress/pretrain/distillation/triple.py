@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from compress.batch_arrays import IGNORED_LABEL
-from compress.losses import Part
+from compress.losses import LayerPart
 from compress.losses.distillation.soft_label import softmax_distance
 from compress.models.encoder_parts import layers_of
 from compress.models.forward_hooks import capture_parts
@@ -28,7 +28,7 @@ from compress.train.objective import Batch, Losses, Objective
 SOFT_LABEL, HIDDEN_COSINE = "soft_label", "hidden_cosine"
 WEIGHTS = {SOFT_LABEL: 5.0, MASKED_LM: 2.0, HIDDEN_COSINE: 1.0}
 """Those that DistilBERT was trained with."""
-LAST_PARTS: tuple[Part, ...] = ("hidden",)
+LAST_PARTS: tuple[LayerPart, ...] = ("hidden",)
 """What is captured of the last layer."""
 
 

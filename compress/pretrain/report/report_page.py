@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from compress import format_numbers as fmt
 from compress.errors import pluralize
 from compress.pretrain.report.pretrain_report import HeldOut, PretrainReport, TrainingPart
+from compress.tables import Cells, Table, make_table, markdown_table
 
 REPORT_PAGE = "report.md"
 
 
-def result_rows(report: PretrainReport) -> list[dict[str, str | None]]:
-    """Return the results as rows of a table: the model, what it started from, and what counting predicts."""
-    rows, held = list[dict[str, str | None]](), report.held_out
+def result_table(report: PretrainReport) -> Table:
+    """Return the results: of the model, of what it started from, and of what counting predicts."""
+    rows, held = list[dict[str, str]](), report.held_out
     if held is not None:
         generates = report.method == "replaced_tokens"
         results = [(f"{report.name}'s generator" if generates else report.name, held.trained)]
@@ -20,18 +22,24 @@ def result_rows(report: PretrainReport) -> list[dict[str, str | None]]:
         for name, result in results:
             rows.append({"": name, "loss": result.loss.text, "perplexity": result.perplexity.text})
             if held.trained.pairs is not None:
-                rows[-1]["next sentence right"] = result.pairs.text if result.pairs else None
+                rows[-1]["next sentence right"] = result.pairs.text if result.pairs else fmt.ABSENT
         for name, entropy in (("unigram entropy", held.unigram), ("bigram entropy", held.bigram)):
             rows.append({"": name, "loss": entropy.text, "perplexity": entropy.exponential().text})
-    return rows
+    return make_table(rows, names=1)
 
 
-def score_rows(report: PretrainReport) -> list[dict[str, str | None]]:
-    """Return the method's own scores as rows of a table; none where it has no others."""
-    return [
-        {"": score.name, "trained": score.trained.text, "at the start": score.start.text if score.start else None}
+def score_table(report: PretrainReport) -> Table:
+    """Return the method's own scores; without rows where it has no others."""
+    rows: list[Cells] = [
+        {"": score.name, "trained": score.trained.text, "at the start": score.start.text if score.start else fmt.ABSENT}
         for score in report.scores
     ]
+    return make_table(rows, names=1)
+
+
+def tables(report: PretrainReport) -> list[Table]:
+    """Return the tables that have rows."""
+    return [table for table in (result_table(report), score_table(report)) if table.rows]
 
 
 def page(report: PretrainReport) -> str:
@@ -51,8 +59,7 @@ def page(report: PretrainReport) -> str:
         "",
         "With 95 % intervals over documents.",
         "",
-        *_table(result_rows(report)),
-        *_table(score_rows(report)),
+        *(text for table in tables(report) for text in (markdown_table(table), "")),
         *_held_out_lines(report.held_out),
         "## Training",
         "",
@@ -65,15 +72,6 @@ def page(report: PretrainReport) -> str:
         "",
     ]
     return "\n".join(lines)
-
-
-def _table(rows: list[dict[str, str | None]]) -> list[str]:
-    """Return a table as lines of Markdown with an empty one after it; none without rows."""
-    if not rows:
-        return []
-    columns = list(rows[0])
-    cells = [columns, ["---"] * len(columns), *([row.get(column) or "" for column in columns] for row in rows)]
-    return [*(f"| {' | '.join(line)} |" for line in cells), ""]
 
 
 def _held_out_lines(held: HeldOut | None) -> list[str]:

@@ -23,10 +23,10 @@ from compress.data.splits.mmap_arrays import map_file, release_pages
 from compress.errors import DataError, pluralize
 from compress.pretrain.text.documents import Document, empty_corpus
 
-Part = Literal["train", "select", "held_out"]
+CorpusPart = Literal["train", "select", "held_out"]
 """`select` chooses the best weights of a training, and `held_out` is what these are reported by."""
-SCORED_PARTS: tuple[Part, ...] = ("select", "held_out")
-PARTS: tuple[Part, ...] = ("train", *SCORED_PARTS)
+SCORED_PARTS: tuple[CorpusPart, ...] = ("select", "held_out")
+PARTS: tuple[CorpusPart, ...] = ("train", *SCORED_PARTS)
 
 PIECES, WORD_STARTS, SENTENCES, DOCUMENTS = "pieces", "word_starts", "sentences", "documents"
 COLUMNS: Mapping[str, int] = {PIECES: 1, WORD_STARTS: 1, SENTENCES: 2, DOCUMENTS: 2}
@@ -59,7 +59,7 @@ class MappedArray:
 class Corpus:
     """One part of a corpus that `write_corpus` wrote."""
 
-    def __init__(self, folder: Path, part: Part) -> None:
+    def __init__(self, folder: Path, part: CorpusPart) -> None:
         self.info: dict[str, Any] = json.loads((folder / CORPUS_FILE).read_bytes())
         dtypes: dict[str, str] = self.info["dtypes"]
         fields = {name: MappedArray(_path(folder, part, name), dtypes[name], COLUMNS[name]) for name in COLUMNS}
@@ -113,7 +113,7 @@ def write_corpus(
     return info
 
 
-def part_of(document: Document, held_out: float, seed: int) -> Part:
+def part_of(document: Document, held_out: float, seed: int) -> CorpusPart:
     """Return the part that a document belongs to: always the same one for the same text, so copies stay together."""
     code = seed
     for sentence in document:
@@ -157,14 +157,16 @@ def _check(info: Mapping[str, Any]) -> None:
         )
 
 
-def _path(folder: Path, part: Part, field: str) -> Path:
+def _path(folder: Path, part: CorpusPart, field: str) -> Path:
     return folder / f"{part}-{field}.bin"
 
 
 class _PartWriter:
     """Writes the fields of one part."""
 
-    def __init__(self, folder: Path, part: Part, dtypes: Mapping[str, str], separator: int, files: ExitStack) -> None:
+    def __init__(
+        self, folder: Path, part: CorpusPart, dtypes: Mapping[str, str], separator: int, files: ExitStack
+    ) -> None:
         self._streams = {name: files.enter_context(_path(folder, part, name).open("wb")) for name in COLUMNS}
         self._dtypes, self._separator = dtypes, separator
         self.counts = {"documents": 0, "sentences": 0, "pieces": 0}

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from compress.batch_arrays import ATTENTION_MASK, BATCH_POSITIONS, INDEX, INPUT_ARRAYS, BatchArray
 from compress.data.splits.concatenated_rows import Origin
-from compress.pretrain.text.corpus_pieces import Corpus, MappedArray, Part
+from compress.pretrain.text.corpus_pieces import Corpus, CorpusPart, MappedArray
 from compress.pretrain.text.packing import COLUMNS, DTYPE, SPECIAL_OF_PAIR, SPECIAL_OF_RUN, records_file
 from compress.tasks.base import Arrays
 
@@ -55,7 +55,7 @@ class PackedExamples:
     """The sequences of one part with up to ``length`` pieces (implements `train.objective.Examples`)."""
 
     def __init__(
-        self, corpus: Path, packing: Path, part: Part, length: int, special: SpecialPieces, token_types: bool
+        self, corpus: Path, packing: Path, part: CorpusPart, length: int, special: SpecialPieces, token_types: bool
     ) -> None:
         """``token_types`` says whether the model reads which part of a pair each piece belongs to."""
         self.corpus = Corpus(corpus, part)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from compress.errors import DataError
-from compress.pretrain.text.corpus_pieces import Corpus, Part
+from compress.pretrain.text.corpus_pieces import Corpus, CorpusPart
 
 Span = tuple[int, int]
 """The first piece, and the one after the last."""
@@ -30,12 +30,12 @@ SPECIAL_OF_RUN, SPECIAL_OF_PAIR = 2, 3
 """Special pieces of a sequence: `[CLS] … [SEP]`, `[CLS] … [SEP] … [SEP]`."""
 
 
-def records_file(folder: Path, part: Part, length: int) -> Path:
+def records_file(folder: Path, part: CorpusPart, length: int) -> Path:
     """Return the file of the sequences of a part with up to ``length`` pieces."""
     return folder / f"{part}-{length}.bin"
 
 
-def pack(corpus: Corpus, part: Part, length: int, *, pairs: bool, seed: int, folder: Path) -> int:
+def pack(corpus: Corpus, part: CorpusPart, length: int, *, pairs: bool, seed: int, folder: Path) -> int:
     """Write the sequences of a part, and return their number."""
     if pairs and len(corpus.documents.values) < 2:
         raise DataError(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from compress import format_numbers as fmt
 from compress.prune.latency_table import SpeedupResult
-from compress.report import format_numbers as fmt
 from compress.report.charts.report_charts import NARROW
 from compress.report.charts.svg import Frame
 from compress.report.charts.xy_chart import Point, Series, xy_chart

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compress.report import format_numbers as fmt
+from compress import format_numbers as fmt
 from compress.report.charts.svg import rect, svg, text, with_tooltip
 from compress.report.pruned_units import PrunedStructure, PrunedUnits
 

@@ -6,12 +6,13 @@ import math
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from compress.report import format_numbers as fmt
+from compress import format_numbers as fmt
 from compress.report.charts.svg import Frame, element, line, marker, rect, text
 from compress.report.charts.xy_chart import Point, Series, xy_chart
-from compress.report.report_schema import LedgerRow, Report, TargetResult
+from compress.report.report_schema import LedgerRow, Report
 from compress.report.retention import larger_is_better, quality_on_test
 from compress.report.speedup_breakdown import fastest_variant
+from compress.select.ledger import TargetResult
 
 WIDE, NARROW = 680, 324
 """Pixels: next to another column on a desktop, and on a phone."""
@@ -23,7 +24,7 @@ COLOURS = 8
 
 def colour_of(report: Report, model: str) -> int:
     """The number of a model's colour."""
-    return [entry.name for entry in report.all_models].index(model) % COLOURS
+    return [entry.name for entry in report.models].index(model) % COLOURS
 
 
 def legend(report: Report) -> list[tuple[str, str]]:
@@ -56,7 +57,7 @@ def speed_chart(report: Report, title: str, width: int, labelled: Collection[str
     scale = 100.0 if larger else 1.0
     verdict = report.verdict(title)
     named = {report.teacher, verdict.winner if verdict else None, *labelled}
-    series = [one for row, result in report.results(title) if (one := _speed_series(report, row, result, named, scale))]
+    series = [one for row, result in report.rows_at(title) if (one := _speed_series(report, row, result, named, scale))]
     if not series:
         return None
     points = [one.points[0] for one in series]

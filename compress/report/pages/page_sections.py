@@ -9,8 +9,8 @@ from compress.report.charts.report_charts import reliability_chart
 from compress.report.report_schema import Report
 from compress.report.retention import quality_on_test
 from compress.report.tables import ledger_tables, quality_tables, size_tables, speed_tables, throughput_unit
-from compress.report.tables.table_type import Table
-from compress.report.winner_verdict import Verdict
+from compress.select.ledger import Verdict
+from compress.tables import Table
 
 STAR = "A star marks a significant change (p < 0.05); of many parts, some are significant by chance."
 

@@ -9,13 +9,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from compress import format_numbers as fmt
 from compress.environment import require
-from compress.report import format_numbers as fmt
 from compress.report.charts.latency_chart import latency_charts
 from compress.report.charts.layer_map_chart import layer_map_chart
 from compress.report.charts.pruning_chart import pruning_chart
 from compress.report.charts.report_charts import NARROW, WIDE, colour_of, legend, speed_chart
-from compress.report.pages.markdown import markdown_cell, markdown_table
 from compress.report.pages.page_sections import block_groups
 from compress.report.report_schema import ROWS_PAGE, LedgerRow, Report, write_report
 from compress.report.retention import winner_above_baseline
@@ -29,8 +28,10 @@ from compress.report.tables.size_tables import vocabulary_table
 from compress.report.tables.speed_tables import format_p50, limits_table, unstable_reasons
 from compress.report.tables.throughput_unit import describe_call, per_call_suffix
 from compress.report.tables.training_table import training_table
+from compress.report.winner_comparisons import held_back_lines
 from compress.report.winner_usage import predict_command, predict_in_python
-from compress.report.winner_verdict import Verdict, held_back_lines
+from compress.select.ledger import Verdict
+from compress.tables import markdown_cell, markdown_table
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -110,12 +111,12 @@ def _figures(
 ) -> Iterator[tuple[str, str]]:
     """Yield numbers that compare the winner with the teacher in PyTorch, those that are known, and their meaning."""
     versus = verdict.comparison_with(report.teacher)
-    teacher, result = report.row(report.teacher), winner.targets[target.title]
-    if versus is None or teacher is None:
+    teacher, result = (report.result(key, target.title) for key in (report.teacher, winner.key))
+    if versus is None or teacher is None or result is None:
         return
     if versus.speedup is not None:
         faster = f"faster ({fmt.span(versus.speedup, fmt.ratio)}): {format_p50(result.latency)} instead of"
-        p50 = f"{format_p50(teacher.targets[target.title].latency)}{per_call_suffix(report, target)}"
+        p50 = f"{format_p50(teacher.latency)}{per_call_suffix(report, target)}"
         yield ("≈ " if unstable else "") + fmt.ratio(versus.speedup.value), f"{faster} {p50}"
     if versus.smaller is not None:
         yield fmt.ratio(versus.smaller), f"smaller: {fmt.size(winner.bytes_total)}"

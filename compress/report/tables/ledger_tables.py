@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 import textwrap
 
+from compress import format_numbers as fmt
 from compress.measure.result_base import Score
-from compress.report import format_numbers as fmt
-from compress.report.report_schema import LedgerRow, Report, TargetResult
+from compress.report.report_schema import LedgerRow, Report
 from compress.report.retention import gain_over_probe, larger_is_better
 from compress.report.run_facts import StepCost
 from compress.report.speedup_breakdown import speedup, speedup_stages
 from compress.report.tables.quality_tables import format_above, format_change, format_quality
 from compress.report.tables.speed_tables import format_p50
-from compress.report.tables.table_type import Cells, Table, make_table
 from compress.report.text_costs import cost_of_texts, shows_costs
-from compress.report.winner_verdict import Verdict
+from compress.select.ledger import TargetResult, Verdict
+from compress.tables import Cells, Table, make_table
 
 MILLION = "1M texts"
 """The column with the price of a million texts."""
@@ -29,7 +29,7 @@ def ledger_table(report: Report, title: str) -> Table:
     verdict = report.verdict(title)
     metric = f"{fmt.metric(report.task.metric)} (95 %)"
     # A variant without a result there does not run on such a device, unless it could not be built.
-    shown = [row for row in report.rows if title in row.targets or row.status != "ok"]
+    shown = [row for row in report.rows if report.result(row.key, title) or row.status != "ok"]
     winner = next((index for index, row in enumerate(shown) if verdict and row.key == verdict.winner), None)
     rows: list[Cells] = [
         _ledger_cells(report, row, title, metric, is_winner=index == winner) for index, row in enumerate(shown)
@@ -65,8 +65,10 @@ def closing_table(report: Report, title: str, most: int | None = None, *, narrow
     lines, and fits 80 columns.
     """
     verdict = report.verdict(title)
-    rows = [row for row in report.rows if title in row.targets or row.status != "ok"]
-    ranked = sorted(rows, key=lambda row: (not (verdict and row.key == verdict.winner), _time_of_call(row, title)))
+    rows = [row for row in report.rows if report.result(row.key, title) or row.status != "ok"]
+    ranked = sorted(
+        rows, key=lambda row: (not (verdict and row.key == verdict.winner), _time_of_call(report, row, title))
+    )
     first = [row for row in ranked if row.key == report.teacher or row is ranked[0]]
     room = len(ranked) if most is None else max(most - len(report.baselines), len(first))
     others = [row for row in ranked if row not in first][: room - len(first)]
@@ -93,15 +95,15 @@ def closing_title(report: Report, title: str) -> str:
     return f"{report.name} on {title}: {fmt.metric(report.task.metric)} on test, {scale}; {MARK.strip()} won"
 
 
-def _time_of_call(row: LedgerRow, title: str) -> float:
+def _time_of_call(report: Report, row: LedgerRow, title: str) -> float:
     """Return the median time of a call, by which rows are sorted; infinity where it was not timed."""
-    result = row.targets.get(title)
+    result = report.result(row.key, title)
     median = result.latency.quantile("p50") if result else None
     return median.value if median else math.inf
 
 
 def _closing_cells(report: Report, row: LedgerRow, title: str, *, is_winner: bool, narrow: bool) -> Cells:
-    result, full = row.targets.get(title), _ledger_cells(report, row, title, "", is_winner=False)
+    result, full = report.result(row.key, title), _ledger_cells(report, row, title, "", is_winner=False)
     test = result.test if result else None
     return {
         "model and variant": _fold((MARK if is_winner else "  ") + row.key, narrow=narrow),
@@ -123,9 +125,9 @@ def _fold(name: str, *, narrow: bool) -> str:
 
 
 def _ledger_cells(report: Report, row: LedgerRow, title: str, metric: str, *, is_winner: bool) -> Cells:
-    result, teacher = row.targets.get(title), report.row(report.teacher)
+    result, teacher = report.result(row.key, title), report.row(report.teacher)
     test = result.test if result else None
-    faster = speedup(teacher, row, title) if teacher and teacher is not row else None
+    faster = speedup(report, teacher, row, title) if teacher and teacher is not row else None
     change = test.versus_teacher if test and row is not teacher else None
     untimed = _untimed(result)
     return {
@@ -199,7 +201,7 @@ def comparison_table(report: Report, verdict: Verdict) -> Table:
             "compared with": comparison.against,
             "row": comparison.key,
             **_speedup_cells(comparison.speedup),
-            "end to end": _factor(speedup(other, winner, title, "end_to_end") if other and winner else None),
+            "end to end": _factor(speedup(report, other, winner, title, "end_to_end") if other and winner else None),
             "smaller": fmt.ratio(comparison.smaller),
             "score retained": fmt.percent(comparison.kept),
             "above the baseline": format_above(report, title, comparison.kept_above_floor),
@@ -228,7 +230,7 @@ def gate_table(report: Report, title: str) -> Table:
                 "outcome": result.gate.state,
                 "reason": result.gate.why or fmt.ABSENT,
             }
-            for row, result in report.results(title)
+            for row, result in report.rows_at(title)
             if result.gate is not None
         ),
         left=("outcome",),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from compress import format_numbers as fmt
 from compress.measure.interference.machine_snapshot import MachineSnapshot
-from compress.report import format_numbers as fmt
 from compress.report.report_schema import Report
 from compress.report.run_facts import TargetFacts
 from compress.tasks import kind_of
@@ -14,20 +14,20 @@ def environment_facts(report: Report) -> list[tuple[str, str]]:
     machine, seen = report.machine, report.surroundings
     memory = f"{fmt.size(machine.memory)} memory" if machine.memory else None
     facts: dict[str, list[str | None]] = {
-        "Machine": [machine.name, f"{machine.cores} cores", memory],
+        "Machine": [machine.cpu, f"{machine.cores} cores", memory],
         "System": [machine.system],
-        "Instructions": [" ".join(machine.instructions)],
+        "Instructions": [" ".join(machine.instructions or ())],
     }
     if seen is not None:
         facts["System"].append(f"Python {seen.python}")
-        facts |= _snapshot_facts(machine.name, seen)
+        facts |= _snapshot_facts(seen)
     facts["Machine"].append(machine.accelerator)
     seeds = {"{} of trainings": report.recipe.get("seed"), "{} of splits": report.data.split_seed}
     facts["Seeds"] = [_known(text, seed) for text, seed in seeds.items()]
     return [(name, ", ".join(filter(None, parts))) for name, parts in facts.items() if any(parts)]
 
 
-def _snapshot_facts(name: str, seen: MachineSnapshot) -> dict[str, list[str | None]]:
+def _snapshot_facts(seen: MachineSnapshot) -> dict[str, list[str | None]]:
     of_cores = f" of {seen.cores_of_machine}" if seen.cores < seen.cores_of_machine else ""
     each = f" with {seen.threads_per_core} threads each" if (seen.threads_per_core or 1) > 1 else ""
     of_memory = f" of {fmt.size(seen.memory_of_machine)}" if seen.memory < (seen.memory_of_machine or 0) else ""
@@ -38,7 +38,12 @@ def _snapshot_facts(name: str, seen: MachineSnapshot) -> dict[str, list[str | No
     device_memory = fmt.size(seen.accelerator_memory) if seen.accelerator_memory else None
     driver, cuda = _known("driver {}", seen.driver), _known("CUDA {}", seen.cuda)
     return {
-        "Machine": [name, f"{seen.cores}{of_cores} cores{each}", cache, f"{fmt.size(seen.memory)}{of_memory} memory"],
+        "Machine": [
+            seen.cpu,
+            f"{seen.cores}{of_cores} cores{each}",
+            cache,
+            f"{fmt.size(seen.memory)}{of_memory} memory",
+        ],
         "Clock": [_known("governor {}", seen.governor), frequency, turbo, _known("on {}", seen.power)],
         "Shared with": [hypervisor, _known("a container's limit of {:g} cores", seen.core_quota)],
         "Load before measuring": [_known("{:.2f} runnable processes", seen.load)],
@@ -75,7 +80,7 @@ def truncation(report: Report) -> str:
 
 def truncated_of_test(report: Report) -> float | None:
     """The largest share of truncated rows by the models' scores; old reports have no other."""
-    tests = (result.test for row in report.rows for result in row.targets.values() if result.test)
+    tests = (result.test for result in report.results if result.test)
     return max((test.truncated for test in tests if test.truncated is not None), default=None)
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from compress import format_numbers as fmt
 from compress.prune.latency_table import SpeedupAttempt, SpeedupResult
-from compress.report import format_numbers as fmt
 from compress.report.pruned_units import PrunedStructure, PrunedUnits
 from compress.report.report_schema import LedgerRow, Report
 from compress.report.run_facts import TargetFacts
 from compress.report.speedup_breakdown import speedup_of_cut
 from compress.report.tables.machine_facts import describe_target
 from compress.report.tables.speed_tables import format_p50
-from compress.report.tables.table_type import Cells, Table, make_table
+from compress.tables import Cells, Table, make_table
 
 
 def pruning_table(structure: PrunedStructure) -> Table:
@@ -53,7 +53,7 @@ def speedup_table(report: Report, model: str, reached: SpeedupResult) -> Table:
             "faster by the table": fmt.ABSENT,
             "faster, measured": fmt.ABSENT,
             "95 %": fmt.ABSENT,
-            "p50": _p50(before, structure.target),
+            "p50": _p50(report, before, structure.target),
         }
     ]
     for number, attempt in enumerate(reached.attempts):
@@ -66,7 +66,7 @@ def speedup_table(report: Report, model: str, reached: SpeedupResult) -> Table:
             **_predicted(chosen, whole),
             "faster, measured": fmt.ratio(timed.value if timed else None),
             "95 %": fmt.span(timed, fmt.ratio),
-            "p50": _p50(after, structure.target),
+            "p50": _p50(report, after, structure.target),
         }
     )
     return make_table(rows, names=3)
@@ -85,8 +85,9 @@ def _sizes(layers: Sequence[int | None]) -> str:
     return fmt.ABSENT if None in layers else ", ".join(map(str, layers))
 
 
-def _p50(row: LedgerRow | None, title: str | None) -> str:
-    return format_p50(row.targets[title].latency) if row and title and title in row.targets else fmt.ABSENT
+def _p50(report: Report, row: LedgerRow | None, title: str | None) -> str:
+    result = report.result(row.key, title) if row else None
+    return format_p50(result.latency) if result else fmt.ABSENT
 
 
 def _count(units: PrunedUnits) -> str:

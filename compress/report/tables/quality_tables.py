@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from compress import format_numbers as fmt
 from compress.measure.quality.quality_result import Confusion, Difference, Quality, SliceScore
 from compress.measure.result_base import Score
-from compress.report import format_numbers as fmt
 from compress.report.report_schema import Report
 from compress.report.retention import (
     SIGNIFICANCE,
@@ -15,7 +15,7 @@ from compress.report.retention import (
     score_ratio,
     teacher_beats_baseline,
 )
-from compress.report.tables.table_type import Cells, Table, make_table
+from compress.tables import Cells, Table, make_table
 
 
 def format_quality(quality: Quality | None) -> str:
@@ -52,7 +52,7 @@ def retention_table(report: Report, title: str) -> Table:
                 report, title, ratio_above_baseline(report, result.test, teacher, title)
             ),
         }
-        for row, result in report.results(title)
+        for row, result in report.rows_at(title)
         if result.test and teacher and row.key != report.teacher
     )
 
@@ -123,7 +123,7 @@ def _pair_table(own: Confusion, teacher: Confusion | None, key: str, teacher_key
 def calibration_table(report: Report, title: str) -> Table:
     """Calibration error of each row, and how often its decisions equal the teacher's."""
     rows = []
-    for row, result in report.results(title):
+    for row, result in report.rows_at(title):
         test = result.test
         calibration = test.calibration if test else None
         if test is None or (calibration is None and test.agreement_with_teacher is None):
@@ -171,7 +171,7 @@ def _slices(quality: Quality | None, column: str | None) -> Sequence[SliceScore]
 def robustness_table(report: Report, title: str) -> Table:
     """Every row's score on changed texts, and the change against its own score on the original texts."""
     rows = []
-    for row, result in report.results(title):
+    for row, result in report.rows_at(title):
         if result.test and result.test.robustness:
             larger = result.test.larger_is_better
             cells = {"original": fmt.score(result.test.primary.value, larger)}

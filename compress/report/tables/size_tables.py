@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from compress.report import format_numbers as fmt
-from compress.report.report_schema import Report, TargetResult
-from compress.report.tables.table_type import Table, make_table
+from compress import format_numbers as fmt
+from compress.report.report_schema import Report
 from compress.report.tables.throughput_unit import timed_unit
+from compress.select.ledger import TargetResult
+from compress.tables import Table, make_table
 
 
 def footprint_table(report: Report, title: str) -> Table:
     """Parameters with and without embeddings, operations and energy of one example, and bytes of every variant."""
-    results, unit = report.results(title), timed_unit(report)
+    results, unit = report.rows_at(title), timed_unit(report)
     lengths = sorted({length for row, _ in results if row.footprint for length in row.footprint.flops_at})
     rows = []
     for row, result in results:
@@ -49,7 +50,7 @@ def _energy(result: TargetResult) -> str:
 
 def energy_sources(report: Report, title: str) -> list[str]:
     """The sensors that energy was read from, or why it was not measured, as sentences."""
-    sources = dict.fromkeys(result.latency.energy for _, result in report.results(title) if result.latency.timed)
+    sources = dict.fromkeys(result.latency.energy for _, result in report.rows_at(title) if result.latency.timed)
     return [
         f"Energy was {text if text.startswith('not measured') else f'read from {text}'}" for text in sources if text
     ]
@@ -57,7 +58,7 @@ def energy_sources(report: Report, title: str) -> list[str]:
 
 def serving_table(report: Report, title: str) -> Table:
     """Memory of a process that serves, one by one and in batches."""
-    results = [(row, result.serving) for row, result in report.results(title) if result.serving]
+    results = [(row, result.serving) for row, result in report.rows_at(title) if result.serving]
     batches = sorted({memory.batch for _, serving in results for memory in serving})
     on_device = any(memory.device is not None for _, serving in results for memory in serving)
     rows = []
@@ -78,7 +79,7 @@ def serving_reasons(report: Report, title: str) -> list[str]:
     """Why memory was not measured: `student/torch-fp32, batch 32: …`."""
     return [
         f"{row.key}, batch {memory.batch}: {memory.reason}"
-        for row, result in report.results(title)
+        for row, result in report.rows_at(title)
         for memory in result.serving
         if memory.reason
     ]

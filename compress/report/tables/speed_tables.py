@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from compress import format_numbers as fmt
 from compress.errors import group_by_reason, pluralize
 from compress.measure.result_base import Score
 from compress.measure.roofline.roofline import LimitShares, MachineLimits
 from compress.measure.timing.latency import Latency, Noise, UnderLoad, ratio
-from compress.report import format_numbers as fmt
-from compress.report.report_schema import GridCell, Report
-from compress.report.tables.table_type import Cells, Table, make_table
+from compress.report.report_schema import Report
 from compress.report.tables.throughput_unit import timed_units
+from compress.select.ledger import GridCell
+from compress.tables import Cells, Table, make_table
 
 
 def timing_table(report: Report, title: str) -> Table:
     """Quantiles of the model alone, and how steady they were; no rows if nothing was timed."""
-    results = report.results(title)
+    results = report.rows_at(title)
     if not any(result.latency.timed for _, result in results):
         return make_table(())  # the verdict and the remarks give the reason
     on_device = any(result.latency.device for _, result in results)
@@ -55,14 +56,14 @@ def end_to_end_table(report: Report, title: str) -> Table:
             "peak": fmt.size(result.latency.peak_memory),
             "on the device": fmt.size(result.latency.device_memory),
         }
-        for row, result in report.results(title)
+        for row, result in report.rows_at(title)
     ).without_empty()
 
 
 def interference_table(report: Report, title: str) -> Table:
     """What else the machine did while each row was timed, and the precision that was reached."""
     rows = []
-    for row, result in report.results(title):
+    for row, result in report.rows_at(title):
         latency, noise = result.latency, result.latency.noise or Noise()
         # For an undisturbed timing the reason is why the accelerator was not watched.
         reasons = {latency.status: latency.reason or fmt.ABSENT}
@@ -86,7 +87,7 @@ def interference_table(report: Report, title: str) -> Table:
 
 def load_table(report: Report, title: str) -> Table:
     """Throughput and p95 for each number of concurrent callers."""
-    results = [(row, result.latency.under_load) for row, result in report.results(title) if result.latency.under_load]
+    results = [(row, result.latency.under_load) for row, result in report.rows_at(title) if result.latency.under_load]
     counts = sorted({load.callers for _, loads in results for load in loads})
     rows = []
     for row, loads in results:
@@ -108,7 +109,7 @@ def grid_table(report: Report, title: str) -> Table:
             **row.names,
             **{f"{cell.batch} × {cell.length}": _grid_text(cell, row.key, report.teacher) for cell in cells},
         }
-        for row, _ in report.results(title)
+        for row, _ in report.rows_at(title)
         if cells
     )
 
@@ -123,7 +124,7 @@ def _grid_text(cell: GridCell, key: str, teacher: str) -> str:
 
 def roofline_table(report: Report, title: str) -> Table:
     """The share of the machine's limits that each variant used."""
-    shared = [(row, result.shares or LimitShares()) for row, result in report.results(title)]
+    shared = [(row, result.shares or LimitShares()) for row, result in report.rows_at(title)]
     return make_table(
         (
             {
@@ -166,7 +167,7 @@ def format_p50(latency: Latency) -> str:
 
 def unstable_reasons(report: Report, title: str, *keys: str) -> list[str]:
     """Reasons why timings of the given rows are unstable, each with its rows: `a, b: the rounds' medians …`."""
-    latencies = {row.key: result.latency for row, result in report.results(title)}
+    latencies = {row.key: result.latency for row, result in report.rows_at(title)}
     reasons = (
         (key, latencies[key].reason or "no reason was recorded")
         for key in dict.fromkeys(keys)

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from compress.report import format_numbers as fmt
+from compress import format_numbers as fmt
 from compress.report.report_schema import Report, ReportModel
 from compress.report.retention import larger_is_better
 from compress.report.run_facts import Provenance
-from compress.report.tables.table_type import Cells, Table
 from compress.report.tables.trial_cells import trial_cells
 from compress.steps import STEPS
 from compress.steps.model_step import settings_at
+from compress.tables import Cells, Table
 
 Section = Mapping[str, Any]
 
 
 def training_table(report: Report) -> Table:
     """A row a fact, a column for each model that was made from another, or trained with settings left to `auto`."""
-    models = {model.name: model for model in report.all_models}
+    models = {model.name: model for model in report.models}
     first = [name for name in {**report.chosen, **report.precisions, **report.trials} if name not in report.makings]
     facts: dict[str, dict[str, str]] = {name: {} for name in first}
     facts |= {name: _facts(report, models.get(name), one) for name, one in report.makings.items()}

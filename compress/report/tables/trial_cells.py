@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
+from compress import format_numbers as fmt
 from compress.errors import pluralize
 from compress.model_history import TrialInfo
-from compress.report import format_numbers as fmt
 
 
 def trial_cells(trials: Sequence[TrialInfo], larger_is_better: bool) -> dict[str, str]:

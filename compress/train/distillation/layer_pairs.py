@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from compress.errors import ModelError, UsageError
-from compress.losses import EMBEDDINGS, LayerLoss, Part
+from compress.losses import EMBEDDINGS, LayerLoss, LayerPart
 from compress.model_shapes import choose_layers
 from compress.recipe.distill_schema import BATCH_LOSSES, Distill
 from compress.recipe.loss_schema import Loss, Relation
@@ -86,7 +86,7 @@ class LayerPairs:
 
     def parts(self, phase: int, names: Collection[str], side: int) -> LayerParts:
         """Return layer -> parts that these losses need of the student or the teacher."""
-        needed: dict[int, set[Part]] = {}
+        needed: dict[int, set[LayerPart]] = {}
         for name, loss in self._phases[phase].layer_losses.items():
             for pair in self.pairs(phase, name) if name in names else ():
                 needed.setdefault(pair[side], set()).update(loss.parts(self._phases[phase].sections[name]))
@@ -94,7 +94,7 @@ class LayerPairs:
 
     def all_parts(self, side: int) -> LayerParts:
         """Return layer -> parts that any phase needs."""
-        needed: dict[int, set[Part]] = {}
+        needed: dict[int, set[LayerPart]] = {}
         for phase, pairs in enumerate(self._pairs):
             for layer, parts in self.parts(phase, pairs, side).items():
                 needed.setdefault(layer, set()).update(parts)

@@ -15,12 +15,13 @@ from compress.pipeline.graph import Plan
 from compress.pipeline.run import Options, prepare
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import StepRecord
+from compress.pipeline.steps import measure_step
 from compress.pipeline.steps.build_report import ReportBuilder, errors_of_winners
-from compress.pipeline.steps.measure_step import Measured, write_measured
-from compress.pipeline.steps.select_step import failure_of, latency_at, targets_of
+from compress.pipeline.steps.select_step import failure_of, join_ledgers, targets_of
 from compress.pipeline.strip_paths import strip_paths
 from compress.prune.latency_table import SpeedupResult
 from compress.recipe.measure_schema import Target
+from compress.select.ledger import Ledger, TargetResult, read_ledger
 from tests.prune.test_latency_table import table as latency_table
 from tests.report.conftest import TASK, apply_gates, made_report
 
@@ -34,18 +35,18 @@ def plan(recipe_file: Path, tmp_path: Path) -> Plan:
     return result
 
 
-def assembly(plan: Plan, folder: Path, measured: Measured, **failures: str) -> ReportBuilder:
-    write_measured(folder, measured)
-    return ReportBuilder(plan, StepContext({"measure": folder}, folder, Console("quiet"), failures=failures))
+def assembly(plan: Plan, folder: Path, **failures: str) -> ReportBuilder:
+    inputs = {entry.step: folder for entry in plan.variants}
+    return ReportBuilder(plan, StepContext(inputs, folder, Console("quiet"), failures=failures))
 
 
 def test_reasons_for_variants_without_timing(plan, tmp_path):
-    context = assembly(plan, tmp_path, Measured(), measure="it broke").context
+    context = assembly(plan, tmp_path, measure="it broke").context
     rows = {each.key: each for each in plan.variants}
     cpu, cuda = plan.recipe.targets
 
     def latency(target: Target) -> Latency:
-        return latency_at(context, plan, Measured(), rows["student/onnx-int8"], target)
+        return join_ledgers(context, plan, "measure").result("student/onnx-int8", target.title).latency
 
     assert [target.title for target in targets_of(plan, rows["student/onnx-int8"].variant)] == ["cpu", "cuda"]
     assert latency(cuda) == Latency(
@@ -62,7 +63,7 @@ def test_vocabulary_is_shown_with_the_first_model_that_has_it(recipe_file, tmp_p
     own, fewer = (VocabularyInfo(rule="seen", pieces_before=9, pieces=count, changed={}) for count in (8, 7))
     kept = {"student": own, "pruned": own, "trimmed": fewer}
     infos = {model: FolderInfo(step="recover", vocabulary=info) for model, info in kept.items()}
-    report = assembly(plan, tmp_path, Measured())
+    report = assembly(plan, tmp_path)
     assert report._first({"teacher": FolderInfo(step="finetune"), **infos}, "vocabulary") == {
         "student": own,
         "trimmed": fewer,
@@ -80,21 +81,26 @@ def test_a_pruned_model_has_what_its_cut_measured(recipe_file, tmp_path):
     assert report._speedup("student") == {}
 
 
-def test_timings_and_failures_contain_no_local_paths(plan, tmp_path):
+def test_timings_and_failures_contain_no_local_paths(plan, tmp_path, monkeypatch):
     runs_with = {"options": {"cache": PLACE, "threads": 1}, "providers": ["x"]}
-    content = Measured(
-        latencies={
-            "cpu student/onnx-fp32": Latency(status="failed", reason=f"cannot read {PLACE}", runs_with=runs_with)
-        },
-        serving={"cpu t1 student/onnx-fp32": (ServingMemory(batch=1, reason=f"no {PLACE}"),)},
+    timed = TargetResult(
+        key="student/onnx-fp32",
+        target="cpu",
+        latency=Latency(status="failed", reason=f"cannot read {PLACE}", runs_with=runs_with),
+        serving=(ServingMemory(batch=1, reason=f"no {PLACE}"),),
     )
-    made = assembly(plan, tmp_path, content, floor=f"FileNotFoundError: {PLACE!r}")
-    assert "somebody" not in made.measured.model_dump_json()
-    result = made.measured.latencies["cpu student/onnx-fp32"]
-    assert result.reason == "cannot read model.onnx"
-    assert result.runs_with["options"] == {"cache": "model.onnx", "threads": 1}
-    assert failure_of(made.context, "floor") == "FileNotFoundError: 'model.onnx'"
-    assert failure_of(made.context, "data") is None
+    monkeypatch.setattr(measure_step.Measurement, "run", lambda self: Ledger(results=(timed,)))
+    monkeypatch.setattr(measure_step, "sample_texts", lambda rows, kind: [])
+    roles = SimpleNamespace(info=SimpleNamespace(task_info=TASK), rows=lambda role: [])
+    monkeypatch.setattr("compress.data.splits.prepare_splits.load_prepared", lambda folder: roles)
+    context = StepContext({"data": tmp_path}, tmp_path, Console("quiet"), failures={"floor": f"NotFound: {PLACE!r}"})
+    measure_step.measure(context, plan, limits=False)
+    assert "somebody" not in (tmp_path / "ledger.json").read_text()
+    (result,) = read_ledger(tmp_path).results
+    assert result.latency.reason == "cannot read model.onnx"
+    assert result.latency.runs_with["options"] == {"cache": "model.onnx", "threads": 1}
+    assert failure_of(context, "floor") == "NotFound: 'model.onnx'"
+    assert failure_of(context, "data") is None
 
 
 def test_errors_are_those_of_the_row_shown_in_detail_and_equal_answers_are_shown_once():

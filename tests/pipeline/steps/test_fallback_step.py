@@ -15,8 +15,8 @@ from compress.pipeline.steps import fallback_step, scoring_steps
 from compress.pipeline.steps.fallback_step import FallbackSettings, fallback
 from compress.recipe.task_schema import Task
 from compress.runtime.text_model import TextModel
+from compress.select.ledger import Rules
 from compress.select.quantization_loss import Fallback
-from compress.select.selection import Rules
 from compress.storage.file_digests import digests
 from compress.variants import VARIANTS
 from tests.conftest import WORDS

@@ -25,10 +25,11 @@ from compress.pipeline.preflight.preflight import check
 from compress.pipeline.run import Options, prepare
 from compress.pipeline.step_store import StepStore
 from compress.pipeline.steps import measure_step
-from compress.pipeline.steps.measure_step import Measured, Measurement, TimedModel, read_measured, write_measured
-from compress.recipe.measure_schema import Grid, Measure, Target
+from compress.pipeline.steps.measure_step import Measurement, TimedModel
+from compress.recipe.measure_schema import Measure, Target, TimingGrid
 from compress.report.report_schema import ROWS_PAGE, Report, read_report
 from compress.runtime import RUNTIMES
+from compress.select.ledger import Ledger, TargetResult, read_ledger, write_ledger
 
 CPU, BATCHED = Target(device="cpu"), Target(device="cpu", batch=8, length=32)
 RESULTS = {"select", "package", "report", "publish"}
@@ -39,7 +40,7 @@ def timed(key: str, *titles: str) -> TimedModel:
     return TimedModel(key, Path(key), None, frozenset(titles))
 
 
-def measure_all(*measured, **options) -> Measured:
+def measure_all(*measured, **options) -> Ledger:
     return Measurement(*measured, **options).run()
 
 
@@ -66,7 +67,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> dict[str, list]:
 
 def test_shared_timing_is_measured_once(calls) -> None:
     named = Target(device="cpu", name="phone")
-    settings = Measure(grid=Grid(batch=(1, 8), length=(32, "data")), callers=(1, 2))
+    settings = Measure(grid=TimingGrid(batch=(1, 8), length=(32, "data")), callers=(1, 2))
     rows = [timed("a", "cpu", "phone", "cpu-b8-l32"), timed("b", "cpu")]
     result = measure_all(rows, [CPU, named, BATCHED], ["x"], settings, longest=64)
     (own, first), (more, second) = calls["jobs"]
@@ -80,12 +81,17 @@ def test_shared_timing_is_measured_once(calls) -> None:
         ("b", 8, "32"),
         ("b", 8, "None"),
     ]
-    assert set(result.latencies) == {"cpu a", "cpu b", "phone a", "cpu-b8-l32 a"}
-    assert result.latencies["phone a"] == result.latencies["cpu a"]
+    assert [(each.target, each.key) for each in result.results] == [
+        ("cpu", "a"),
+        ("cpu", "b"),
+        ("phone", "a"),
+        ("cpu-b8-l32", "a"),
+    ]
+    assert result.result("a", "phone").latency == result.result("a", "cpu").latency
     assert [(cell.batch, cell.length) for cell in result.grid["cpu"]] == [(1, 32), (8, 32), (1, "data"), (8, "data")]
-    assert result.grid["cpu"][1].latencies["a"] == result.latencies["cpu-b8-l32 a"]
+    assert result.grid["cpu"][1].latencies["a"] == result.result("a", "cpu-b8-l32").latency
     assert calls["served"] == [("a", "cpu", 64, 1), ("b", "cpu", 64, 1)]
-    assert result.serving["cpu t1 b"][1].batch == 32
+    assert result.result("b", "cpu").serving[1].batch == 32
     assert find_limits(result.limits, "cpu", 1) is result.limits[0]
     assert find_limits(result.limits, "cpu", 2) is find_limits(result.limits, "cuda", 1) is None
 
@@ -104,7 +110,8 @@ def test_memory_is_measured_of_the_reference_and_then_of_the_fastest(calls, monk
 
 
 def test_memory_is_not_measured_unless_requested(calls) -> None:
-    assert measure_all([timed("a", "cpu")], [CPU], ["x"], Measure(memory=()), longest=64).serving == {}
+    (result,) = measure_all([timed("a", "cpu")], [CPU], ["x"], Measure(memory=()), longest=64).results
+    assert result.serving == ()
 
 
 def test_ctrl_c_ends_the_processes_that_measure_memory(calls, monkeypatch, tmp_path) -> None:
@@ -148,24 +155,30 @@ def test_failed_machine_limits_do_not_fail_the_step(calls, monkeypatch, capsys) 
 
     monkeypatch.setattr(measure_step, "machine_limits", refuse)
     result = measure_all([timed("a", "cpu")], [CPU], ["x"], Measure(), longest=64, console=Console("human"))
-    assert (result.limits, set(result.latencies)) == ((), {"cpu a"})
+    assert (result.limits, [each.key for each in result.results]) == ((), ["a"])
     assert "the limits of cpu with 1 thread were not measured: no kernels" in capsys.readouterr().err
 
 
-def test_latency_file_round_trips(tmp_path: Path) -> None:
+def test_ledgers_are_joined_by_key(tmp_path: Path) -> None:
     latency = Latency(status="measured", model=timing([np.array([1.0, 1.1])] * 3, 100))
-    content = Measured(latencies={"cpu a": latency}, serving={"cpu t1 a": (ServingMemory(batch=1),)}, limits=(LIMITS,))
-    write_measured(tmp_path, content)
-    assert read_measured(tmp_path) == content
-
-
-def test_first_version_of_the_latency_file_is_read(tmp_path: Path) -> None:
-    (tmp_path / "latency.json").write_text(json.dumps({"cpu a": {"status": "failed", "reason": "x"}}))
-    assert read_measured(tmp_path).latencies["cpu a"].reason == "x"
+    memory = (ServingMemory(batch=1),)
+    timings = Ledger(results=(TargetResult(key="a", target="cpu", latency=latency, serving=memory),), limits=(LIMITS,))
+    write_ledger(tmp_path, timings)
+    assert read_ledger(tmp_path) == timings
+    assert json.loads((tmp_path / "ledger.json").read_bytes())["schema_version"] == 1
+    untimed = Latency(status="not measured", reason="it was not timed")
+    rows = [TargetResult(key=key, target="cpu", latency=untimed) for key in ("a", "b")]
+    sizes = Ledger(results=(TargetResult(key="a", target="cpu", bytes_total=9), TargetResult(key="c", target="cpu")))
+    joined = Ledger.joined(rows, [read_ledger(tmp_path), sizes])
+    assert joined.limits == (LIMITS,)
+    assert [(each.key, each.latency, each.serving, each.bytes_total) for each in joined.results] == [
+        ("a", latency, memory, 9),
+        ("b", untimed, (), None),
+    ]
 
 
 def test_budget_is_divided_between_targets_and_grid(calls) -> None:
-    rows, grid = [timed("a", "cpu")], Grid(batch=(1, 8), length=(32,))
+    rows, grid = [timed("a", "cpu")], TimingGrid(batch=(1, 8), length=(32,))
     measure_all(rows, [CPU], ["x"], Measure(budget=300, grid=grid), longest=64)
     measure_all(rows, [CPU], ["x"], Measure(budget=300, memory=()), longest=64)
     measure_all(rows, [CPU], ["x"], Measure(grid=grid), longest=64)
@@ -177,7 +190,7 @@ def test_memory_is_not_measured_once_the_budget_is_used_up(calls, monkeypatch) -
     clock = iter([0.0, 0.0, 0.0, 100.0, 100.0, 100.0])
     monkeypatch.setattr(measure_step.time, "monotonic", lambda: next(clock))
     result = measure_all([timed("a", "cpu")], [CPU], ["x"], Measure(budget=60), longest=64)
-    assert "measure.budget" in result.serving["cpu t1 a"][0].reason
+    assert "measure.budget" in result.results[0].serving[0].reason
     assert (result.limits, calls["served"]) == ((), [])
 
 
@@ -236,7 +249,11 @@ def test_smoke_recipe_measures_everything_once(recipe_file: Path, tmp_path: Path
     overrides = [f"measure.{key}={json.dumps(value)}" for key, value in settings.items()]
     plan = prepare(recipe_file, overrides, Options(runs=tmp_path, smoke=True))
     measure = plan.recipe.measure
-    assert (measure.grid, measure.callers, measure.robustness) == (Grid(batch=(8,), length=(32,)), (2,), ("typos",))
+    assert (measure.grid, measure.callers, measure.robustness) == (
+        TimingGrid(batch=(8,), length=(32,)),
+        (2,),
+        ("typos",),
+    )
     assert len(measure.memory) == 1
     assert plan.step("measure").run.keywords["limits"] is False
 
@@ -291,7 +308,8 @@ class TestOnAFinishedRun:
 
     def test_every_row_has_memory_footprint_and_limit_shares(self, report: Report) -> None:
         for row in report.rows:
-            result = row.targets["cpu"]
+            result = report.result(row.key, "cpu")
+            assert result.bytes_total == row.bytes_total
             assert [each.batch for each in result.serving] == [1]
             assert all(each.peak or each.reason for each in result.serving)
             assert row.footprint is not None
@@ -305,7 +323,7 @@ class TestOnAFinishedRun:
     ) -> None:
         page = (finished_run / ROWS_PAGE).read_text(encoding="utf-8")
         key = report.detailed("cpu")
-        test = report.row(key).targets["cpu"].test
+        test = report.result(key, "cpu").test
         wrong = round((1 - test.scores["accuracy"].value) * test.rows)
         assert page.count('data-label="row"') == wrong
         assert f"{wrong} of {test.rows} rows are wrong" in page

@@ -20,7 +20,7 @@ from compress.report.tables.speed_tables import (
     load_table,
     timing_table,
 )
-from tests.report.conftest import apply_gates
+from tests.report.conftest import apply_gates, edited
 
 WINNER = "pruned/onnx-int8"
 PUBLISHED = Path(__file__).parents[3] / "reports"
@@ -85,11 +85,8 @@ def test_unstable_timings_are_marked_with_their_reason(make_full_report):
 
 
 def test_an_unstable_winner_is_marked_in_the_headline(make_report, latency_of):
-    report = make_report()
-    result = report.rows[-1].targets["cpu"]
     unstable = latency_of(0.61, 8, status="unstable", reason="the hypervisor took 20 % of the cores")
-    row = report.rows[-1].model_copy(update={"targets": {"cpu": result.model_copy(update={"latency": unstable})}})
-    report = apply_gates(report.model_copy(update={"rows": (*report.rows[:-1], row)}))
+    report = apply_gates(edited(make_report(), WINNER, latency=unstable))
     for page in (render_markdown(report), render_html(report)):
         head = page[: page.index("Warnings")]
         assert f"{WINNER}: the hypervisor took 20 % of the cores" in head
@@ -113,12 +110,10 @@ def test_the_grid_shows_speedups_of_its_own_rounds(make_full_report):
 
 def test_unstable_load_and_an_unwatched_accelerator_are_marked(make_full_report):
     report = make_full_report()
-    row = report.rows[0]
-    result = row.targets["cpu"]
+    result = report.results[0]
     loads = tuple(one.model_copy(update={"unstable": "its laps differ"}) for one in result.latency.under_load)
     marked = result.latency.model_copy(update={"under_load": loads, "reason": "not watched on CUDA: no NVML"})
-    row = row.model_copy(update={"targets": {"cpu": result.model_copy(update={"latency": marked})}})
-    report = report.model_copy(update={"rows": (row, *report.rows[1:])})
+    report = edited(report, result.key, latency=marked)
     assert load_table(report, "cpu").rows[0]["1 caller"].startswith("≈ ")
     assert not load_table(report, "cpu").rows[1]["1 caller"].startswith("≈ ")
     assert interference_table(report, "cpu").rows[0]["accelerator"] == "not watched on CUDA: no NVML"
@@ -136,12 +131,8 @@ def test_quality_tables_show_calibration_slices_and_disagreements(make_full_repo
     assert slice_table(report, "cpu", report.teacher, None).columns == ("by length", "rows", report.teacher)
     assert robustness_table(report, "cpu").columns == ("model", "variant", "original", "typos", "case", "truncation")
     assert len(disagreement_table(report, "cpu", WINNER).rows) == 20
-    test = report.row(WINNER).targets["cpu"].test.model_copy(update={"disagreements": ()})
-    result = report.row(WINNER).targets["cpu"].model_copy(update={"test": test})
-    rows = tuple(
-        row.model_copy(update={"targets": {"cpu": result}}) if row.key == WINNER else row for row in report.rows
-    )
-    (none,) = disagreement_table(report.model_copy(update={"rows": rows}), "cpu", WINNER).rows
+    test = report.result(WINNER, "cpu").test.model_copy(update={"disagreements": ()})
+    (none,) = disagreement_table(edited(report, WINNER, test=test), "cpu", WINNER).rows
     assert none["row of test"] == "none"
     assert reliability_chart(report, "cpu", WINNER).count("<polyline") == 2
     assert any("the winner is overconfident" in remark for remark in report.remarks)

@@ -5,13 +5,13 @@ from html.parser import HTMLParser
 import pytest
 
 from compress.report.charts.report_charts import legend, speed_chart
-from compress.report.pages.markdown import markdown_cell
 from compress.report.pages.render import render_html, render_markdown, write_pages
 from compress.report.run_facts import TargetFacts
 from compress.report.tables.ledger_tables import ledger_table, stage_table
 from compress.report.tables.machine_facts import describe_target
 from compress.report.tables.quality_tables import class_table
 from compress.report.tables.speed_tables import timing_table
+from compress.tables import markdown_cell
 from tests.report.conftest import apply_gates
 
 VOID = {"meta", "link", "br", "img", "input", "hr", "wbr"}
@@ -54,8 +54,9 @@ def test_the_ledger_has_a_row_for_every_variant_and_the_baseline(make_report):
 
 def test_a_failed_row_stays_in_every_ledger(make_report):
     report = make_report()
-    failed = report.rows[-1].model_copy(update={"status": "failed", "reason": "no opset", "targets": {}})
-    report = apply_gates(report.model_copy(update={"rows": (*report.rows[:-1], failed)}))
+    failed = report.rows[-1].model_copy(update={"status": "failed", "reason": "no opset"})
+    changes = {"rows": (*report.rows[:-1], failed), "results": report.results[:-1]}
+    report = apply_gates(report.model_copy(update=changes))
     assert ledger_table(report, "cpu").rows[8]["gate"] == "failed"
     assert "pruned/onnx-int8 failed: no opset." in report.remarks
     assert ledger_table(report, "cuda").rows[0]["gate"] == "failed"
@@ -129,7 +130,7 @@ def test_tables_of_markdown_are_rectangular(make_report):
 
 
 def test_a_run_without_winner_and_baseline_is_rendered(make_report):
-    report = make_report(floor=None, floor_reason="left out", rows=(), steps=())
+    report = make_report(floor=None, floor_reason="left out", rows=(), results=(), steps=())
     report = apply_gates(report)
     assert "nothing that may win was measured here" in render_markdown(report)
     page = render_html(report)

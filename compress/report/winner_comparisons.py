@@ -1,26 +1,25 @@
-"""Write gate results and winners into a report, and compare each winner with other rows."""
+"""Compares each winner of a report with other rows, on test, and says what is unusual about the results."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from compress import format_numbers as fmt
 from compress.errors import pluralize
-from compress.report import format_numbers as fmt
 from compress.report.report_schema import LedgerRow, Report
 from compress.report.report_warnings import report_warnings
 from compress.report.retention import SIGNIFICANCE, quality_on_test, ratio_above_baseline, score_ratio
 from compress.report.speedup_breakdown import fastest_variant, speedup, times_smaller
-from compress.report.winner_verdict import Verdict, WinnerComparison
-from compress.runtime_releases import EVERYWHERE
-from compress.select.gate import format_change, format_points, loss_against
-from compress.select.selection import Selection, TargetSelection
+from compress.select.gate import format_change, loss_against
+from compress.select.ledger import Verdict, WinnerComparison
+
+MOST_HELD_BACK = 5
+"""Rows faster than the winner that are named one by one."""
 
 
-def apply_selection(report: Report, selection: Selection) -> Report:
-    """Return the report with gate results, the verdict of every target, and warnings."""
-    gated = report.model_copy(update={"rows": tuple(_gated(row, selection) for row in report.rows)})
-    verdicts = tuple(_verdict(gated, result) for result in selection.targets)
-    decided = gated.model_copy(update={"verdicts": verdicts})
+def compare_winners(report: Report) -> Report:
+    """Return the report with comparisons in the verdict of every target, and warnings."""
+    decided = report.model_copy(update={"verdicts": tuple(_compared(report, verdict) for verdict in report.verdicts)})
     return decided.model_copy(update={"remarks": (*report.remarks, *report_warnings(decided))})
 
 
@@ -31,31 +30,30 @@ def verdict_by_hand(report: Report, key: str, title: str) -> Verdict:
     return Verdict(target=title, winner=key, why=why, comparisons=_comparisons(report, key, title))
 
 
-def _gated(row: LedgerRow, selection: Selection) -> LedgerRow:
-    gates = {one.target: one.gates.get(row.key) for one in selection.targets}
-    targets = {title: result.model_copy(update={"gate": gates.get(title)}) for title, result in row.targets.items()}
-    return row.model_copy(update={"targets": targets})
+def held_back_lines(verdict: Verdict) -> list[str]:
+    """Return a line for each row that was faster than the winner and did not pass, the fastest first.
+
+    The one that `Verdict.reason` describes has none.
+    """
+    rows = [row for row in verdict.held_back if verdict.trade is None or row.key != verdict.trade.key]
+    lines = [f"held back: {row.key} ({row.text})" for row in rows[:MOST_HELD_BACK]]
+    if more := rows[MOST_HELD_BACK:]:
+        lines.append(f"held back: {len(more)} more, with their reasons in the report (The gate, on select)")
+    return lines
 
 
-def _verdict(report: Report, result: TargetSelection) -> Verdict:
-    """Compare the winner with the teacher in PyTorch, and with the best variant of every model of the run."""
-    everywhere = result.everywhere if result.everywhere != result.winner else None
-    return Verdict(
-        target=result.target,
-        winner=result.winner,
-        why=result.why,
-        comparisons=_comparisons(report, result.winner, result.target),
-        trade=result.trade,
-        held_back=result.held_back,
-        contradictions=tuple(_contradictions(report, result)),
-        everywhere=everywhere
-        and Verdict(
-            target=result.target,
-            winner=everywhere,
-            why=f"the best that passed and runs in {' and '.join(EVERYWHERE)}",
-            comparisons=_comparisons(report, everywhere, result.target),
-        ),
-    )
+def _compared(report: Report, verdict: Verdict) -> Verdict:
+    """Compare the winner, and the row that runs everywhere, with the teacher and the best variant of every model."""
+    everywhere = verdict.everywhere
+    if everywhere is not None:
+        compared = _comparisons(report, everywhere.winner, everywhere.target)
+        everywhere = everywhere.model_copy(update={"comparisons": compared})
+    changes = {
+        "comparisons": _comparisons(report, verdict.winner, verdict.target),
+        "contradictions": tuple(_contradictions(report, verdict)),
+        "everywhere": everywhere,
+    }
+    return verdict.model_copy(update=changes)
 
 
 def _comparisons(report: Report, key: str | None, title: str) -> tuple[WinnerComparison, ...]:
@@ -71,7 +69,7 @@ def _comparisons(report: Report, key: str | None, title: str) -> tuple[WinnerCom
     return tuple(comparisons.values())
 
 
-def _contradictions(report: Report, result: TargetSelection) -> Iterator[str]:
+def _contradictions(report: Report, result: Verdict) -> Iterator[str]:
     """Yield what the winner lost on test by more than chance, in the primary metric and in the recall of classes."""
     test = quality_on_test(report, result.winner, result.target)
     if test is None or test.versus_teacher is None:
@@ -81,7 +79,7 @@ def _contradictions(report: Report, result: TargetSelection) -> Iterator[str]:
     if loss.outcome(strict=False) == "missed":
         yield (
             f"on test it {format_change(loss.drop, larger)} against the teacher"
-            f" (p {fmt.p_value(test.versus_teacher.p_value)}), {format_points(loss.allowed, larger)} allowed"
+            f" (p {fmt.p_value(test.versus_teacher.p_value)}), {fmt.points(loss.allowed, larger)} allowed"
         )
     teacher = quality_on_test(report, report.teacher, result.target)
     classes = teacher.per_class if teacher else {}
@@ -90,7 +88,7 @@ def _contradictions(report: Report, result: TargetSelection) -> Iterator[str]:
         fell = classes[label].recall - ours.recall if label in classes else 0.0
         if fell > 0 and ours.recall_p_value is not None and ours.recall_p_value < chance:
             rows = f"{pluralize(ours.rows, 'row')}, p {fmt.p_value(ours.recall_p_value)}"
-            yield f"recall of '{label}' fell by {format_points(fell)} on test ({rows})"
+            yield f"recall of '{label}' fell by {fmt.points(fell)} on test ({rows})"
 
 
 def _comparison(report: Report, against: str, winner: LedgerRow, other: LedgerRow, title: str) -> WinnerComparison:
@@ -98,7 +96,7 @@ def _comparison(report: Report, against: str, winner: LedgerRow, other: LedgerRo
     return WinnerComparison(
         against=against,
         key=other.key,
-        speedup=speedup(other, winner, title),
+        speedup=speedup(report, other, winner, title),
         smaller=times_smaller(other, winner),
         kept=score_ratio(*scores),
         kept_above_floor=ratio_above_baseline(report, *scores, title),

@@ -1,7 +1,7 @@
 import pytest
 
+from compress import format_numbers
 from compress.measure.result_base import Score
-from compress.report import format_numbers
 
 
 @pytest.mark.parametrize(
@@ -86,3 +86,24 @@ def test_none_is_shown_as_a_dash(function):
 )
 def test_metric_names_are_formatted(name, shown):
     assert format_numbers.metric(name) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "half", "text"),
+    [
+        (2.3149, 0.07, "2.31 [2.24, 2.38]"),
+        (2.3149, 0.004, "2.315 [2.311, 2.319]"),
+        (0.012345, 0.001, "0.0123 [0.0113, 0.0133]"),
+        (123.4, 5.0, "123 [118, 128]"),
+        (12345.0, 500.0, "12345 [11845, 12845]"),
+    ],
+)
+def test_interval_has_significant_digits(value, half, text):
+    assert format_numbers.with_interval(Score(value=value, low=value - half, high=value + half)) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(None, "–"), (0.0, "0"), (0.012345, "0.0123"), (1.0, "1"), (1.234, "1.23"), (12345.6, "12346")]
+)
+def test_figures_have_three_digits(value, text):
+    assert format_numbers.figure(value) == text

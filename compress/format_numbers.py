@@ -1,18 +1,38 @@
-"""Numbers as text, the same in the terminal, the pages and the model card; None is shown as a dash."""
+"""Numbers as text, the same in the terminal, on pages and in model cards; None is shown as a dash."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import floor, log10
+from typing import Protocol
 
 from compress.console import duration
-from compress.measure.result_base import Score
-from compress.select import gate
 
 ABSENT = "–"
 NOT_MEANINGFUL = "not meaningful"
 
 NAMES = {"f1": "F1", "mrr": "MRR", "map": "MAP", "ndcg": "nDCG", "mse": "MSE"}
 NAMES |= {name.lower(): name for name in ("Spearman", "Pearson", "Matthews")}
+
+
+PRECISE = 0.005
+"""Half an interval's width over its value below which a fourth digit is meaningful."""
+
+
+class Interval(Protocol):
+    """A value with both ends of its confidence interval."""
+
+    @property
+    def value(self) -> float:
+        """The value itself."""
+
+    @property
+    def low(self) -> float:
+        """The lower end."""
+
+    @property
+    def high(self) -> float:
+        """The upper end."""
 
 
 def metric(name: str) -> str:
@@ -41,7 +61,11 @@ def points(value: float | None, larger_is_better: bool = True) -> str:
     """A difference of scores with its unit: `0.3 points`, or the plain number for an error."""
     if value is None:
         return ABSENT
-    return gate.format_points(value, larger_is_better)
+    if not larger_is_better:
+        return f"{value:.4f}"
+    shown = f"{100 * value:.2f}".rstrip("0").rstrip(".")
+    shown = "0" if shown in ("-0", "") else shown
+    return f"{shown} point{'' if shown == '1' else 's'}"
 
 
 def signed(value: float | None, larger_is_better: bool = True) -> str:
@@ -52,14 +76,32 @@ def signed(value: float | None, larger_is_better: bool = True) -> str:
     return ("±" + shown[1:] if float(shown) == 0 else shown).replace("-", "−")
 
 
-def interval(interval: Score | None, larger_is_better: bool = True) -> str:
+def interval(interval: Interval | None, larger_is_better: bool = True) -> str:
     """Both ends of a score's confidence interval: `88.9 to 92.0`."""
     return span(interval, lambda end: score(end, larger_is_better))
 
 
-def span(interval: Score | None, format_end: Callable[[float], str]) -> str:
+def span(interval: Interval | None, format_end: Callable[[float], str]) -> str:
     """Both ends of an interval in the format of the value: `4.1× to 4.4×`."""
     return ABSENT if interval is None else f"{format_end(interval.low)} to {format_end(interval.high)}"
+
+
+def with_interval(score: Interval | None) -> str:
+    """A value and both ends, with the digits that the interval's width makes meaningful: `2.31 [2.25, 2.38]`."""
+    if score is None:
+        return ABSENT
+    digits = 4 if (score.high - score.low) / 2 < PRECISE * score.value else 3
+    decimals = max(0, digits - 1 - floor(log10(score.value))) if score.value > 0 else digits
+    value, low, high = (f"{number:.{decimals}f}" for number in (score.value, score.low, score.high))
+    return f"{value} [{low}, {high}]"
+
+
+def figure(value: float | None, unit: float = 1.0) -> str:
+    """A number in ``unit`` with three digits, of which more would be noise: `1.23`, `0.0123`, `1234`."""
+    if value is None:
+        return ABSENT
+    decimals = 2 - floor(log10(abs(value / unit))) if value else 0
+    return f"{round(value / unit, decimals):.4g}" if decimals > 0 else f"{value / unit:.0f}"
 
 
 def ratio(value: float | None) -> str:
