@@ -31,7 +31,7 @@ ADDED_TO_TRAININGS: Mapping[str, Any] = {
 """Settings of trainings that earlier versions did not have, and the value with which they train as those did."""
 
 VERSIONS: dict[str, int] = {
-    "data": 3,
+    "data": 4,
     "latency": 4,
     "finetune": 3,
     "distill": 3,
