@@ -208,7 +208,7 @@ def store_source(source: Source, part: Part, task: Task, store: RowWriter, stati
         else:
             statistics.add(row)
         numbers.append(number)
-    return SourceRows(np.array(numbers, dtype=np.int64), total)
+    return SourceRows(np.frombuffer(numbers, np.int64), total)
 
 
 def _assign(

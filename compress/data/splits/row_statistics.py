@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from compress.batch_arrays import EXTRA_NAMES, LABELLED, SOFT_LABELS
+from compress.batch_arrays import LABELLED, SOFT_LABELS
 from compress.console import Console
 from compress.errors import DataError, first_error, pluralize
 from compress.recipe.field_types import Part, Role
@@ -64,7 +64,7 @@ class RowStatistics:
 
     def __init__(self, kind: Kind, labels: tuple[str, ...]) -> None:
         self._kind, self.labels = kind, labels
-        self._left_out = {*kind.label_fields, *EXTRA_NAMES}
+        self._input_fields = [name for name in kind.fields if name not in kind.label_fields]
         self.skipped: Counter[Part] = Counter()
         self.first_skipped: dict[Part, str] = {}
         self.forget_rows()
@@ -72,7 +72,7 @@ class RowStatistics:
     def forget_rows(self) -> None:
         """Begin again with row 0, for rows in another form; what was skipped is still known."""
         self._inputs, self._labels = array("q"), array("q")
-        self._classes, self._class_rows = array("i"), array("q")
+        self._classes, self._class_rows = array("i"), array("i")
         self._empty, self._guessed, self._fits = array("b"), array("b"), array("b")
         self._parts: dict[Part, Indices] = {}
 
@@ -97,12 +97,12 @@ class RowStatistics:
         self._add_fields(row)
 
     def _add_fields(self, row: Row) -> None:
-        self._inputs.append(_digest([(name, row[name]) for name in sorted(row) if name not in self._left_out]))
+        self._inputs.append(_digest([row.get(name) for name in self._input_fields]))
         self._empty.append("" in row.values())
 
     def fits(self) -> NDArray[np.bool_]:
         """Return which rows have a label."""
-        return np.array(self._fits, dtype=np.bool_)
+        return np.frombuffer(self._fits, np.bool_)
 
     def assign(self, role: Part, rows: Indices) -> None:
         """Note which rows are those of a role."""
@@ -133,7 +133,7 @@ class RowStatistics:
         return self._marked(self._guessed)
 
     def _marked(self, marks: array[int]) -> int:
-        return sum(int(np.array(marks)[rows].sum()) for rows in self._parts.values())
+        return sum(int(np.frombuffer(marks, np.bool_)[rows].sum()) for rows in self._parts.values())
 
     def is_varied(self, rows: Iterable[Row]) -> bool:
         """Return whether rows have at least two different targets."""
@@ -149,22 +149,26 @@ class RowStatistics:
         """Return the rows of each class, classes without rows included."""
         names, in_role = self._kind.class_names(self.labels), np.zeros(len(self), np.bool_)
         in_role[self._parts.get(role, [])] = True
-        classes = np.array(self._classes, dtype=np.int64)[in_role[np.array(self._class_rows, dtype=np.int64)]]
-        return dict(zip(names, np.bincount(classes, minlength=len(names)).tolist(), strict=True))
+        classes, rows = self._all_classes()
+        return dict(zip(names, np.bincount(classes[in_role[rows]], minlength=len(names)).tolist(), strict=True))
 
     def rare_classes(self, most: int) -> dict[int, list[int]]:
         """Return, by row, those of its classes that at most ``most`` rows have."""
-        classes, rows = np.array(self._classes, dtype=np.int64), np.array(self._class_rows, dtype=np.int64)
+        classes, rows = self._all_classes()
         is_rare = (np.bincount(classes) <= most)[classes]
         rare = defaultdict[int, list[int]](list)
         for row, label in zip(rows[is_rare].tolist(), classes[is_rare].tolist(), strict=True):
             rare[row].append(label)
         return rare
 
+    def _all_classes(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return the classes of all rows, one after another, and the row of each."""
+        return np.frombuffer(self._classes, np.int32), np.frombuffer(self._class_rows, np.int32)
+
     def shared(self, role: Part, other: Part) -> int:
         """Return how many rows of ``role`` have the input of a row of ``other``, whatever their labels."""
-        inputs = np.array(self._inputs)
-        return int(np.isin(inputs[self._parts[role]], inputs[self._parts[other]]).sum())
+        inputs = np.frombuffer(self._inputs, np.int64)
+        return int(_contained(inputs[self._parts[role]], inputs[self._parts[other]]).sum())
 
     def contradictory(self, roles: Sequence[Role]) -> dict[Role, int]:
         """Return, by role, how many rows have the input of another row, of any of the roles, and not its label.
@@ -174,11 +178,23 @@ class RowStatistics:
         if not self.labels:
             return dict.fromkeys(roles, 0)
         rows = np.concatenate([self._parts[role] for role in roles])
-        inputs, labels = np.array(self._inputs)[rows], np.array(self._labels)[rows]
-        _, first, text = np.unique(inputs, return_index=True, return_inverse=True)
-        mixed = (np.bincount(text, weights=labels != labels[first][text]) > 0)[text]
+        inputs = np.frombuffer(self._inputs, np.int64)[rows]
+        ordered = np.sort(inputs)
+        repeated = np.flatnonzero(_contained(inputs, ordered[1:][ordered[1:] == ordered[:-1]]))
+        labels, mixed = np.frombuffer(self._labels, np.int64)[rows[repeated]], np.zeros(len(rows), np.bool_)
+        _, first, text = np.unique(inputs[repeated], return_index=True, return_inverse=True)
+        mixed[repeated] = (np.bincount(text, weights=labels != labels[first][text]) > 0)[text]
         ends = np.cumsum([self.count(role) for role in roles])
         return {role: int(part.sum()) for role, part in zip(roles, np.split(mixed, ends[:-1]), strict=True)}
+
+
+def _contained(digests: Indices, others: Indices) -> NDArray[np.bool_]:
+    """Return which digests are among ``others``; `np.isin` takes several times the memory."""
+    if not len(others):
+        return np.zeros(len(digests), np.bool_)
+    ordered = np.sort(others)
+    found: NDArray[np.bool_] = ordered[np.searchsorted(ordered[:-1], digests)] == digests
+    return found
 
 
 def _digest(fields: list[Any]) -> int:

@@ -81,7 +81,7 @@ class RowWriter:
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         self._stream.close()
         if error is None:
-            np.save(self._index, np.array(self._starts, dtype=np.int64))
+            np.save(self._index, np.frombuffer(self._starts, np.int64))
 
 
 class StoredRows(LazyRows):

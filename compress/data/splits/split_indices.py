@@ -66,7 +66,13 @@ def assign_roles(
     parts[rest] = order[:limit][:labelled]
     if labelled is not None:
         parts["unlabelled"] = order[:limit][labelled:]
-    return {role: np.isin(np.arange(count), part[:limit]) for role, part in parts.items()}
+    return {role: _mask(count, part[:limit]) for role, part in parts.items()}
+
+
+def _mask(count: int, rows: NDArray[np.int64]) -> RowMask:
+    mask = np.zeros(count, np.bool_)
+    mask[rows] = True
+    return mask
 
 
 def _take(
