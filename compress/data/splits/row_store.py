@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.data.splits.mmap_arrays import release_pages
 from compress.errors import DataError
 from compress.storage.file_digests import file_digest
 from compress.storage.file_names import STEPS_FOLDER
+from compress.storage.mapped_arrays import release_pages
 from compress.tasks.base import LazyRows, Row
 
 ROWS = "rows"
