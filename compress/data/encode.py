@@ -23,12 +23,12 @@ from compress.data.encoded_cache import (
     read_entry,
     write_index,
 )
-from compress.data.ragged_array import FieldWriter, RaggedArray
 from compress.data.splits.concatenated_rows import ConcatenatedRows, Origin, train_origin
 from compress.data.tokenizer import TextTokenizer
 from compress.errors import DataError, UsageError
 from compress.model_info import TaskInfo
 from compress.storage.atomic_write import new_folder
+from compress.storage.mapped_arrays import RaggedArray, RaggedWriter
 from compress.tasks import kind_of
 from compress.tasks.base import Arrays, Encoding, Example, Row
 from compress.tasks.kind import Kind
@@ -217,7 +217,7 @@ def _cached(entry: Path, rows: Iterable[Row], task: TaskInfo, tokens: TextTokeni
 
 def _write(rows: Iterable[Row], task: TaskInfo, tokens: TextTokenizer, folder: Path) -> Encoded:
     """Write each field of the examples into ``folder``, and open it."""
-    counts, fields, encoder = array("q"), dict[str, FieldWriter](), _RowEncoder(rows, task, tokens)
+    counts, fields, encoder = array("q"), dict[str, RaggedWriter](), _RowEncoder(rows, task, tokens)
     with ExitStack() as files:
         for number, row in enumerate(rows):
             examples = encoder.examples(number, row)
@@ -225,13 +225,11 @@ def _write(rows: Iterable[Row], task: TaskInfo, tokens: TextTokenizer, folder: P
             for example in examples:
                 example.update(extra)
                 if not fields:
-                    paths = {name: field_file(folder, name) for name in example}
-                    fields = {name: FieldWriter(paths[name], files, value) for name, value in example.items()}
+                    writers = ((name, RaggedWriter(field_file(folder, name), value)) for name, value in example.items())
+                    fields = {name: files.enter_context(writer) for name, writer in writers}
                 for name, field in fields.items():
                     field.add(example[name])
             counts.append(len(examples))
-        for field in fields.values():
-            field.flush()
     if not fields:
         raise DataError("there are no rows to encode.")
     opened = {name: field.open() for name, field in fields.items()}

@@ -21,11 +21,11 @@ import tokenizers
 from numpy.typing import NDArray
 
 from compress import __version__
-from compress.data.ragged_array import RaggedArray
 from compress.data.splits.concatenated_rows import ConcatenatedRows
 from compress.data.splits.row_store import StoredRows
 from compress.data.tokenizer import TextTokenizer
 from compress.model_info import TaskInfo
+from compress.storage.mapped_arrays import RaggedArray
 from compress.tasks.base import Row
 
 ENCODED_FOLDER = ".encoded"
@@ -80,7 +80,7 @@ def read_entry(folder: Path) -> Encoded | None:
             lengths = dict(index)
         ones = np.broadcast_to(np.int64(1), lengths["input_ids"].shape)
         fields = {
-            name: RaggedArray(field_file(folder, name), lengths.get(name, ones), dtype, name not in lengths)
+            name: RaggedArray(field_file(folder, name), dtype, lengths.get(name, ones), name not in lengths)
             for name, dtype in facts["types"].items()
         }
         with suppress(OSError):  # a disk that is read only

@@ -95,7 +95,7 @@ class LabelTask:
     def _rows(self, skip: SkipRow = lambda fault: None) -> Iterator[tuple[str, ...]]:
         task = self.recipe.task
         source, kind = open_sources(task, self.console)["train"], kind_of(task)
-        for _, raw, row in valid_rows(source, task, task.labels or (), "unlabelled", skip):
+        for raw, row in valid_rows(source, task, task.labels or (), "unlabelled", skip):
             given = kind.to_input(row)
             texts = (given,) if isinstance(given, str) else given
             if any(text.strip() for text in texts):

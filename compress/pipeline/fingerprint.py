@@ -13,7 +13,7 @@ LENGTH = 16
 
 VERSIONS: dict[str, int] = {
     **{name: kind.version for name, kind in KINDS.items()},
-    "data": 3,
+    "data": 4,
     "latency": 4,
     "export": 2,
     "quantize": 2,

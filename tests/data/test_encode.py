@@ -80,7 +80,7 @@ def test_temporary_files_go_with_the_object(word_folder, tmp_path, monkeypatch):
 
 
 def test_values_outlive_the_write_buffer(word_folder, monkeypatch):
-    monkeypatch.setattr("compress.data.ragged_array.BUFFERED", 4)
+    monkeypatch.setattr("compress.storage.mapped_arrays.BUFFERED", 4)
     encoded = encode_rows(rows([0, 1, 0, 1, 1]), info("classification"), TextTokenizer.load(word_folder))
     assert encoded.batch([1, 4])["input_ids"].tolist() == [[2, 4, 5, 6, 7, 3], [2, 8, 3, 0, 0, 0]]
     assert encoded.batch([1, 2])["labels"].tolist() == [1, 0]

@@ -91,15 +91,17 @@ def _table_rows(path: Path, data: Data, role: Part, form: str) -> Iterator[RawRo
     delimiter = _recognise_delimiter(path, data, role) if form == "csv" else "\t"
     lines = _without_trailing(_quoted(path, data, delimiter) if quoting else _plain(path, data, delimiter), path)
     columns, more, rows = _read_header(lines, _header(data, role), path)
+    file, count = str(path), len(columns)
+    may_repeat = count > 1 and columns[0] != "0"
     for number, (line, fields) in enumerate(rows, 1):
-        where = f"{path}, row {number} (line {line})"
-        if len(fields) != len(columns) and not (more and len(fields) > len(columns)):
+        where = f"{file}, row {number} (line {line})"
+        if len(fields) != count and not (more and len(fields) > count):
             listing = ", ".join(columns[:SHOWN_COLUMNS]) + (" …" if len(columns) > SHOWN_COLUMNS else "")
             raise DataError(
-                f"{where} has {len(fields)} fields where {len(columns)} are expected ({listing}).",
+                f"{where} has {len(fields)} fields where {count} are expected ({listing}).",
                 hint=separator_hint(columns) or DELIMITER_HINT,
             )
-        if fields[: len(columns)] == columns and len(columns) > 1 and columns[0] != "0":
+        if may_repeat and fields[0] == columns[0] and fields[:count] == columns:
             raise DataError(f"{where} repeats the header.", hint="remove the line; files may have been concatenated")
         yield RawRow(where, dict(zip(columns, fields, strict=False)))
 

@@ -5,9 +5,12 @@ Raw rows become canonical rows by what they are for: to train on, to score, or w
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
-from itertools import chain, groupby
+from itertools import chain, groupby, islice, starmap
+from typing import IO
 
 from compress.console import Console
 from compress.data.loading.data_digest import PARTS, ROLES, part_files, source_entries
@@ -37,6 +40,9 @@ Source = Callable[[], Iterator[RawRow]]
 SkipRow = Callable[[DataError], None]
 """Is given the error of each row that is left out."""
 
+COPIED_TOGETHER = 1024
+"""Rows that are copied at once."""
+
 
 def open_sources(task: Task, console: Console, named: bool | None = None) -> dict[Role, Source]:
     """Return a source for each role that is given; train always is.
@@ -48,6 +54,32 @@ def open_sources(task: Task, console: Console, named: bool | None = None) -> dic
         return {"train": partial(builtin_rows, task.data.builtin, console)}
     names = task.labels is None if named is None else named
     return {role: part_source(task, role, names) for role in ROLES if source_entries(task.data, role)}
+
+
+class CopiedRows:
+    """A source that is read once: its rows are copied to a temporary file when they are first read."""
+
+    def __init__(self, source: Source, copy: IO[bytes]) -> None:
+        self._source, self._copy = source, copy
+        self.is_complete = False
+
+    def __call__(self) -> Iterator[RawRow]:
+        """Return all rows, from the first one."""
+        return self._read() if self.is_complete else self._read_and_copy()
+
+    def _read_and_copy(self) -> Iterator[RawRow]:
+        self._copy.truncate(0)
+        rows = self._source()
+        while block := list(islice(rows, COPIED_TOGETHER)):
+            pickle.dump([(raw.where, raw.values) for raw in block], self._copy, pickle.HIGHEST_PROTOCOL)
+            yield from block
+        self.is_complete = True
+
+    def _read(self) -> Iterator[RawRow]:
+        self._copy.seek(0)
+        with suppress(EOFError):
+            while True:
+                yield from starmap(RawRow, pickle.load(self._copy))
 
 
 def part_rows(data: Data, part: Part, named: bool = False) -> Iterator[RawRow]:
@@ -96,7 +128,7 @@ def check_columns(task: Task) -> None:
                 _document_text(first, task)
                 continue
             if LINE in first.values:
-                _row_parser(task, task.labels or (), "unlabelled")(first)
+                row_parser(task, task.labels or (), "unlabelled")(first)
                 continue
             columns = [*task.text, *(task.slices if part == sliced else ())]
             if part == "train":
@@ -123,19 +155,28 @@ def check_true_labels(task: Task, where: str) -> None:
 
 def valid_rows(
     source: Source, task: Task, labels: tuple[str, ...], part: Part, skip: SkipRow = lambda fault: None
-) -> Iterator[tuple[int, RawRow, Row]]:
-    """Yield the rows of a source that fit the task, with their number; others raise, or are given to ``skip``."""
-    parse = _row_parser(task, labels, part)
-    rows = enumerate(source())
-    for number, raw in rows:
+) -> Iterator[tuple[RawRow, Row]]:
+    """Yield the rows of a source that fit the task; others raise, or are given to ``skip``."""
+    for raw, row in parsed_rows(source, task, labels, part):
+        if isinstance(row, DataError):
+            skip(row)
+        else:
+            yield raw, row
+
+
+def parsed_rows(
+    source: Source, task: Task, labels: tuple[str, ...], part: Part
+) -> Iterator[tuple[RawRow, Row | DataError]]:
+    """Yield every row of a source; for one that does not fit the task, the error, which `bad_rows: refuse` raises."""
+    parse = row_parser(task, labels, part)
+    rows = source()
+    for number, raw in enumerate(rows):
         try:
-            row = parse(raw)
+            yield raw, parse(raw)
         except DataError as fault:
             if task.data.bad_rows != "skip":
-                raise _with_count(fault, (later for _, later in rows), parse, number) from fault
-            skip(fault)
-            continue
-        yield number, raw, row
+                raise _with_count(fault, rows, parse, number) from fault
+            yield raw, fault
 
 
 def _with_count(fault: DataError, later: Iterator[RawRow], parse: Callable[[RawRow], Row], before: int) -> DataError:
@@ -168,7 +209,8 @@ def _line_input(raw: RawRow, task: Task) -> TaskInput:
     return tuple(line.split("\t")) if len(task.text) > 1 and "\t" in line else line
 
 
-def _row_parser(task: Task, labels: tuple[str, ...], part: Part) -> Callable[[RawRow], Row]:
+def row_parser(task: Task, labels: tuple[str, ...], part: Part) -> Callable[[RawRow], Row]:
+    """Return a function that makes a canonical row of a raw one, or raises a DataError."""
     kind, info = kind_of(task), task_info(task, labels)
 
     def without_label(raw: RawRow) -> Row:

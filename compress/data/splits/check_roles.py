@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from itertools import islice
+from pathlib import Path
 
 from compress.console import Console
 from compress.data.loading.data_digest import ROLES, describe_source
 from compress.data.loading.row_sources import Source, valid_rows
 from compress.data.splits.row_statistics import RowStatistics
+from compress.data.splits.row_store import StoredRows
 from compress.errors import DataError, pluralize
 from compress.recipe.field_types import Role
 from compress.recipe.task_schema import Task
@@ -30,7 +32,7 @@ UNSEEN_HINT = (
 
 
 def check_roles(
-    statistics: RowStatistics, shares: Mapping[Role, float], task: Task, train: Source, console: Console
+    statistics: RowStatistics, shares: Mapping[Role, float], task: Task, train: Source, folder: Path, console: Console
 ) -> None:
     """Refuse empty roles, train without two different labels, and classes that train does not have.
 
@@ -39,6 +41,7 @@ def check_roles(
         shares: of train, that were to become other roles.
         task: the recipe's.
         train: the rows from which ``shares`` were taken.
+        folder: holds the rows of all roles.
         console: shows warnings.
     """
     count = sum(statistics.count(role) for role in ("train", *shares))
@@ -51,7 +54,7 @@ def check_roles(
             )
             hint = f"name a file of labelled rows in task.data.{role}" if role in shares else None
             raise DataError(f"{describe_source(task.data, role)} has no rows left: {why}", hint=hint)
-    if not statistics.is_varied("train"):
+    if not statistics.is_varied(StoredRows(folder, "train")):
         taken = task.data.limit and pluralize(task.data.limit, "row")
         hint = f"task.data.limit, or --smoke, takes {taken} of it: others may have other labels" if taken else None
         source = describe_source(task.data, "train")

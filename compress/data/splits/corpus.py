@@ -10,7 +10,6 @@ import hashlib
 from contextlib import ExitStack
 from pathlib import Path
 
-from compress.batch_arrays import EXTRA_NAMES
 from compress.data.splits.row_store import RowWriter
 from compress.recipe.field_types import Role
 from compress.tasks.base import Row
@@ -27,35 +26,26 @@ def text_digest(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
-class RoleWriter:
-    """Writes the rows of one role, and its documents where the kind searches; ``files`` closes them."""
+class SearchedRows:
+    """Writes the rows of one role of a kind that searches, and the role's documents; ``files`` closes them."""
 
     def __init__(self, folder: Path, role: Role, kind: Kind, files: ExitStack) -> None:
-        self._kind, self._role = kind, role
+        self._kind = kind
         self._rows = files.enter_context(RowWriter(folder, role))
-        self.searches = kind.searches and role != "train"
-        """Whether the role has documents, numbered from 0 in the order in which they come."""
         self._numbers: dict[bytes, int] = {}
-        if self.searches:
-            self._documents = files.enter_context(RowWriter(folder, documents_name(role)))
+        self._documents = None if role == "train" else files.enter_context(RowWriter(folder, documents_name(role)))
 
     def number(self, text: str) -> int:
-        """Return the number of a document, which is written when it is first seen."""
+        """Return the number of a document, from 0 in the order in which they come; it is written when first seen."""
         digest = text_digest(text)
-        if digest not in self._numbers:
+        if digest not in self._numbers and self._documents is not None:
             self._numbers[digest] = len(self._numbers)
             self._documents.add({"document": text})
         return self._numbers[digest]
 
     def add(self, row: Row) -> list[Row]:
-        """Write a row in the form that the role stores, and return what was written.
-
-        Rows of select and test are scored by their true label alone.
-        """
-        if self._role != "train":
-            row = {name: value for name, value in row.items() if name not in EXTRA_NAMES}
-        number = self.number if self.searches else None
-        rows = self._kind.store_rows(row, number) if self._kind.searches else [row]
+        """Write a row in the form that the role stores, and return what was written."""
+        rows = self._kind.store_rows(row, None if self._documents is None else self.number)
         for stored in rows:
             self._rows.add(stored)
         return rows

@@ -5,26 +5,36 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import tempfile
+from array import array
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import ExitStack
-from functools import partial
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal, NamedTuple
 
-from compress.batch_arrays import LABELLED
+import numpy as np
+
+from compress.batch_arrays import EXTRA_NAMES, LABELLED
 from compress.console import Console
 from compress.data.hard_negatives import add_hard_negatives
 from compress.data.loading.data_digest import ROLES
-from compress.data.loading.row_sources import Source, check_true_labels, corpus_documents, open_sources, valid_rows
+from compress.data.loading.row_sources import (
+    CopiedRows,
+    Source,
+    check_true_labels,
+    corpus_documents,
+    open_sources,
+    parsed_rows,
+    row_parser,
+)
 from compress.data.splits.check_roles import check_roles, refuse_identifiers, unseen_classes
-from compress.data.splits.corpus import RoleWriter, documents_name
-from compress.data.splits.row_statistics import RowStatistics, RowWarnings, read_info, write_info
-from compress.data.splits.row_store import StoredRows
-from compress.data.splits.split_indices import RowMask, assign_roles, automatic_share
+from compress.data.splits.corpus import SearchedRows, documents_name
+from compress.data.splits.row_statistics import Indices, RowStatistics, RowWarnings, read_info, write_info
+from compress.data.splits.row_store import ROWS, RowWriter, StoredRows, remove_rows, subset_file, write_subset
+from compress.data.splits.split_indices import assign_roles, automatic_share
 from compress.errors import DataError, pluralize
 from compress.model_info import TaskInfo
-from compress.recipe.field_types import Role
+from compress.recipe.field_types import Part, Role
 from compress.recipe.task_schema import Task
 from compress.tasks import Row, kind_of, task_info
 from compress.tasks.label_problems import label_problems
@@ -37,8 +47,8 @@ DATA_FILE = "data.json"
 RARE = 30
 """A class of more rows than this is never held back as a whole by a random split."""
 
-Masks = Mapping[Role, RowMask] | None
-"""Which rows of a source go to which role; None if all stay in their own."""
+TEST_NUMBERS = "test.numbers.npy"
+"""The numbers of the rows of test in their source."""
 
 
 class DataInfo(RowWarnings):
@@ -70,10 +80,6 @@ class DataInfo(RowWarnings):
         """Return the classes in order."""
         return self.task_info.labels
 
-    def split_like(self, task: Task) -> Task:
-        """Return ``task`` with the share of select that was used."""
-        return _with_select_share(task, self.select_share)
-
 
 class PreparedData:
     """The prepared rows of a folder."""
@@ -86,8 +92,18 @@ class PreparedData:
     def rows(self, role: Role) -> StoredRows:
         """Return the rows of a role, memory-mapped."""
         if role not in self._rows:
-            self._rows[role] = StoredRows(self.folder, role)
+            # Rows of select and test are scored by their true label alone.
+            self._rows[role] = StoredRows(self.folder, role, without=() if role == "train" else EXTRA_NAMES)
         return self._rows[role]
+
+    def left_by_labelled(self) -> StoredRows:
+        """Return the rows of train of which `labelled` uses the texts alone."""
+        return StoredRows(self.folder, "unlabelled")
+
+    def test_numbers(self) -> Indices:
+        """Return the numbers of the rows of test in their source, from 0."""
+        numbers: Indices = np.load(self.folder / TEST_NUMBERS)
+        return numbers
 
     def documents(self, role: Role) -> Sequence[Row]:
         """Return the documents that are searched for a role's rows; none for kinds that do not search."""
@@ -100,34 +116,36 @@ def load_prepared(folder: Path) -> PreparedData:
 
 
 def prepare_splits(task: Task, seed: int, work: Path, console: Console | None = None) -> DataInfo:
-    """Read and check the data of ``task``, and write each role's rows and data.json into ``work``.
+    """Read and check the data of ``task``, and write its rows, their roles and data.json into ``work``.
 
-    Rows are streamed. Files are read again only where something must be known first: the classes where the recipe does
-    not name them, the number of rows where some are split off or left out. ``seed`` decides which; a run takes
-    `task.data.split_seed`.
+    Each source is read once: every row that fits the task is stored, and then chosen for a role. ``seed`` decides which
+    rows are split off or left out; a run takes `task.data.split_seed`.
     """
     problems = task_problems(task)
     if problems:
         raise DataError("\n  ".join(["the task cannot be prepared:", *map(str, problems)]))
     console = console or Console("quiet")
     kind, sources = kind_of(task), open_sources(task, console)
-    select_share = _automatic_share(task, sources)
-    task = _with_select_share(task, select_share)
-    columns = label_columns(task)
-    values = (column_value(raw.values, column, task, raw.where) for raw in sources["train"]() for column in columns)
-    labels = kind.labels(values, task)
-    shares = split_shares(task, sources)
-    statistics = RowStatistics(kind, labels)
-    for role, source in sources.items():
-        masks = row_masks(source, role, shares if role == "train" else {}, task, labels, seed)
-        try:
-            _write_rows(source, role, masks, task, work, statistics)
-        except UnknownClass as error:
+    select_share, shares = None, dict[Role, float]()
+    with RowWriter(work, ROWS) as store, tempfile.TemporaryFile(dir=work) as copy:
+        labels, train = _learn_classes(task, sources["train"], copy)
+        statistics = RowStatistics(kind, labels)
+        for role, source in sources.items():
+            stored = len(store)
+            try:
+                rows = store_source(train if role == "train" else source, role, task, store, statistics)
+            except UnknownClass as error:
+                if role == "train":
+                    raise
+                refuse_identifiers(statistics, statistics.count("train"), task, sources["train"])
+                raise unseen_classes(error, source, role, task, labels) from error
             if role == "train":
-                raise
-            refuse_identifiers(statistics, statistics.count("train"), task, sources["train"])
-            raise unseen_classes(error, source, role, task, labels) from error
-    check_roles(statistics, shares, task, sources["train"], console)
+                select_share = _automatic_share(task, rows.total, sources)
+                shares = _split_shares(task, sources, select_share)
+            _assign(rows, stored, role, shares if role == "train" else {}, task, seed, work, statistics)
+    if kind.searches:
+        _write_searched(task, work, statistics)
+    check_roles(statistics, shares, task, sources["train"], work, console)
     if task.hard_negatives:
         mean = add_hard_negatives(work, "train", task.hard_negatives)
         console.note(f"hard negatives: a row of train has {mean:.1f} on average; {task.hard_negatives} were requested")
@@ -140,8 +158,8 @@ def prepare_splits(task: Task, seed: int, work: Path, console: Console | None = 
         select_share=select_share,
         duplicates=statistics.shared("test", "train"),
         select_duplicates=statistics.shared("select", "train"),
-        empty_texts=statistics.empty_texts.total(),
-        guessed=statistics.guessed,
+        empty_texts=statistics.empty_texts(),
+        guessed=statistics.guessed(),
         documents={role: len(StoredRows(work, documents_name(role))) for role in ROLES[1:]} if kind.searches else {},
         skipped=statistics.skipped.total(),
         first_skipped=next(iter(statistics.first_skipped.values()), None),
@@ -151,84 +169,105 @@ def prepare_splits(task: Task, seed: int, work: Path, console: Console | None = 
     return info
 
 
-def split_shares(task: Task, given: Collection[Role]) -> dict[Role, float]:
+def _learn_classes(task: Task, train: Source, copy: IO[bytes]) -> tuple[tuple[str, ...], Source]:
+    """Return the classes, and a source of the rows: a copy where all were read because the recipe names no classes."""
+    copied, columns = CopiedRows(train, copy), label_columns(task)
+    values = (column_value(raw.values, column, task, raw.where) for raw in copied() for column in columns)
+    labels = kind_of(task).labels(values, task)
+    return labels, copied if copied.is_complete else train
+
+
+class SourceRows(NamedTuple):
+    """What was stored of a source."""
+
+    numbers: Indices
+    """Of the stored rows in their source, from 0."""
+    total: int
+    """Rows of the source, with those that do not fit the task."""
+
+
+def store_source(source: Source, part: Part, task: Task, store: RowWriter, statistics: RowStatistics) -> SourceRows:
+    """Store and count the rows that fit the task; under `labelled` also texts of train whose label does not fit."""
+    numbers, total = array("q"), 0
+    keeps_texts = part == "train" and task.data.labelled is not None
+    without_label = row_parser(task, statistics.labels, "unlabelled")
+    for number, (raw, row) in enumerate(parsed_rows(source, task, statistics.labels, part)):
+        total = number + 1
+        if isinstance(row, DataError):
+            statistics.skip(part, row)
+            with suppress(DataError):
+                if keeps_texts:
+                    statistics.add_input(store.add(without_label(raw)))
+                    numbers.append(number)
+            continue
+        if row.get(LABELLED) is False:
+            check_true_labels(task, raw.where)
+        store.add(row)
+        if part == "unlabelled":
+            statistics.add_input(row)
+        else:
+            statistics.add(row)
+        numbers.append(number)
+    return SourceRows(np.frombuffer(numbers, np.int64), total)
+
+
+def _assign(
+    rows: SourceRows,
+    stored: int,
+    role: Role,
+    shares: Mapping[Role, float],
+    task: Task,
+    seed: int,
+    work: Path,
+    statistics: RowStatistics,
+) -> None:
+    """Choose the roles of a source's rows, of which the first is number ``stored``, and write which rows they have."""
+    fits = statistics.fits()[stored:]
+    rare = statistics.rare_classes(RARE) if shares and statistics.labels else {}
+    by_number = {int(rows.numbers[row - stored]): labels for row, labels in rare.items()}
+    labelled = task.data.labelled if role == "train" else None
+    for part, mask in assign_roles(rows.total, seed, shares, task.data.limit, role, labelled, by_number).items():
+        chosen = mask[rows.numbers] & (fits if part != "unlabelled" else True)
+        indices = stored + np.flatnonzero(chosen)
+        write_subset(work, part, indices)
+        if part == "test":
+            np.save(work / TEST_NUMBERS, rows.numbers[chosen])
+        if part != "unlabelled":
+            statistics.assign(part, indices)
+
+
+def _write_searched(task: Task, work: Path, statistics: RowStatistics) -> None:
+    """Write the rows of each role anew, in the form that it stores, with the documents that are searched for them."""
+    kind = kind_of(task)
+    statistics.forget_rows()
+    for role in ROLES:
+        first = len(statistics)
+        with ExitStack() as files:
+            writer = SearchedRows(work, role, kind, files)
+            for row in StoredRows(work, role):
+                for stored in writer.add(row):
+                    statistics.add(stored)
+            for text in corpus_documents(task) if role == "test" else ():
+                writer.number(text)
+        subset_file(work, role).unlink()
+        statistics.assign(role, np.arange(first, len(statistics)))
+    if task.data.labelled is None:
+        remove_rows(work, ROWS)
+
+
+def _split_shares(task: Task, given: Collection[Role], select_share: float | None) -> dict[Role, float]:
     """Return the shares of train that are split off as the roles for which nothing is ``given``."""
     shares: dict[Role, float | str] = {"select": task.data.select_share, "test": task.data.test_share}
+    if select_share is not None:
+        shares["select"] = select_share
     return {role: float(share) for role, share in shares.items() if role not in given}
 
 
-def _automatic_share(task: Task, sources: Mapping[Role, Source]) -> float | None:
+def _automatic_share(task: Task, rows: int, given: Collection[Role]) -> float | None:
     """Return the share of train that becomes select; None where the recipe gives it or rows of its own."""
-    if task.data.select_share != "auto" or "select" in sources:
+    if task.data.select_share != "auto" or "select" in given:
         return None
-    left = 1.0 if "test" in sources else 1.0 - task.data.test_share
-    return automatic_share(sum(1 for _ in sources["train"]()), left)
-
-
-def _with_select_share(task: Task, share: float | None) -> Task:
-    data = task.data if share is None else task.data.model_copy(update={"select_share": share})
-    return task.model_copy(update={"data": data})
-
-
-def row_masks(
-    source: Source, role: Role, shares: Mapping[Role, float], task: Task, labels: tuple[str, ...], seed: int
-) -> Masks:
-    """Return which rows of a source go to which role; None if all stay in their own."""
-    labelled = task.data.labelled if role == "train" else None
-    if not shares and task.data.limit is None and labelled is None:
-        return None
-    rare = _rare_classes(source, task, labels) if shares and labels else {}
-    return assign_roles(sum(1 for _ in source()), seed, shares, task.data.limit, role, labelled, rare)
-
-
-def rows_without_labels(
-    source: Source, shares: Mapping[Role, float], task: Task, labels: tuple[str, ...], seed: int
-) -> RowMask:
-    """Return the rows of train whose labels are not used, because there are more than `data.labelled`."""
-    rare = _rare_classes(source, task, labels) if shares and labels else {}
-    used, every = (
-        assign_roles(sum(1 for _ in source()), seed, shares, task.data.limit, "train", labelled, rare)["train"]
-        for labelled in (task.data.labelled, None)
-    )
-    return every & ~used
-
-
-def _rare_classes(source: Source, task: Task, labels: tuple[str, ...]) -> Mapping[int, Sequence[int]]:
-    """Return by row number those of its classes that have few rows, which a random split might all hold back."""
-    kind, rows = kind_of(task), defaultdict[int, list[int]](list)
-    for number, _, row in valid_rows(source, task, labels, "train"):
-        for label in kind.row_classes(row):
-            if len(rows[label]) <= RARE:
-                rows[label].append(number)
-    rare = defaultdict[int, list[int]](list)
-    for label, numbers in rows.items():
-        for number in numbers if len(numbers) <= RARE else ():
-            rare[number].append(label)
-    return rare
-
-
-def _write_rows(source: Source, role: Role, masks: Masks, task: Task, work: Path, statistics: RowStatistics) -> None:
-    """Write a source's rows to their roles; every row is checked, also those that a limit leaves out."""
-    with ExitStack() as files:
-        targets = [role] if masks is None else list(masks)
-        writers = {target: RoleWriter(work, target, kind_of(task), files) for target in targets}
-        for number, raw, row in valid_rows(source, task, statistics.labels, role, partial(statistics.skip, role)):
-            if row.get(LABELLED) is False:
-                check_true_labels(task, raw.where)
-            for target, writer in writers.items():
-                if masks is None or is_selected(masks[target], number, raw.where):
-                    for stored in writer.add(row):
-                        statistics.add(target, stored)
-        if "test" in writers and writers["test"].searches:
-            for text in corpus_documents(task):
-                writers["test"].number(text)
-
-
-def is_selected(mask: RowMask, number: int, where: str) -> bool:
-    """Return whether the mask selects a row; a row beyond those counted before is an error."""
-    if number >= len(mask):
-        raise DataError(f"{where} is new: the file changed while it was read.")
-    return bool(mask[number])
+    return automatic_share(rows, 1.0 if "test" in given else 1.0 - task.data.test_share)
 
 
 def _print_summary(info: DataInfo, seed: int, console: Console) -> None:

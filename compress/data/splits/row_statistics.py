@@ -1,25 +1,26 @@
-"""Counts over rows while they are written: memory grows by sixteen bytes a row, whatever the texts."""
+"""Counts over rows while they are written: memory grows by a few numbers a row, whatever the texts."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from compress.batch_arrays import EXTRA_NAMES, LABELLED, SOFT_LABELS
+from compress.batch_arrays import LABELLED, SOFT_LABELS
 from compress.console import Console
 from compress.errors import DataError, first_error, pluralize
 from compress.recipe.field_types import Part, Role
 from compress.storage.stored_info import Info
 from compress.tasks.base import Row
 from compress.tasks.kind import Kind
+
+Indices = NDArray[np.int64]
 
 
 class RowWarnings(Info):
@@ -59,36 +60,53 @@ def write_info(path: Path, info: RowWarnings) -> None:
 
 
 class RowStatistics:
-    """Counts over the rows of each role."""
+    """Counts over rows, which are numbered from 0 as they are added, and over those of each role."""
 
     def __init__(self, kind: Kind, labels: tuple[str, ...]) -> None:
         self._kind, self.labels = kind, labels
-        self._inputs: dict[Part, array[int]] = defaultdict(lambda: array("Q"))
-        self._labels: dict[Part, array[int]] = defaultdict(lambda: array("Q"))
-        self._targets: dict[Part, set[Hashable]] = defaultdict(set)
-        self._classes: dict[Part, Counter[int]] = defaultdict(Counter)
-        self.empty_texts: Counter[Part] = Counter()
-        self.guessed = 0
-        """Rows without a label, which have the most probable class of their soft labels instead."""
+        self._input_fields = [name for name in kind.fields if name not in kind.label_fields]
         self.skipped: Counter[Part] = Counter()
         self.first_skipped: dict[Part, str] = {}
+        self.forget_rows()
 
-    def add(self, role: Part, row: Row) -> None:
+    def forget_rows(self) -> None:
+        """Begin again with row 0, for rows in another form; what was skipped is still known."""
+        self._inputs, self._labels = array("q"), array("q")
+        self._classes, self._class_rows = array("i"), array("i")
+        self._empty, self._guessed, self._fits = array("b"), array("b"), array("b")
+        self._parts: dict[Part, Indices] = {}
+
+    def __len__(self) -> int:
+        return len(self._inputs)
+
+    def add(self, row: Row) -> None:
         """Count a row with its label."""
-        self.add_input(role, row)
-        if not self.is_varied(role):
-            targets, soft = self._kind.targets(row), row.get(SOFT_LABELS)
-            self._targets[role].update(targets if soft is None else [(*targets, *soft)])
-        if self.labels:
-            self._labels[role].append(_digest({name: row.get(name) for name in self._kind.label_fields}))
-        self._classes[role].update(self._kind.row_classes(row))
-        self.guessed += row.get(LABELLED) is False
+        for label in self._kind.row_classes(row):
+            self._classes.append(label)
+            self._class_rows.append(len(self._inputs))
+        self._labels.append(_digest([row.get(name) for name in self._kind.label_fields]) if self.labels else 0)
+        self._guessed.append(row.get(LABELLED) is False)
+        self._fits.append(True)
+        self._add_fields(row)
 
-    def add_input(self, role: Part, row: Row) -> None:
-        """Count a row's input."""
-        left_out = {*self._kind.label_fields, *EXTRA_NAMES}
-        self._inputs[role].append(_digest({name: value for name, value in row.items() if name not in left_out}))
-        self.empty_texts[role] += "" in row.values()
+    def add_input(self, row: Row) -> None:
+        """Count a row's input, which is of no role of labelled rows."""
+        self._labels.append(0)
+        self._guessed.append(False)
+        self._fits.append(False)
+        self._add_fields(row)
+
+    def _add_fields(self, row: Row) -> None:
+        self._inputs.append(_digest([row.get(name) for name in self._input_fields]))
+        self._empty.append("" in row.values())
+
+    def fits(self) -> NDArray[np.bool_]:
+        """Return which rows have a label."""
+        return np.frombuffer(self._fits, np.bool_)
+
+    def assign(self, role: Part, rows: Indices) -> None:
+        """Note which rows are those of a role."""
+        self._parts[role] = rows
 
     def skip(self, role: Part, fault: DataError) -> None:
         """Count a row of what was given for a role that does not fit."""
@@ -104,20 +122,53 @@ class RowStatistics:
 
     def count(self, role: Part) -> int:
         """Return the number of rows of a role."""
-        return len(self._inputs[role])
+        return len(self._parts.get(role, ()))
 
-    def is_varied(self, role: Part) -> bool:
-        """Return whether the rows of a role have at least two different targets."""
-        return len(self._targets[role]) > 1
+    def empty_texts(self) -> int:
+        """Return the number of rows of all roles whose text, or first text of a pair, is empty."""
+        return self._marked(self._empty)
+
+    def guessed(self) -> int:
+        """Return the number of rows without a label, which have the most probable class of their soft labels."""
+        return self._marked(self._guessed)
+
+    def _marked(self, marks: array[int]) -> int:
+        return sum(int(np.frombuffer(marks, np.bool_)[rows].sum()) for rows in self._parts.values())
+
+    def is_varied(self, rows: Iterable[Row]) -> bool:
+        """Return whether rows have at least two different targets."""
+        targets: set[Hashable] = set()
+        for row in rows:
+            own, soft = self._kind.targets(row), row.get(SOFT_LABELS)
+            targets.update(own if soft is None else [(*own, *soft)])
+            if len(targets) > 1:
+                return True
+        return False
 
     def per_class(self, role: Part) -> dict[str, int]:
         """Return the rows of each class, classes without rows included."""
-        names = self._kind.class_names(self.labels)
-        return {name: self._classes[role][index] for index, name in enumerate(names)}
+        names, in_role = self._kind.class_names(self.labels), np.zeros(len(self), np.bool_)
+        in_role[self._parts.get(role, [])] = True
+        classes, rows = self._all_classes()
+        return dict(zip(names, np.bincount(classes[in_role[rows]], minlength=len(names)).tolist(), strict=True))
+
+    def rare_classes(self, most: int) -> dict[int, list[int]]:
+        """Return, by row, those of its classes that at most ``most`` rows have."""
+        classes, rows = self._all_classes()
+        is_rare = (np.bincount(classes) <= most)[classes]
+        rare = defaultdict[int, list[int]](list)
+        for row, label in zip(rows[is_rare].tolist(), classes[is_rare].tolist(), strict=True):
+            rare[row].append(label)
+        return rare
+
+    def _all_classes(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return the classes of all rows, one after another, and the row of each."""
+        return np.frombuffer(self._classes, np.int32), np.frombuffer(self._class_rows, np.int32)
 
     def shared(self, role: Part, other: Part) -> int:
         """Return how many rows of ``role`` have the input of a row of ``other``, whatever their labels."""
-        return int(np.isin(np.array(self._inputs[role]), np.array(self._inputs[other])).sum())
+        inputs = np.frombuffer(self._inputs, np.int64)
+        return int(_contained(inputs[self._parts[role]], inputs[self._parts[other]]).sum())
 
     def contradictory(self, roles: Sequence[Role]) -> dict[Role, int]:
         """Return, by role, how many rows have the input of another row, of any of the roles, and not its label.
@@ -126,17 +177,26 @@ class RowStatistics:
         """
         if not self.labels:
             return dict.fromkeys(roles, 0)
-        inputs, labels = (
-            np.concatenate([np.array(digests[role], dtype=np.uint64) for role in roles])
-            for digests in (self._inputs, self._labels)
-        )
-        _, first, text = np.unique(inputs, return_index=True, return_inverse=True)
-        mixed = (np.bincount(text, weights=labels != labels[first][text]) > 0)[text]
+        rows = np.concatenate([self._parts[role] for role in roles])
+        inputs = np.frombuffer(self._inputs, np.int64)[rows]
+        ordered = np.sort(inputs)
+        repeated = np.flatnonzero(_contained(inputs, ordered[1:][ordered[1:] == ordered[:-1]]))
+        labels, mixed = np.frombuffer(self._labels, np.int64)[rows[repeated]], np.zeros(len(rows), np.bool_)
+        _, first, text = np.unique(inputs[repeated], return_index=True, return_inverse=True)
+        mixed[repeated] = (np.bincount(text, weights=labels != labels[first][text]) > 0)[text]
         ends = np.cumsum([self.count(role) for role in roles])
         return {role: int(part.sum()) for role, part in zip(roles, np.split(mixed, ends[:-1]), strict=True)}
 
 
-def _digest(fields: Row) -> int:
-    """Return a number of 64 bits that identifies these fields."""
-    digest = hashlib.blake2b(json.dumps(fields, sort_keys=True).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little")
+def _contained(digests: Indices, others: Indices) -> NDArray[np.bool_]:
+    """Return which digests are among ``others``; `np.isin` takes several times the memory."""
+    if not len(others):
+        return np.zeros(len(digests), np.bool_)
+    ordered = np.sort(others)
+    found: NDArray[np.bool_] = ordered[np.searchsorted(ordered[:-1], digests)] == digests
+    return found
+
+
+def _digest(fields: list[Any]) -> int:
+    """Return a number of 64 bits that identifies these fields within this process."""
+    return hash(repr(fields))

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.recipe.field_types import Role
+from compress.recipe.field_types import Part, Role
 
 RowMask = NDArray[np.bool_]
 
@@ -40,7 +40,7 @@ def assign_roles(
     rest: Role,
     labelled: int | None = None,
     rare: Mapping[int, Sequence[int]] | None = None,
-) -> dict[Role, RowMask]:
+) -> dict[Part, RowMask]:
     """Return a mask of ``count`` rows per role: first the ``shares`` split off, at least one row each, then ``rest``.
 
     The last row of a class is not split off, so that no class is scored without having been learnt. ``limit`` leaves at
@@ -53,31 +53,42 @@ def assign_roles(
         shares: the share of all rows of each role that is split off.
         limit: rows of each role, at most.
         rest: the role of all other rows.
-        labelled: of ``rest``, only the first so many of these rows.
+        labelled: of ``rest``, only the first so many of these rows; the others are `unlabelled`.
         rare: by row number, those of its classes that a split could use up; of rows that have such classes.
     """
     rare = rare or {}
     left = Counter(label for labels in rare.values() for label in labels)
     order = np.argsort(random_keys(count, seed), kind="stable")
-    parts = {}
+    parts: dict[Part, NDArray[np.int64]] = {}
     for role, share in shares.items():
-        taken = _take(order.tolist(), max(1, round(share * count)), rare, left)
+        taken = _take(order, max(1, round(share * count)), rare, left)
         parts[role], order = order[taken], np.delete(order, taken)
     parts[rest] = order[:limit][:labelled]
-    return {role: np.isin(np.arange(count), part[:limit]) for role, part in parts.items()}
+    if labelled is not None:
+        parts["unlabelled"] = order[:limit][labelled:]
+    return {role: _mask(count, part[:limit]) for role, part in parts.items()}
 
 
-def _take(order: Sequence[int], size: int, rare: Mapping[int, Sequence[int]], left: Counter[int]) -> list[int]:
+def _mask(count: int, rows: NDArray[np.int64]) -> RowMask:
+    mask = np.zeros(count, np.bool_)
+    mask[rows] = True
+    return mask
+
+
+def _take(
+    order: NDArray[np.int64], size: int, rare: Mapping[int, Sequence[int]], left: Counter[int]
+) -> NDArray[np.int64]:
     """Return the positions in ``order`` of the first ``size`` rows that leave a row of each class, counting down."""
-    taken: list[int] = []
-    for position, row in enumerate(order):
-        if len(taken) == size:
+    passed: list[int] = []
+    for position in np.flatnonzero(np.isin(order, list(rare))).tolist():
+        if position - len(passed) >= size:
             break
-        labels = rare.get(row, ())
+        labels = rare[int(order[position])]
         if all(left[label] > 1 for label in labels):
             left.subtract(labels)
-            taken.append(position)
-    return taken
+        else:
+            passed.append(position)
+    return np.delete(np.arange(min(len(order), size + len(passed))), passed)
 
 
 def random_keys(count: int, seed: int) -> NDArray[np.uint64]:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 from compress.console import Console
 from compress.data.loading.data_digest import describe_source
-from compress.data.loading.row_sources import Source, open_sources, part_source, valid_rows
-from compress.data.splits.prepare_splits import (
-    PreparedData,
-    is_selected,
-    row_masks,
-    rows_without_labels,
-    split_shares,
-)
+from compress.data.loading.row_sources import part_source
+from compress.data.splits.prepare_splits import PreparedData, store_source
 from compress.data.splits.row_statistics import RowStatistics, RowWarnings, read_info, write_info
-from compress.data.splits.row_store import RowWriter, StoredRows
-from compress.data.splits.split_indices import RowMask
+from compress.data.splits.row_store import ROWS, RowWriter, StoredRows, write_subset
+from compress.data.splits.split_indices import assign_roles
 from compress.errors import DataError
 from compress.recipe.field_types import Part
 from compress.recipe.task_schema import Task
@@ -42,22 +37,27 @@ class UnlabelledInfo(RowWarnings):
 def prepare_unlabelled(
     task: Task, roles: PreparedData, seed: int, work: Path, console: Console | None = None
 ) -> UnlabelledInfo:
-    """Write the rows of `task.data.unlabelled`, and unlabelled.json into ``work``."""
-    console, labels, task = console or Console("quiet"), roles.info.labels, roles.info.split_like(task)
-    statistics = RowStatistics(kind_of(task), labels)
-    source, mask = _rows_and_mask(task, labels, seed, console)
-    skip = partial(statistics.skip, UNLABELLED)
-    with RowWriter(work, UNLABELLED) as writer:
-        # Every row is checked, also those that a limit leaves out.
-        for number, raw, row in valid_rows(source, task, labels, UNLABELLED, skip):
-            if mask is None or is_selected(mask, number, raw.where):
-                writer.add(row)
-                statistics.add_input(UNLABELLED, row)
+    """Write the rows of `task.data.unlabelled`, or those that `labelled` leaves of train, and unlabelled.json."""
+    console, kind = console or Console("quiet"), kind_of(task)
+    statistics = RowStatistics(kind, roles.info.labels)
+    with RowWriter(work, ROWS) as store:
+        if task.data.labelled is None:
+            rows = store_source(part_source(task, UNLABELLED), UNLABELLED, task, store, statistics)
+            chosen = assign_roles(rows.total, seed, {}, task.data.limit, "train")["train"][rows.numbers]
+        else:
+            for row in roles.left_by_labelled():
+                statistics.add_input(store.add(kind.from_input(kind.to_input(row), roles.info.task_info)))
+            chosen = np.ones(len(store), np.bool_)
+    indices = np.flatnonzero(chosen)
+    write_subset(work, UNLABELLED, indices)
+    statistics.assign(UNLABELLED, indices)
+    empty_texts = statistics.empty_texts()
     for row in roles.rows("test"):
-        statistics.add_input("test", row)
+        statistics.add_input(row)
+    statistics.assign("test", np.arange(len(chosen), len(statistics)))
     info = UnlabelledInfo(
         count=statistics.count(UNLABELLED),
-        empty_texts=statistics.empty_texts[UNLABELLED],
+        empty_texts=empty_texts,
         skipped=statistics.skipped[UNLABELLED],
         first_skipped=statistics.first_skipped.get(UNLABELLED),
         duplicates=statistics.shared("test", UNLABELLED),
@@ -78,16 +78,6 @@ def prepare_unlabelled(
     info.warn(console)
     write_info(work / UNLABELLED_FILE, info)
     return info
-
-
-def _rows_and_mask(task: Task, labels: tuple[str, ...], seed: int, console: Console) -> tuple[Source, RowMask | None]:
-    """Return a source of texts and which of its rows are used: their own files, or what `labelled` leaves of train."""
-    if task.data.labelled is None:
-        source = part_source(task, UNLABELLED)
-        masks = row_masks(source, "train", {}, task, labels, seed)
-        return source, None if masks is None else masks["train"]
-    sources = open_sources(task, console)
-    return sources["train"], rows_without_labels(sources["train"], split_shares(task, sources), task, labels, seed)
 
 
 def unlabelled_info(folder: Path) -> UnlabelledInfo:

@@ -36,7 +36,6 @@ def slices(context: StepContext, task: Task) -> None:
     from compress.data.splits.prepare_splits import load_prepared
     from compress.data.splits.slice_columns import slice_values
 
-    info = load_prepared(context.inputs["data"]).info
-    seed, rows = task.data.split_seed, info.counts["test"]
-    values = slice_values(info.split_like(task), info.labels, seed, rows, context.console)
+    roles = load_prepared(context.inputs["data"])
+    values = slice_values(task, roles.test_numbers(), context.console)
     context.write_json(SLICES_FILE, {"columns": values})

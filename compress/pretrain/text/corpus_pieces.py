@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from compress.data.splits.mmap_arrays import map_file, release_pages
 from compress.errors import DataError, pluralize
 from compress.pretrain.text.documents import Document, empty_corpus
+from compress.storage.mapped_arrays import ArrayWriter, MappedArray
 
 CorpusPart = Literal["train", "select", "held_out"]
 """`select` chooses the best weights of a training, and `held_out` is what these are reported by."""
@@ -35,25 +35,6 @@ their last. Documents: the number of sentences up to their end, and their number
 CORPUS_FILE = "corpus.json"
 CHARACTERS_AT_ONCE = 1_000_000
 """Documents are tokenized together until they have so many characters."""
-
-
-class MappedArray:
-    """Numbers in a memory-mapped file, in rows of ``columns``."""
-
-    def __init__(self, path: Path, dtype: str, columns: int = 1) -> None:
-        self._pages = map_file(path)
-        values = np.frombuffer(self._pages or b"", dtype)
-        self.values: NDArray[Any] = values if columns == 1 else values.reshape(-1, columns)
-
-    def blocks(self, size: int = 1 << 18) -> Iterator[NDArray[Any]]:
-        """Yield all rows, a block at a time."""
-        for start in range(0, len(self.values), size):
-            yield self.values[start : start + size]
-            self.release()
-
-    def release(self) -> None:
-        """Release the pages that were read."""
-        release_pages(self._pages)
 
 
 class Corpus:
@@ -167,8 +148,9 @@ class _PartWriter:
     def __init__(
         self, folder: Path, part: CorpusPart, dtypes: Mapping[str, str], separator: int, files: ExitStack
     ) -> None:
-        self._streams = {name: files.enter_context(_path(folder, part, name).open("wb")) for name in COLUMNS}
-        self._dtypes, self._separator = dtypes, separator
+        writers = ((name, ArrayWriter(_path(folder, part, name), dtypes[name])) for name in COLUMNS)
+        self._fields = {name: files.enter_context(writer) for name, writer in writers}
+        self._separator = separator
         self.counts = {"documents": 0, "sentences": 0, "pieces": 0}
 
     def add(self, number: int, sentences: Iterable[Any]) -> None:
@@ -191,4 +173,4 @@ class _PartWriter:
         self.counts["pieces"] += len(pieces)
         row = {PIECES: pieces, WORD_STARTS: starts, SENTENCES: places, DOCUMENTS: [self.counts["sentences"], number]}
         for name, values in row.items():
-            np.asarray(values, self._dtypes[name]).tofile(self._streams[name])
+            self._fields[name].extend(values)

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from compress.batch_arrays import ATTENTION_MASK, BATCH_POSITIONS, INDEX, INPUT_ARRAYS, BatchArray
 from compress.data.splits.concatenated_rows import Origin
-from compress.pretrain.text.corpus_pieces import Corpus, CorpusPart, MappedArray
+from compress.pretrain.text.corpus_pieces import Corpus, CorpusPart
 from compress.pretrain.text.packing import COLUMNS, DTYPE, SPECIAL_OF_PAIR, SPECIAL_OF_RUN, records_file
+from compress.storage.mapped_arrays import MappedArray
 from compress.tasks.base import Arrays
 
 MASKABLE = "maskable"

@@ -14,6 +14,7 @@ import numpy as np
 
 from compress.errors import DataError
 from compress.pretrain.text.corpus_pieces import Corpus, CorpusPart
+from compress.storage.mapped_arrays import ArrayWriter
 
 Span = tuple[int, int]
 """The first piece, and the one after the last."""
@@ -22,8 +23,8 @@ Record = tuple[int, int, int, int, int]
 
 COLUMNS = 5
 DTYPE = "<i8"
-BUFFERED = 4096
-"""Records that are written together."""
+READ_TOGETHER = 4096
+"""Sentences that are read together."""
 MOST_DRAWS = 20
 """Places that are drawn until a sentence fits; then one is cut."""
 SPECIAL_OF_RUN, SPECIAL_OF_PAIR = 2, 3
@@ -46,15 +47,11 @@ def pack(corpus: Corpus, part: CorpusPart, length: int, *, pairs: bool, seed: in
     records = (
         pack_pairs(corpus, length - SPECIAL_OF_PAIR, seed) if pairs else pack_runs(corpus, length - SPECIAL_OF_RUN)
     )
-    count, buffer = 0, list[Record]()
-    with records_file(folder, part, length).open("wb") as stream:
+    count = 0
+    with ArrayWriter(records_file(folder, part, length), DTYPE) as writer:
         for record in records:
-            buffer.append(record)
+            writer.extend(record)
             count += 1
-            if len(buffer) == BUFFERED:
-                np.asarray(buffer, DTYPE).tofile(stream)
-                buffer.clear()
-        np.asarray(buffer, DTYPE).tofile(stream)
     if not count:
         raise DataError(
             f"no document of the part {part} has two sentences, which next_sentence needs.",
@@ -102,8 +99,8 @@ def pack_pairs(corpus: Corpus, room: int, seed: int) -> Iterator[Record]:
 
 def _sentences(corpus: Corpus, first: int, end: int, most: int) -> Iterator[Span]:
     """Yield these sentences, those of more than ``most`` pieces in several parts."""
-    for block in range(first, end, BUFFERED):
-        for start, stop in corpus.sentences.values[block : min(end, block + BUFFERED)].tolist():
+    for block in range(first, end, READ_TOGETHER):
+        for start, stop in corpus.sentences.values[block : min(end, block + READ_TOGETHER)].tolist():
             for part in range(start, stop, most):
                 yield part, min(stop, part + most)
         corpus.sentences.release()

@@ -38,8 +38,10 @@ def separator_hint(columns: Sequence[Any]) -> str | None:
 
 def column_value(raw: Mapping[str, Any], name: str, task: Task, where: str) -> Any:
     """Return the value of column ``name``, or of the first of its aliases that this row has."""
+    if name in raw:
+        return raw[name]
     aliases = task.aliases.get(name, ())
-    for column in (name, *aliases):
+    for column in aliases:
         if column in raw:
             return raw[column]
     other = f" (nor {', '.join(aliases)})" if aliases else ""

@@ -26,6 +26,8 @@ def collect_classes(values: Iterable[Any]) -> tuple[str, ...]:
     """Return the distinct classes in order: by number where all are whole numbers, else by name."""
     names: set[str] = set()
     for value in values:
+        if isinstance(value, str) and value in names:
+            continue
         if isinstance(value, (list, tuple, dict)):
             hint = "task.kind: multi_label reads lists of classes"
             raise DataError(f"a label is a list or mapping ({str(value)[:60]}) where one class is expected.", hint=hint)

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
-from compress.data.splits.mmap_arrays import release_pages
 from compress.storage.atomic_write import atomic_write
+from compress.storage.mapped_arrays import release_pages
 
 Indices = NDArray[np.int64]
 

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from compress.console import Console
+from compress.data.loading import row_sources
+from compress.data.loading.raw_rows import file_rows
 from compress.data.loading.row_sources import check_columns
 from compress.data.splits.prepare_splits import load_prepared, prepare_splits
 from compress.data.splits.row_store import StoredRows
@@ -93,6 +95,14 @@ def test_the_recipe_decides_the_rows_of_select(write, task_of, tmp_path):
     assert prepare_splits(task, 0, tmp_path).counts["select"] == 40
     fixed = task_of(train=write("t.tsv", table(200)), test=write("e.tsv", table(4)), select_share=0.3)
     assert prepare_splits(fixed, 0, tmp_path).counts["select"] == 60
+
+
+def test_a_file_is_read_once_however_many_roles_come_from_it(write, task_of, tmp_path, monkeypatch):
+    read = []
+    monkeypatch.setattr(row_sources, "file_rows", lambda path, *rest: read.append(path) or file_rows(path, *rest))
+    file = write("t.tsv", table(200))
+    prepare_splits(task_of(train=file, test_share=0.1, limit=50, labelled=30), 0, tmp_path)
+    assert read == [file]
 
 
 def test_the_seed_decides_what_is_held_back(write, task_of, tmp_path):
@@ -314,10 +324,10 @@ def test_prepared_data_that_was_damaged(write, task_of, tmp_path):
     with pytest.raises(DataError, match="holds no prepared data"):
         load_prepared(tmp_path)
     prepare_splits(task_of(train=write("t.tsv", table(10)), test=write("e.tsv", table(6))), 0, tmp_path)
-    (tmp_path / "test.jsonl").write_bytes((tmp_path / "test.jsonl").read_bytes()[:-5])
+    (tmp_path / "rows.jsonl").write_bytes((tmp_path / "rows.jsonl").read_bytes()[:-5])
     with pytest.raises(DataError, match="changed or truncated"):
         load_prepared(tmp_path).rows("test")
-    (tmp_path / "select.index.npy").unlink()
+    (tmp_path / "select.rows.npy").unlink()
     with pytest.raises(DataError, match="cannot be read"):
         StoredRows(tmp_path, "select")
     (tmp_path / "data.json").write_text(json.dumps({"counts": 3}))

@@ -213,8 +213,9 @@ def test_no_unlabelled_texts_are_given(write, task_of, tmp_path):
     prepare_splits(task_of(train=file, select=file, test=file), 0, tmp_path)
     with pytest.raises(DataError, match="holds no prepared data"):
         unlabelled_info(tmp_path)
+    (tmp_path / "beside").mkdir()
     with pytest.raises(DataError, match="there is nothing in it"):
-        prepare_unlabelled(task_of(train=file, select=file, test=file), load_prepared(tmp_path), 0, tmp_path)
+        prepare_unlabelled(task_of(train=file, select=file, test=file), load_prepared(tmp_path), 0, tmp_path / "beside")
     (tmp_path / "unlabelled.json").write_text("{}")
     with pytest.raises(DataError, match=r"unlabelled.json cannot be read: count"):
         unlabelled_info(tmp_path)
@@ -287,6 +288,19 @@ class TestLabelled:
     def test_limit_bounds_both(self, splits):
         texts = splits(labelled=8, limit=12)
         assert (len(texts["train"]), len(texts["unlabelled"])) == (8, 4)
+
+    def test_a_text_whose_label_does_not_fit_is_one_of_the_others(self, write, task_of, tmp_path):
+        rows = [{"text": f"a {number}", "label": None if number % 4 == 0 else "xy"[number % 2]} for number in range(80)]
+        file = write("train.jsonl", lines(*rows, {"text": 5, "label": "x"}))
+        task = task_of(train=file, test_share=0.25, labelled=8, bad_rows="skip")
+        (tmp_path / "beside").mkdir()
+        info = prepare_splits(task, 0, tmp_path)
+        roles = load_prepared(tmp_path)
+        prepare_unlabelled(task, roles, 0, tmp_path / "beside")
+        texts = {row["text"] for row in unlabelled_rows(tmp_path / "beside")}
+        assert info.skipped == 21
+        assert texts & {f"a {number}" for number in range(0, 80, 4)}
+        assert not texts & {row["text"] for role in ("train", "select", "test") for row in roles.rows(role)}
 
     def test_files_of_texts_besides_are_refused(self):
         with pytest.raises(ValueError, match="either unlabelled"):
