@@ -294,7 +294,7 @@ def _show_tables(report: Report, console: Console, *, whole: bool, name: str) ->
     from compress.report.tables.packaged_table import packaged_table
     from compress.report.tables.training_table import training_table
 
-    narrow, most = console.width < WIDE, None if whole else MOST_ROWS
+    narrow, most = not console.out.isatty() or console.width < WIDE, None if whole else MOST_ROWS
     for target in report.targets:
         table, left_out = closing_table(report, target.title, most, narrow=narrow)
         if table.rows:

@@ -23,6 +23,8 @@ from compress.report.text_costs import cost_of_texts
 from compress.steps import STEPS
 from compress.tasks.label_problems import label_problems
 
+NAMED = 3
+"""Rows of the ledger that a warning names; of more it says how many."""
 TRUNCATED_SHARE = 0.05
 """Share of truncated rows from which a warning is given."""
 
@@ -199,10 +201,11 @@ def _missing_results(report: Report) -> Iterator[str]:
 
 def _unstable_timings(report: Report) -> Iterator[str]:
     for title in report.titles:
-        keys = [row.key for row, result in report.rows_at(title) if result.latency.status == "unstable"]
-        if keys:
+        timed = [(row.key, result.latency) for row, result in report.rows_at(title) if result.latency.timed]
+        if keys := [key for key, latency in timed if latency.status == "unstable"]:
+            which = ", ".join(keys) if len(keys) <= NAMED else f"{len(keys)} of {len(timed)} variants"
             yield (
-                f"Timings on {title} are unstable for {', '.join(keys)}: read them as rough estimates; “Interference”"
+                f"Timings on {title} are unstable for {which}: read them as rough estimates; “Interference”"
                 " lists the causes. Ratios come from the same rounds and are affected less."
             )
 

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, Protocol
 
 from numpy.typing import NDArray
 
+from compress.errors import DataError
+
 Array = NDArray[Any]
 Arrays = dict[str, Array]
 Row = Mapping[str, Any]
@@ -26,6 +28,8 @@ class RawRow(NamedTuple):
     where: str
     """`train.tsv, row 17 (line 18)`."""
     values: Mapping[str, Any]
+    fault: DataError | None = None
+    """Why it could not be read, where `bad_rows: skip` leaves such rows out; it has no values then."""
 
 
 class LazyRows(Sequence[Row]):

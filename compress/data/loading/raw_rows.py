@@ -22,7 +22,7 @@ from compress.errors import DataError
 from compress.recipe.field_types import Header, Part
 from compress.recipe.task_schema import Data
 from compress.tasks.base import RawRow
-from compress.tasks.parsing.columns import separator_hint
+from compress.tasks.parsing.columns import SKIP_HINT, separator_hint
 
 FORMATS = ("csv", "tsv", "jsonl", "json", "parquet", "conll", "txt")
 EXTENSIONS = {**{form: form for form in FORMATS}, "ndjson": "jsonl", "bio": "conll", "iob": "conll"}
@@ -71,6 +71,8 @@ def file_rows(path: Path, data: Data, role: Part) -> Iterator[RawRow]:
     first = next(rows, None)
     if first is None:
         raise DataError(f"{path} has no rows.")
+    if first.fault is not None:
+        raise first.fault
     yield first
     yield from rows
 
@@ -97,10 +99,12 @@ def _table_rows(path: Path, data: Data, role: Part, form: str) -> Iterator[RawRo
         where = f"{file}, row {number} (line {line})"
         if len(fields) != count and not (more and len(fields) > count):
             listing = ", ".join(columns[:SHOWN_COLUMNS]) + (" …" if len(columns) > SHOWN_COLUMNS else "")
-            raise DataError(
-                f"{where} has {len(fields)} fields where {count} are expected ({listing}).",
-                hint=separator_hint(columns) or DELIMITER_HINT,
-            )
+            hint = separator_hint(columns) or f"{DELIMITER_HINT}; {SKIP_HINT}"
+            fault = DataError(f"{where} has {len(fields)} fields where {count} are expected ({listing}).", hint=hint)
+            if data.bad_rows != "skip":
+                raise fault
+            yield RawRow(where, {}, fault)
+            continue
         if may_repeat and fields[0] == columns[0] and fields[:count] == columns:
             raise DataError(f"{where} repeats the header.", hint="remove the line; files may have been concatenated")
         yield RawRow(where, dict(zip(columns, fields, strict=False)))

@@ -71,7 +71,7 @@ class CopiedRows:
         self._copy.truncate(0)
         rows = self._source()
         while block := list(islice(rows, COPIED_TOGETHER)):
-            pickle.dump([(raw.where, raw.values) for raw in block], self._copy, pickle.HIGHEST_PROTOCOL)
+            pickle.dump([tuple(raw) for raw in block], self._copy, pickle.HIGHEST_PROTOCOL)
             yield from block
         self.is_complete = True
 
@@ -168,7 +168,7 @@ def parsed_rows(
     source: Source, task: Task, labels: tuple[str, ...], part: Part
 ) -> Iterator[tuple[RawRow, Row | DataError]]:
     """Yield every row of a source; for one that does not fit the task, the error, which `bad_rows: refuse` raises."""
-    parse = row_parser(task, labels, part)
+    parse = _refusing_faults(row_parser(task, labels, part))
     rows = source()
     for number, raw in enumerate(rows):
         try:
@@ -177,6 +177,15 @@ def parsed_rows(
             if task.data.bad_rows != "skip":
                 raise _with_count(fault, rows, parse, number) from fault
             yield raw, fault
+
+
+def _refusing_faults(parse: Callable[[RawRow], Row]) -> Callable[[RawRow], Row]:
+    def parse_readable(raw: RawRow) -> Row:
+        if raw.fault is not None:
+            raise raw.fault
+        return parse(raw)
+
+    return parse_readable
 
 
 def _with_count(fault: DataError, later: Iterator[RawRow], parse: Callable[[RawRow], Row], before: int) -> DataError:

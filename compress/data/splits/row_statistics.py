@@ -27,7 +27,7 @@ class RowWarnings(Info):
     """What is unusual in rows, counted while they were read."""
 
     empty_texts: int = 0
-    """Rows whose text, or first text of a pair, is empty."""
+    """Rows with a text that is empty, or white space alone."""
     skipped: int = 0
     """Rows that were left out because they do not fit the task, with `bad_rows: skip`."""
     first_skipped: str | None = None
@@ -98,7 +98,7 @@ class RowStatistics:
 
     def _add_fields(self, row: Row) -> None:
         self._inputs.append(_digest([row.get(name) for name in self._input_fields]))
-        self._empty.append("" in row.values())
+        self._empty.append(any(isinstance(value, str) and not value.strip() for value in row.values()))
 
     def fits(self) -> NDArray[np.bool_]:
         """Return which rows have a label."""
@@ -125,7 +125,7 @@ class RowStatistics:
         return len(self._parts.get(role, ()))
 
     def empty_texts(self) -> int:
-        """Return the number of rows of all roles whose text, or first text of a pair, is empty."""
+        """Return the number of rows of all roles with a text that is empty, or white space alone."""
         return self._marked(self._empty)
 
     def guessed(self) -> int:

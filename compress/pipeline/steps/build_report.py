@@ -145,7 +145,8 @@ class ReportBuilder:
             cause = self._cause(entry.step)
             reason = failure_of(self.context, cause)
             status = "not measured" if cause in self.context.skipped else "failed"
-            reason = reason if cause == entry.step else f"{cause}: {reason}"
+            if cause != entry.step and status == "failed":  # of a file that was screened out the step is of no interest
+                reason = f"{cause}: {reason}"
             return row.model_copy(update={"status": status, "reason": reason})
         info, steps = read_info(folder), self._steps_to(entry.step)
         changes = {

@@ -285,6 +285,27 @@ def test_duplicates_and_empty_texts_are_reported(write, task_of, tmp_path, capsy
     assert "3 rows with an empty text" in output
 
 
+def test_a_text_of_white_space_alone_is_empty(write, task_of, tmp_path, capsys):
+    train = write("t.tsv", table(10) + "  \ta\n")
+    prepare_splits(task_of(train=train, select=train, test=train), 0, tmp_path, Console("human"))
+    assert "3 rows with an empty text" in capsys.readouterr().err
+
+
+def test_a_row_with_too_many_fields_is_refused_or_skipped(write, task_of, tmp_path):
+    path = write(
+        "t.csv", "text,label\n" + "".join(f"text {number},{'ab'[number % 2]}\n" for number in range(10)) + "x,y,a\n"
+    )
+    task = task_of(train=path, test=path, kind="classification")
+    with pytest.raises(DataError, match=r"row 11 \(line 12\) has 3 fields where 2 are expected") as error:
+        prepare_splits(task, 0, tmp_path)
+    assert "task.data.bad_rows: skip" in error.value.hint
+    info = prepare_splits(
+        task.model_copy(update={"data": task.data.model_copy(update={"bad_rows": "skip"})}), 0, tmp_path
+    )
+    assert (info.counts["test"], info.skipped) == (10, 2)
+    assert "has 3 fields" in info.first_skipped
+
+
 def test_an_empty_second_text_is_reported_too(write, task_of, tmp_path, capsys):
     path = write("p.tsv", "one\ttwo\tlabel\nx\t\ta\ny\tz\tb\n")
     task = task_of(train=path, select=path, test=path, text=("one", "two"))
