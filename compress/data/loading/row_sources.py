@@ -94,10 +94,15 @@ def part_source(task: Task, part: Part, named: bool = False) -> Source:
     grouped = partial(kind_of(task).group_lines, task=task, labelled=part != "unlabelled")
 
     def rows() -> Iterator[RawRow]:
-        for is_line, given in groupby(part_rows(task.data, part, named), lambda raw: LINE in raw.values):
-            yield from (iter if is_line else grouped)(given)
+        for is_whole, given in groupby(part_rows(task.data, part, named), _is_whole):
+            yield from (iter if is_whole else grouped)(given)
 
     return rows
+
+
+def _is_whole(raw: RawRow) -> bool:
+    """Whether it is grouped with no other line: it is a text, or could not be read."""
+    return LINE in raw.values or raw.fault is not None
 
 
 def corpus_documents(task: Task) -> Iterator[str]:

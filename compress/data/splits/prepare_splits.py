@@ -172,7 +172,8 @@ def prepare_splits(task: Task, seed: int, work: Path, console: Console | None = 
 def _learn_classes(task: Task, train: Source, copy: IO[bytes]) -> tuple[tuple[str, ...], Source]:
     """Return the classes, and a source of the rows: a copy where all were read because the recipe names no classes."""
     copied, columns = CopiedRows(train, copy), label_columns(task)
-    values = (column_value(raw.values, column, task, raw.where) for raw in copied() for column in columns)
+    readable = (raw for raw in copied() if raw.fault is None)
+    values = (column_value(raw.values, column, task, raw.where) for raw in readable for column in columns)
     labels = kind_of(task).labels(values, task)
     return labels, copied if copied.is_complete else train
 
