@@ -23,7 +23,7 @@ VERSIONS: dict[str, int] = {
     "quality": 3,
     "select": 5,
     "package": 2,
-    "package-format": 2,
+    "package-format": 3,
     "report": 16,
     "pretrain-vocabulary": 2,
     "pretrain-corpus": 2,

@@ -16,7 +16,6 @@ from compress.measure.result_base import ResultModel
 from compress.model_history import ChosenSetting, LayerMap, TrialInfo, VocabularyInfo
 from compress.model_info import TaskInfo, VariantInfo
 from compress.pretrain.report.pretrain_report import read_pretrain_report
-from compress.report.packaged_format import PackagedFormat
 from compress.report.pruned_units import PrunedStructure
 from compress.report.run_facts import DataFacts, Provenance, ServiceFacts, StepCost, TargetFacts
 from compress.select.ledger import Ledger, Outcome, Rules, TargetResult, Verdict
@@ -122,8 +121,6 @@ class Report(Ledger):
     """By model, the trainings of which the best on select was used, where there were several."""
     service: ServiceFacts | None = None
     """The service whose answers the models learn, where the recipe names one."""
-    packaged: tuple[PackagedFormat, ...] = ()
-    """Formats that were built for the winners only."""
     remarks: tuple[str, ...] = ()
 
     def row(self, key: str | None) -> LedgerRow | None:

@@ -1,7 +1,7 @@
 """The ledger of a run: one result for each row (a model in a variant) and target, and what is stated of all of them.
 
-The steps that measure, score and select write a ledger each, with those columns of the results that they know; the
-results have the same keys, and the report is what `Ledger.joined` makes of all of them.
+The steps that measure, score, select and package write a ledger each, with those columns of the results that they know;
+the results have the same keys, and the report is what `Ledger.joined` makes of all of them.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from compress.measure.interference.machine_snapshot import MachineSnapshot
 from compress.measure.quality.quality_result import Quality
+from compress.measure.resources.footprint import Footprint
 from compress.measure.resources.serving_memory import ServingMemory
 from compress.measure.result_base import ResultModel, Score
 from compress.measure.roofline.roofline import LimitShares, MachineLimits
 from compress.measure.timing.latency import Latency
+from compress.model_info import VariantInfo
 from compress.storage.schema_version import up_to
 
 LEDGER_FILE = "ledger.json"
@@ -194,6 +196,36 @@ class TargetResult(ResultModel):
         )
 
 
+class PackagedFormat(ResultModel):
+    """A format that was built for the winner on one target: its scores in its own runtime, and the gate's result."""
+
+    target: str
+    winner: str
+    """The key of the row that won: `pruned/onnx-int8`."""
+    format: str
+    variant: VariantInfo | None = None
+    """What was built; None where that failed."""
+    status: Literal["ok", "not scored", "failed", "not built"] = "ok"
+    """Not scored: its runtime cannot run here. Not built: what it needs was not made."""
+    reason: str | None = None
+    """Why it was not built or not scored."""
+    footprint: Footprint | None = None
+    select: Quality | None = None
+    test: Quality | None = None
+    gate: GateResult | None = None
+    """On select: against the teacher, in INT8 also against its own unquantized model. None where it was not scored."""
+
+    @property
+    def is_delivered(self) -> bool:
+        """Whether it is put beside the winner: not where it lost more than the gate allows."""
+        return self.variant is not None and (self.gate is None or self.gate.may_win)
+
+    @property
+    def outcome(self) -> str:
+        """`passed`, `undecided`, `missed`, or why there is no verdict: `not scored`."""
+        return self.gate.outcome if self.gate else self.status
+
+
 class GridCell(ResultModel):
     """Timings of all variants at one batch and length; no winner is selected there."""
 
@@ -220,6 +252,8 @@ class Ledger(ResultModel):
     """Test scores of what the teacher was fine-tuned from: the encoder as it is, with the last layer that fits it
     best. None where it was not scored."""
     verdicts: tuple[Verdict, ...] = ()
+    packaged: tuple[PackagedFormat, ...] = ()
+    """Formats that were built for the winners only."""
 
     def result(self, key: str | None, title: str | None) -> TargetResult | None:
         """Return the result of a row on a target; None without one."""

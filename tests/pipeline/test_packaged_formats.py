@@ -24,7 +24,6 @@ from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import StepStore
 from compress.pipeline.steps import package_format
 from compress.pipeline.steps.package_step import with_scored_batch
-from compress.report.packaged_format import read_packaged
 from compress.report.report_schema import read_report
 from compress.runtime import onnx_runtime
 from compress.runtime.text_model import TextModel
@@ -214,9 +213,14 @@ def test_it_is_published_with_the_winner_whose_size_is_its_own(packaged):
     assert footprint(winner).bytes_total == footprint(alone).bytes_total
 
 
-def chosen(winners: dict[str, str]) -> SimpleNamespace:
-    """A ledger with these winners and no results."""
-    return SimpleNamespace(winners=winners, result=lambda key, title: None)
+def chosen(winners: dict[str, str]):
+    """Return what reads ledgers: those of formats as they are, and others with these winners and no results."""
+
+    def read(folder):
+        ledger = read_ledger(folder) if (folder / "ledger.json").is_file() else None
+        return ledger if ledger and ledger.packaged else SimpleNamespace(winners=winners, result=lambda *_: None)
+
+    return read
 
 
 @pytest.fixture
@@ -258,7 +262,7 @@ def package_ort(finished_run, tmp_path, monkeypatch):
     """Packages the ORT format for winners by target, which the finished run timed on the first one only."""
 
     def package_ort(**winners):
-        monkeypatch.setattr(package_format, "read_ledger", lambda folder: chosen(winners))
+        monkeypatch.setattr(package_format, "read_ledger", chosen(winners))
         runs = finished_run.parent / "runs"
         recipe, options = finished_run.parent / "tiny.yaml", Options(runs=runs)
         targets = ", ".join(f"{{device: cpu, name: {name}}}" for name in winners)
@@ -270,7 +274,7 @@ def package_ort(finished_run, tmp_path, monkeypatch):
         context = StepContext(inputs, tmp_path / "work", Console("quiet"))
         with suppress(StepIncomplete):
             package_format.package_format(context, plan, "ort")
-        return context.work, read_packaged(context.work).formats
+        return context.work, read_ledger(context.work).packaged
 
     return package_ort
 
@@ -295,7 +299,7 @@ def test_a_winner_on_several_targets_is_built_once(package_ort, built):
     assert built == ["ort-fp32"]
     assert [(row.target, row.status) for row in formats] == [("small", "ok"), ("large", "ok")]
     assert all(row.select and row.gate for row in formats)
-    assert sorted(path.name for path in work.iterdir()) == ["large", "packaged.json", "small"]
+    assert sorted(path.name for path in work.iterdir()) == ["large", "ledger.json", "small"]
 
 
 def test_what_fails_for_one_target_is_delivered_for_the_others(package_ort, built):
@@ -305,7 +309,7 @@ def test_what_fails_for_one_target_is_delivered_for_the_others(package_ort, buil
     assert [row.status for row in formats] == ["failed", "failed", "ok"]
     assert formats[0].reason == "the graph has an operator that the format lacks."
     assert [row.is_delivered for row in formats] == [False, False, True]
-    assert sorted(path.name for path in work.iterdir()) == ["large", "packaged.json"]
+    assert sorted(path.name for path in work.iterdir()) == ["large", "ledger.json"]
 
 
 def test_what_fails_for_every_target_fails(package_ort, built):
@@ -330,7 +334,7 @@ def test_an_interrupted_step_keeps_the_targets_that_were_done(package_ort, monke
     work, formats = package_ort(**winners)
     assert names == ["ort-fp32", "ort-int8", "ort-int8"]
     assert [(row.target, row.status) for row in formats] == [("small", "ok"), ("large", "ok")]
-    assert sorted(path.name for path in work.iterdir()) == ["large", "packaged.json", "small"]
+    assert sorted(path.name for path in work.iterdir()) == ["large", "ledger.json", "small"]
     assert TextModel.open(work / "large").predict(["a sunny day"])
 
 
@@ -339,7 +343,7 @@ def test_the_next_run_builds_what_failed_for_one_target_and_keeps_the_rest(chang
     winners = {"small": "pruned/onnx-int8", "large": "pruned/onnx-fp32"}
     targets = ["--set", f"targets=[{', '.join(f'{{device: cpu, name: {name}}}' for name in winners)}]"]
     with monkeypatch.context() as patch:
-        patch.setattr(package_format, "read_ledger", lambda folder: chosen(winners))
+        patch.setattr(package_format, "read_ledger", chosen(winners))
         assert rerun(changed, *targets) == 1
         closing = capsys.readouterr().err
         assert "package-ort: ort for small: the graph has an operator that the format lacks." in closing

@@ -27,13 +27,12 @@ from compress.pipeline.steps.select_step import failure_of, join_ledgers, rules_
 from compress.pipeline.strip_paths import recipe_without_paths
 from compress.prune.latency_table import SpeedupResult
 from compress.recipe.measure_schema import Target
-from compress.report.packaged_format import PackagedFormat, read_packaged
 from compress.report.pruned_units import pruned_structure
 from compress.report.report_schema import LedgerRow, Report, ReportModel
 from compress.report.run_facts import ServiceFacts, StepCost, TargetFacts
 from compress.report.winner_comparisons import compare_winners
 from compress.report.winner_usage import run_addresses
-from compress.select.ledger import Ledger, read_ledger
+from compress.select.ledger import Ledger, PackagedFormat, read_ledger
 from compress.select.quantization_loss import Fallback
 from compress.steps.model_step import PlannedModel
 from compress.storage.file_digests import file_digest
@@ -98,6 +97,7 @@ class ReportBuilder:
         recipe, infos = self.plan.recipe, self._infos()
         variants = self.plan.variants
         ledger = join_ledgers(self.context, self.plan, "quality", "measure", "select")
+        ledger = ledger.model_copy(update={"packaged": tuple(self._packaged())})
         return Report(
             **{name: getattr(ledger, name) for name in Ledger.model_fields if name != "schema_version"},
             name=recipe.name,
@@ -124,7 +124,6 @@ class ReportBuilder:
             vocabularies=self._first(infos, "vocabulary"),
             models=tuple(self._model(model) for model in self.plan.evaluated),
             service=self._service(),
-            packaged=tuple(self._packaged()),
             makings=provenance(self.plan, self._folders()),
             chosen=chosen_settings(self.plan, self._folders()),
             precisions=chosen_precisions(self.plan, self._folders()),
@@ -193,7 +192,7 @@ class ReportBuilder:
         winners = read_ledger(self.context.inputs["select"]).winners
         for form, step in self.plan.packages.items():
             if folder := self.context.inputs.get(step):
-                yield from read_packaged(folder).formats
+                yield from read_ledger(folder).packaged
                 continue
             status: Literal["not built", "failed"] = "not built" if step in self.context.skipped else "failed"
             reason = failure_of(self.context, step)

@@ -16,9 +16,8 @@ from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import share_folder
 from compress.pipeline.steps.scoring_steps import score, scoring_batch
 from compress.recipe.measure_schema import Target
-from compress.report.packaged_format import PACKAGED_FILE, Packaged, PackagedFormat, read_packaged
 from compress.select.gate import gate
-from compress.select.ledger import TargetResult, read_ledger
+from compress.select.ledger import LEDGER_FILE, Ledger, PackagedFormat, TargetResult, read_ledger, write_ledger
 from compress.variants import VARIANTS, Variant, variant_in
 
 if TYPE_CHECKING:
@@ -63,22 +62,21 @@ def package_format(context: StepContext, plan: Plan, form: str) -> None:
     if failed := [each for each in packaged.values() if each.status == "failed"]:
         if len(failed) < len(packaged):
             raise StepIncomplete(reasons(failed), hint="the next run tries it again; the other targets have it")
-        (context.work / PACKAGED_FILE).unlink()
+        (context.work / LEDGER_FILE).unlink()
         one = {str(each.reason) for each in failed}
         raise CompressError(one.pop() if len(one) == 1 else reasons(failed))
 
 
 def packaged_before(work: Path) -> dict[str, PackagedFormat]:
     """Return by target what an attempt with the same inputs left, killed or incomplete; without what failed."""
-    formats = read_packaged(work).formats if (work / PACKAGED_FILE).is_file() else ()
+    formats = read_ledger(work).packaged if (work / LEDGER_FILE).is_file() else ()
     return {each.target: each for each in formats if each.status != "failed"}
 
 
 def write_packaged(work: Path, packaged: Iterable[PackagedFormat]) -> None:
-    """Write packaged.json in one go, and as a new file: an incomplete result of before shares the old one."""
-    written = work / SCRATCH / PACKAGED_FILE
-    written.write_text(Packaged(formats=tuple(packaged)).model_dump_json(indent=1) + "\n", encoding="utf-8")
-    written.replace(work / PACKAGED_FILE)
+    """Write the ledger in one go, and as a new file: an incomplete result of before shares the old one."""
+    write_ledger(work / SCRATCH, Ledger(packaged=tuple(packaged)))
+    (work / SCRATCH / LEDGER_FILE).replace(work / LEDGER_FILE)
 
 
 def reasons(failed: Iterable[PackagedFormat]) -> str:

@@ -20,7 +20,6 @@ from compress.pipeline.steps.scoring_steps import scoring_batch
 from compress.pipeline.strip_paths import recipe_without_paths
 from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Recipe
-from compress.report.packaged_format import read_packaged
 from compress.report.report_schema import Report
 from compress.select.ledger import read_ledger
 from compress.storage.atomic_write import atomic_copy_folder
@@ -95,7 +94,7 @@ def winner_folder(winners: Path, report: Report, target: str) -> Path:
 def _add_formats(context: StepContext, plan: Plan, target: Target) -> None:
     """Put each format that was built for the winner on ``target`` beside it, unless it lost too much."""
     for form, step in plan.packages.items():
-        formats = read_packaged(context.inputs[step]).formats if step in context.inputs else ()
+        formats = read_ledger(context.inputs[step]).packaged if step in context.inputs else ()
         built = next((each for each in formats if each.target == target.title and each.is_delivered), None)
         if built is not None:
             folder, made = context.work / target.title / form, context.records[step]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from compress import format_numbers as fmt
-from compress.report.packaged_format import PackagedFormat
 from compress.report.report_schema import Report
 from compress.report.retention import larger_is_better
 from compress.report.tables.quality_tables import format_change, format_quality
+from compress.select.ledger import PackagedFormat
 from compress.tables import Table, make_table
 
 
