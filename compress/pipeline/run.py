@@ -27,7 +27,7 @@ from compress.pipeline.preflight.preflight import Findings, check
 from compress.pipeline.preflight.service_problems import service_problems
 from compress.pipeline.preflight.unused_settings import unused_settings
 from compress.pipeline.resolve import resolve
-from compress.pipeline.run_lock import LOCK_FILE, PREVIOUS_FOLDER, named_steps, write_lock
+from compress.pipeline.run_lock import PREVIOUS_FOLDER, write_lock
 from compress.pipeline.run_output import LOG_FILE
 from compress.pipeline.step_store import StepStore, share_folder
 from compress.pipeline.steps.package_step import WINNER_FOLDER, copy_winners
@@ -223,7 +223,7 @@ def _open_folder(folder: Path, plan: Plan, store: StepStore) -> None:
     The recipe and the steps of an earlier report remain with it until the new one replaces it.
     """
     has_report = (folder / REPORT_FILE).is_file()
-    write_lock(folder, plan.steps, keep=named_steps(folder / LOCK_FILE) if has_report else ())
+    write_lock(folder, plan.steps, has_report=has_report)
     if not has_report:
         _write_recipe(folder, plan, store)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,15 @@ PREVIOUS_FOLDER = "previous"
 """In a run's folder: reports of its former recipes, each with its winners and lock."""
 
 
-def write_lock(folder: Path, planned: Sequence[Step], keep: Collection[str] = ()) -> None:
-    """Write the steps of a run; ``keep`` are those of an earlier one whose report still exists.
+def write_lock(folder: Path, planned: Sequence[Step], *, has_report: bool = False) -> None:
+    """Write the steps of a run; until the report that the folder has is replaced, they stand beside those of that one.
 
     A folder that a recipe of another kind has filled is refused, because its report would be replaced.
     """
+    reported = None
     if (folder / LOCK_FILE).exists():
-        earlier = PRETRAIN in _read(folder / LOCK_FILE)["steps"]
+        reported = _read(folder / LOCK_FILE)["steps"]
+        earlier = PRETRAIN in reported
         if earlier != (PRETRAIN in [step.name for step in planned]):
             raise UsageError(
                 f"{folder} holds the results of a {'pretraining' if earlier else 'task'} recipe with the same name.",
@@ -36,17 +38,17 @@ def write_lock(folder: Path, planned: Sequence[Step], keep: Collection[str] = ()
     lock = {
         "schema_version": 1,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "steps": steps,
-        "earlier": sorted(set(keep) - set(steps.values())),
+        "steps": reported if reported and has_report else steps,
+        "planned": sorted(steps.values()) if has_report else [],
         "versions": versions(LIBRARIES),
     }
     atomic_write(folder / LOCK_FILE, json.dumps(lock, indent=2) + "\n")
 
 
 def named_steps(lock: Path) -> set[str]:
-    """Return the step folders that a run's lock names, and those of an earlier run whose report still exists."""
+    """Return the step folders that a run's lock names: those of its report, and those of a run that goes on."""
     content = _read(lock)
-    return {*content["steps"].values(), *content.get("earlier", ())}
+    return {*content["steps"].values(), *content.get("planned", ())}
 
 
 def step_folder(run: Path, step: str) -> Path:

@@ -37,6 +37,9 @@ from compress.recipe.task_schema import Task
 from compress.runtime_releases import check_runs_in
 from compress.storage.file_names import FileName
 
+LEAST_SIZE = 1000
+"""Bytes; whoever writes fewer has left the unit out."""
+
 
 class Teacher(ShortForm):
     """The model to learn from: a card, a local folder or a hub id (`owner/name@revision`)."""
@@ -107,6 +110,14 @@ class Budget(Frozen):
     """How many times faster than the teacher in PyTorch it is at least."""
     smaller: PositiveFloat | None = None
     """How many times smaller than it."""
+
+    @field_validator("size")
+    @classmethod
+    def _check_unit(cls, size: int | None) -> int | None:
+        """Refuse `size: 5`, which means five bytes."""
+        if size is not None and size < LEAST_SIZE:
+            raise ValueError(f"{size} bytes are less than any model; give the unit: size: {size}MB")
+        return size
 
     @model_validator(mode="after")
     def _check_limits(self) -> Budget:

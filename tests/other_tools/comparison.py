@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from compress.data.tokenizer import TextTokenizer, read_tokenizer
 from compress.errors import UsageError
-from compress.export.comparison.golden_inputs import single_texts
+from compress.export.comparison.golden_inputs import bounded, single_texts
 from compress.model_info import FolderInfo, read_info
 from compress.runtime import open_predictor
 from compress.runtime.predictor import Predictor
@@ -71,7 +71,8 @@ class Export:
         return Answer(list(ids), {name: values[0] for name, values in self.predictor.predict(arrays).items()})
 
     def _tokens(self, in_javascript: bool) -> Iterator[tuple[list[int], list[int]] | None]:
-        tokens, task = TextTokenizer.load(self.folder), self.info.task or single_texts()
+        tokens = TextTokenizer.load(self.folder)
+        task = self.info.task or bounded(single_texts(), tokens.longest)
         whole = TextTokenizer(read_tokenizer(self.folder), tokens.pad_id)
         kind = kind_of(task)
         for row in self.rows:

@@ -321,6 +321,17 @@ def test_the_report_of_a_changed_recipe_is_kept(copy: Path) -> None:
     assert len([*(run / "previous").iterdir()]) == 2
 
 
+def test_a_run_that_stops_early_leaves_the_report_its_steps(copy: Path) -> None:
+    run = copy / "runs" / "tiny"
+    before = named_steps(run / "lock.json")
+    assert rerun(copy, "--set", "seed=1", "--until", "data")[0] == 0
+    assert named_steps(run / "lock.json") > before
+    row = read_report(run).verdicts[0].winner
+    publishing = ["publish", "tiny", "--runs", str(copy / "runs"), "--to", str(copy / "other"), "--row", row]
+    assert main(publishing) == 0
+    assert read_info(copy / "other" / "tiny").variant.name == row.partition("/")[2]
+
+
 def test_run_that_stops_early_names_the_result_of_its_last_step(tmp_path: Path, capsys) -> None:
     recipe, runs = write_tiny_recipe(tmp_path), tmp_path / "runs"
     assert main(["run", str(recipe), "--runs", str(runs), "--until", "data"]) == 0

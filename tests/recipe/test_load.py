@@ -582,6 +582,13 @@ def test_unreadable_files(tmp_path):
         load_recipe(tmp_path)
 
 
+def test_a_size_without_a_unit_is_refused_where_it_means_a_few_bytes():
+    sizes = [parse(f"{MINIMAL}budget: {{size: {size}}}").budget[0].size for size in ("5MB", 5000000)]
+    assert sizes == [5_000_000, 5_000_000]
+    (problem,) = problems_of(f"{MINIMAL}budget: {{size: 5}}")
+    assert "5 bytes are less than any model; give the unit: size: 5MB" in problem
+
+
 @pytest.mark.parametrize(("written", "seconds"), [("8s", 8.0), ("30", 30.0), ("1.5m", 90.0), ("2h", 7200.0)])
 def test_budget_with_or_without_unit(written, seconds):
     assert parse(f"{MINIMAL}measure: {{budget: {written}}}").measure.budget == seconds

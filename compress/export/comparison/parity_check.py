@@ -82,7 +82,10 @@ class ParityCheck:
         name = f"{folder} ({self.variant.name})"
         if self.misses:
             return f"{name} does not repeat PyTorch: {'; '.join(self.misses)}."
-        return f"{name} repeats PyTorch: {self.total}"
+        verdict = f"{name} repeats PyTorch: {self.total}"
+        if self.total.agreement is None or self.variant.precision == "fp32":
+            return verdict
+        return f"{verdict}; of rows so unusual at least {self.limit.agreement:.0%} is expected"
 
     def raise_for_misses(self, folder: Path) -> None:
         """Raise ParityMissed if the export is not within the limits of its precision."""

@@ -23,7 +23,7 @@ from compress.tasks.presets import NAMED_TASKS
 from compress.tasks.validate_task import task_problems
 
 TEMPLATE = """\
-# compress plan {path}     list the steps, with every default
+# compress plan {path}     what it will do and how long that takes; every default with --all
 # compress run {path}      run them; run it again to resume
 {task}
 teacher: {teacher}          # a card (compress ls teachers), a folder, or a hub id owner/name@revision

@@ -8,10 +8,12 @@ from pathlib import Path
 
 from compress.console import Console
 from compress.errors import UsageError, nearest
+from compress.model_info import read_info
 from compress.pipeline.run_lock import step_folder
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import read_record
 from compress.pipeline.steps.package_step import WINNER_FOLDER, Origin, collect, everywhere_folder, winner_folder
+from compress.publish.entry import VARIANTS_FOLDER
 from compress.publish.local_zoo import is_published, publish_entry
 from compress.recipe.schema import Publish
 from compress.report.apply_selection import verdict_by_hand
@@ -107,6 +109,8 @@ def _publish(
         return zoo / name
     entry = publish_entry(winners, report, zoo, name, root, replace=replace)
     console.note(f"published: {entry}")
+    if root and (variant := read_info(root).variant):
+        console.note(f"its root is {variant.name}, which runs everywhere; the winner is in {entry / VARIANTS_FOLDER}")
     return entry
 
 
