@@ -1,4 +1,5 @@
 # make demo      install what the quickstart needs and run it
+# make quick     the tests that run no pipeline and train nothing: two minutes, for every change
 # make test      lint, types and every fast test
 # make test-all  the slow, wheel and browser tests too
 # make test-avx2 the training and loss tests as a CPU with AVX2 alone runs them
@@ -29,18 +30,21 @@ DISTILL_ARGS ?=
 MEMORY_ARGS ?=
 RECIPE ?= recipes/quickstart.yaml
 
-BIN := $(VENV)/bin
+BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 TORCH = torch==$(shell sed -n 's/^torch==//p' constraints.txt)
 WITH_INDEX = $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 MARKED := slow or wheel or browser
+# What neither runs a pipeline nor trains, exports or times a model.
+QUICK := tests/label tests/losses tests/recipe tests/report tests/select tests/storage tests/steps tests/tasks tests/data \
+	tests/prune tests/publish tests/test_*.py
 EDGE := $(VENV)-edge/bin/python
 OTHER_VENV ?= $(VENV)-$(shell $(PYTHON) -c 'import sys; print("python%d.%d" % sys.version_info[:2])')
 # Whatever shares the models of tests/edge_exports.py, wherever it is.
 EDGE_TESTS := $(shell grep -rl "tests.edge_exports" tests --include="test_*.py")
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: help demo test test-all test-avx2 test-python python-env test-neural-compressor test-edge check fast marked benchmark-harness benchmark-distill constraints clean torch
+.PHONY: help demo quick test test-all test-avx2 test-python python-env test-neural-compressor test-edge check fast marked benchmark-harness benchmark-distill constraints clean torch
 .DEFAULT_GOAL := help
 
 help:
@@ -48,6 +52,9 @@ help:
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/python -m compress run $(RECIPE)
+
+quick: $(VENV)/.installed-dev
+	$(PYTEST) -m "not ($(MARKED))" $(QUICK) $(PYTEST_ARGS)
 
 test: check fast
 

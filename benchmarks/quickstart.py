@@ -39,7 +39,7 @@ COLUMNS = (
     "gate",
     "faster",
     "smaller",
-    "training",
+    "fine-tuning",
 )
 GOALS = ("goal", "result", "verdict")
 
@@ -62,7 +62,7 @@ class Entry(ResultModel):
     """The winner than the teacher in PyTorch fp32, in the same rounds."""
     smaller: float | None = None
     training: float
-    """Seconds of all trainings, steps that were resumed included."""
+    """Seconds of fine-tuning."""
     seconds: float
     """Of all steps."""
 
@@ -135,7 +135,7 @@ def entry_of(report: RunReport, seed: int) -> Entry:
         gate=gate.outcome if gate else None,
         faster=versus.speedup.value if versus and versus.speedup else None,
         smaller=versus.smaller if versus else None,
-        training=sum(seconds.get(row.step, 0.0) for row in {row.step: row for row in report.rows}.values()),
+        training=seconds["finetune"],
         seconds=sum(seconds.values()),
     )
 
@@ -147,7 +147,7 @@ def page(report: QuickstartReport) -> str:
         "# Does the quickstart show what it is meant to show?",
         origin(report),
         f"Scores on test in {metric}. `kept`: the winner's score over the teacher's. `faster` and `smaller`: than the"
-        " teacher in PyTorch fp32. `training`: all trainings of the run.",
+        " teacher in PyTorch fp32. `fine-tuning`: of the teacher.",
         table(map(cells, report.entries), COLUMNS, COLUMNS),
         "## Goals",
         table(goals(report), GOALS),
@@ -164,7 +164,7 @@ def cells(entry: Entry) -> dict[str, str]:
     scores = {name: f"{entry.scores[name]:.4f}" if name in entry.scores else "" for name in COLUMNS[1:7]}
     kept = entry.scores.get("winner", 0.0) / entry.scores["teacher"] if entry.scores.get("teacher") else None
     speeds = {"faster": fmt.ratio(entry.faster), "smaller": fmt.ratio(entry.smaller)}
-    times = {"training": duration(entry.training)}
+    times = {"fine-tuning": duration(entry.training)}
     return {
         "seed": entry.key,
         **scores,

@@ -137,3 +137,28 @@ def test_make_readme_and_classifiers_know_the_pythons_that_pyproject_admits(vers
 def test_make_names_a_missing_venv_module(make):
     line = error_line(make('case "$2" in *ensurepip*) exit 1;; esac'))
     assert "apt-get install python3-venv" in line
+
+
+def test_project_files_name_the_version_and_the_pinned_ruff():
+    import yaml
+
+    import compress
+
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    released = re.search(r"^## \[(\d+\.\d+\.\d+)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert citation["version"] == released.group(1) == compress.__version__
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
+    assert [each["rev"] for each in hooks["repos"]] == [f"v{pins()['ruff']}"]
+
+
+def test_the_workflow_calls_targets_of_the_makefile_on_every_admitted_python():
+    import yaml
+
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    called = re.findall(r"run: make ([\w-]+)", workflow)
+    assert called
+    assert all(re.search(f"^{target}:", makefile, re.MULTILINE) for target in called)
+    tested = yaml.safe_load(workflow)["jobs"]["linux"]["strategy"]["matrix"]["python"]
+    admitted = SpecifierSet(PROJECT["requires-python"])
+    assert tested == [f"3.{minor}" for minor in range(100) if f"3.{minor}.0" in admitted]
