@@ -52,6 +52,16 @@ def test_a_row_that_did_not_win_is_published(finished_run: Path, tmp_path: Path,
     assert "has no row 'nobody/onnx-int8' on cpu" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["--name", "--to"])
+@pytest.mark.parametrize("value", ["../x", "", ".hidden", "a/b", "a" * 250, "a\n"])
+def test_unusable_names_and_zoos_are_usage_errors(option, value, finished_run, capsys) -> None:
+    if option == "--to":
+        value = f"/dev/null/{value}"
+    command = ["publish", "tiny", "--runs", str(finished_run.parent / "runs"), option, value]
+    assert main(command) == 2
+    assert "unexpected failure" not in capsys.readouterr().err
+
+
 def test_publish_refuses_an_unknown_target(finished_run, tmp_path, capsys) -> None:
     command = ["publish", "tiny", "--runs", str(finished_run.parent / "runs"), "--to", str(tmp_path / "zoo")]
     assert main(command) == 0

@@ -36,7 +36,7 @@ class Processes:
         self.count: int = self._accelerator.num_processes
         self.device: torch.device = self._accelerator.device
         self.tracker = ExperimentTracker(self._accelerator)
-        self._sums = self.count > 1
+        self._is_alone = False
 
     @property
     def is_main(self) -> bool:
@@ -46,7 +46,7 @@ class Processes:
     def alone(self) -> Processes:
         """Return this process with its share of every batch, whose gradients are not summed with those of others."""
         twin = copy.copy(self)
-        twin._sums = False
+        twin._is_alone = True
         return twin
 
     def wait(self) -> None:
@@ -60,7 +60,7 @@ class Processes:
         One flat all-reduce without a wrapper around the model: hooks, unused heads and uneven batches need no special
         care, and each process weights its own rows.
         """
-        if not self._sums:
+        if self.count == 1 or self._is_alone:
             return values
         with_gradient = [parameter for parameter in parameters if parameter.grad is not None]
         gradients = [parameter.grad.flatten() for parameter in with_gradient if parameter.grad is not None]

@@ -85,8 +85,8 @@ def test_documents_are_embedded_once_and_their_truncated_share_is_recorded(
     tmp_path, tiny_model, tiny_folder, monkeypatch
 ):
     rows = [{"query": f"what on day {index}", "positives": f"sun and storm {'again ' * index}"} for index in range(40)]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    files = {"train": str(tmp_path / "rows.jsonl"), "test": str(tmp_path / "rows.jsonl")}
+    (tmp_path / "given.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    files = {"train": str(tmp_path / "given.jsonl"), "test": str(tmp_path / "given.jsonl")}
     settings = {"text": ("query",), "label": "positives", "max_length": 16}
     task = prepare_splits(Task(kind="retrieval", data=files, **settings), 0, tmp_path).task_info
     model = tiny_folder(tiny_model("bert", head="ForSentenceEmbedding", pooling="mean"), task)
