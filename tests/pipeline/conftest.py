@@ -3,7 +3,7 @@
 import pytest
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def entries_are_replaced(request):
     """Of models so small another one wins each time they are timed, and publishing that is refused.
 
