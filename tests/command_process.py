@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -65,7 +66,7 @@ class CommandProcess:
 
 def start_command(*arguments: str | Path) -> CommandProcess:
     """Start `compress` with these arguments, on one thread, as a process of its own."""
-    template, folder = _template(), Path(tempfile.mkdtemp(prefix="compress-command-"))
+    template, folder = _template(), Path(tempfile.mkdtemp(dir=_scratch()))
     assert template.stdin is not None
     assert template.stdout is not None
     template.stdin.write(json.dumps([str(folder), *map(str, arguments)]) + "\n")
@@ -81,6 +82,14 @@ def run_command(*arguments: str | Path, timeout: float = 600.0) -> CommandProces
     finally:
         process.kill()
     return process
+
+
+@cache
+def _scratch() -> str:
+    """The folder of all commands' outputs, which goes with this process."""
+    folder = tempfile.mkdtemp(prefix="compress-commands-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 @cache

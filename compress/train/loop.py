@@ -43,8 +43,7 @@ from compress.train.core.update_schedule import TAIL, UpdateSchedule
 from compress.train.fast_paths.fast_training import fast_training
 from compress.train.fast_paths.torch_compile import MULTIPLE, compilable_parts, eager_only
 from compress.train.objective import Examples, Objective
-from compress.train.precision.choose_precision import choose_precision
-from compress.train.precision.kept_choices import PrecisionChoice
+from compress.train.precision.choose_precision import PrecisionChoice, choose_precision
 from compress.train.precision.precision_trial import PrecisionTrial
 
 Evaluate = Callable[[PreTrainedModel], float]

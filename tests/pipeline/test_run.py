@@ -14,7 +14,7 @@ from compress.pipeline.commands.plan_command import preview
 from compress.pipeline.run import Options, prepare
 from compress.pipeline.run_lock import named_steps
 from compress.report.report_schema import read_report
-from compress.train.precision.kept_choices import PrecisionChoice
+from compress.train.precision.choose_precision import PrecisionChoice
 from tests.conftest import write_tiny_recipe
 
 

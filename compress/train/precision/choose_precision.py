@@ -6,18 +6,23 @@ does not change the precision, and with it the weights, of the next run.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
 import torch
+from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import Tensor
 
 from compress.environment import describe_cpu
 from compress.environment.cpu import Cpu
-from compress.train.precision.kept_choices import PrecisionChoice, keep, kept_choice
+from compress.storage.atomic_write import atomic_write
+from compress.storage.cache_folder import cache_folder
 
 BF16_GAIN = 1.2
 """How many times faster bf16 must be on a CPU: some have the instructions and multiply fp32 faster, and below that the
@@ -25,7 +30,29 @@ rounding is not worth its gain."""
 
 PRODUCT_TURNS = 10
 
+FOLDER = "precision"
+"""Of kept choices, in the cache folder."""
+
 _IS_ALWAYS_TRIED: ContextVar[bool] = ContextVar("is_always_tried", default=False)
+
+
+class PrecisionChoice(BaseModel):
+    """A precision of trainings, and why it is that one."""
+
+    model_config = ConfigDict(frozen=True)
+
+    precision: str
+    reason: str | None = None
+    """None where the recipe says so."""
+
+
+class KeptChoice(PrecisionChoice):
+    """The content of a file."""
+
+    schema_version: Literal[1] = 1
+    precision: Literal["fp32", "bf16"]
+    key: Mapping[str, Any]
+    """The machine and the shape; the file is named by its digest."""
 
 
 class Trial(Protocol):
@@ -103,6 +130,27 @@ def _keep(key: Mapping[str, Any], gain: float, reason: str) -> PrecisionChoice:
     choice = PrecisionChoice(precision="bf16" if gain >= BF16_GAIN else "fp32", reason=reason)
     keep(key, choice)
     return choice
+
+
+def kept_choice(key: Mapping[str, Any]) -> PrecisionChoice | None:
+    """Return the choice that was kept for a key; None without one, or where its file is damaged."""
+    try:
+        kept = KeptChoice.model_validate_json(_path(key).read_bytes())
+    except (OSError, ValidationError):
+        return None
+    return PrecisionChoice(precision=kept.precision, reason=kept.reason)
+
+
+def keep(key: Mapping[str, Any], choice: PrecisionChoice) -> None:
+    """Keep a choice; where the cache folder cannot be written, the next training chooses again."""
+    kept = KeptChoice.model_validate({**choice.model_dump(), "key": key})
+    with suppress(OSError):
+        atomic_write(_path(key), kept.model_dump_json(indent=2) + "\n")
+
+
+def _path(key: Mapping[str, Any]) -> Path:
+    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+    return cache_folder() / FOLDER / f"{digest[:16]}.json"
 
 
 def _machine(cpu: Cpu) -> dict[str, Any]:

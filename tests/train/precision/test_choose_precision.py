@@ -5,8 +5,13 @@ import pytest
 import torch
 
 from compress.train.precision import choose_precision as module
-from compress.train.precision.choose_precision import always_tried, choose_precision, is_always_tried, product_gain
-from compress.train.precision.kept_choices import FOLDER
+from compress.train.precision.choose_precision import (
+    FOLDER,
+    always_tried,
+    choose_precision,
+    is_always_tried,
+    product_gain,
+)
 
 CPU = torch.device("cpu")
 FAST = SimpleNamespace(model="a CPU", instructions=("avx512_bf16",), has_bf16=True)

@@ -12,8 +12,7 @@ from compress.train.distill import distill_from_model
 from compress.train.loop import train
 from compress.train.objective import TaskObjective
 from compress.train.precision import choose_precision as module
-from compress.train.precision.choose_precision import always_tried
-from compress.train.precision.kept_choices import FOLDER, PrecisionChoice
+from compress.train.precision.choose_precision import FOLDER, PrecisionChoice, always_tried
 from compress.train.precision.precision_trial import PrecisionTrial
 
 SETTINGS = {"epochs": 2, "batch_size": 16, "learning_rate": 3e-3}
