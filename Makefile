@@ -35,9 +35,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 TORCH = torch==$(shell sed -n 's/^torch==//p' constraints.txt)
 WITH_INDEX = $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 MARKED := slow or wheel or browser
-# What neither runs a pipeline nor trains, exports or times a model.
-QUICK := tests/label tests/losses tests/recipe tests/report tests/select tests/storage tests/steps tests/tasks tests/data \
-	tests/prune tests/publish tests/test_*.py
+# What runs no pipeline and exports, trains or times next to nothing.
+NOT_QUICK := tests/test_light_paths.py tests/prune/test_measure_latency.py tests/prune/test_resized_graph.py
+QUICK := $(filter-out $(NOT_QUICK),$(wildcard tests/test_*.py tests/prune/test_*.py)) tests/prune/*/ tests/label tests/losses \
+	tests/recipe tests/report tests/select tests/storage tests/steps tests/tasks tests/data tests/publish
 EDGE := $(VENV)-edge/bin/python
 OTHER_VENV ?= $(VENV)-$(shell $(PYTHON) -c 'import sys; print("python%d.%d" % sys.version_info[:2])')
 # Whatever shares the models of tests/edge_exports.py, wherever it is.
