@@ -69,6 +69,10 @@ def test_ls_names_the_nearest_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert "teachers" in capsys.readouterr().err
 
 
+TWO_CLASSES = "".join(f"good number {n},5\nbad number {n},1\n" for n in range(20))
+"""Rows of a text and a label, enough to be split."""
+
+
 class TestInit:
     def test_writes_a_recipe_that_plans(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
@@ -102,7 +106,7 @@ class TestInit:
 
     def test_takes_your_own_rows(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
-        (tmp_path / "rows.csv").write_text("review,stars\ngood,5\nbad,1\n")
+        (tmp_path / "rows.csv").write_text("review,stars\n" + TWO_CLASSES)
         assert main(["init", "my.yaml", "--train", "rows.csv", "--text", "review", "--label", "stars"]) == 0
         assert main(["plan", "my.yaml", "--format", "quiet"]) == 0
 
@@ -112,7 +116,7 @@ class TestInit:
         self, tmp_path: Path, encoding: str, delimiter: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         path, rows = tmp_path / "my.yaml", tmp_path / "rows.csv"
-        content = "text,label\ngood,5\nbad,1\ncafé,5\n".replace(",", delimiter)
+        content = f"text,label\n{TWO_CLASSES}café,5\n".replace(",", delimiter)
         rows.write_bytes(content.encode(encoding))
         assert main(["init", str(path), "--train", str(rows)]) == 1
         message = capsys.readouterr().err
@@ -127,7 +131,7 @@ class TestInit:
 
     def test_takes_your_own_rows_of_a_named_task(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
-        (tmp_path / "rows.csv").write_text("sentence,label\ngood,1\nbad,0\n")
+        (tmp_path / "rows.csv").write_text("sentence,label\n" + TWO_CLASSES.replace(",1\n", ",0\n").replace(",5\n", ",1\n"))
         assert main(["init", "my.yaml", "--task", "sst2", "--train", "rows.csv"]) == 0
         assert main(["plan", "my.yaml", "--format", "quiet"]) == 0
 
@@ -159,7 +163,7 @@ class TestInit:
 
     def test_asks_for_the_range_of_scores(self, tmp_path: Path) -> None:
         path, rows = tmp_path / "my.yaml", tmp_path / "rows.csv"
-        rows.write_text("sentence1,sentence2,score\na,b,0.2\n")
+        rows.write_text("sentence1,sentence2,score\n" + "".join(f"a{n},b,{n / 20}\n" for n in range(20)))
         assert main(["init", str(path), "--kind", "similarity", "--train", str(rows)]) == 0
         assert "\n  range: [0.0, 1.0] " in path.read_text()
         assert main(["plan", str(path), "--format", "quiet"]) == 0

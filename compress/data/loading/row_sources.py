@@ -40,6 +40,8 @@ Source = Callable[[], Iterator[RawRow]]
 SkipRow = Callable[[DataError], None]
 """Is given the error of each row that is left out."""
 
+NO_ROW_HINT = "are task.kind and the columns (task.text, task.label) right? `compress ls kinds` says what each kind reads"
+
 COPIED_TOGETHER = 1024
 """Rows that are copied at once."""
 
@@ -211,6 +213,8 @@ def _with_count(fault: DataError, later: Iterator[RawRow], parse: Callable[[RawR
     except DataError:  # the rest of the file cannot be read: this row comes first
         bad = 1
     message = fault.message
+    if bad > 1 and bad == before + total:
+        return DataError(f"{message} None of the {bad:,} rows fits the task.", hint=NO_ROW_HINT)
     if bad > 1:
         message = f"{message} It is the first of {bad:,} rows, of {before + total:,}, that do not fit the task."
     hint = fault.hint if SKIP_HINT in (fault.hint or "") else "; ".join(filter(None, [fault.hint, SKIP_HINT]))

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from compress.cards import available
-from compress.data.loading.data_digest import check_encoding, part_files
+from compress.data.loading.data_digest import check_encoding, file_problems, part_files
 from compress.data.loading.row_sources import check_columns
 from compress.errors import UsageError, nearest
 from compress.families import Family, family_named
@@ -87,7 +87,7 @@ def write_starter(
         path=path, task=_task(task, train, encoding, own), teacher=teacher, compression=compression
     )
     recipe = parse_recipe(content, str(path), (), NAMES)
-    if problems := task_problems(recipe.task):
+    if problems := [*task_problems(recipe.task), *file_problems(recipe.task.data)]:
         raise UsageError("; ".join(map(str, problems)))
     check_columns(recipe.task)
     for file in part_files(recipe.task.data, "train"):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from compress import format_numbers as fmt
 from compress.console import Console, duration
+from compress.data.loading.data_digest import ROLES, part_files
+from compress.data.splits.prepare_splits import prepare_splits
 from compress.pipeline.forecast.cost_estimates import PREDICTED_ROLES, Estimates
 from compress.pipeline.forecast.step_forecasts import StepForecasts, StepRow, format_span, is_rough, span_of
 from compress.pipeline.forecast.time_forecast import TrainingSpeed
@@ -19,6 +23,8 @@ from compress.pipeline.step_store import StepStore
 from compress.recipe.load import dump_recipe
 
 HOUR = 3600.0
+READ_AT_ONCE = 64 * 2**20
+"""Bytes of files whose rows a plan reads and checks; those of larger ones are checked by the run."""
 
 
 def show_plan(
@@ -39,6 +45,8 @@ def show_plan(
     findings = check_plan(plan, options)
     if here or calibrated:
         findings.refuse()
+    if not calibrated and not findings.errors:
+        _check_rows(plan, options, console)
     trials = calibrate(plan, options, console) if calibrated else {}
     forecasts = _forecasts(plan, options)
     rows = forecasts.rows(trials)
@@ -59,6 +67,19 @@ def show_plan(
         console.note(f"with about {limit:,} rows of train it would take an hour: --set task.data.limit={limit}")
     if not whole:
         console.note("--all prints every default of the recipe, and each step with its memory, disk and basis")
+
+
+def _check_rows(plan: Plan, options: Options, console: Console) -> None:
+    """Refuse the rows that a run would refuse, and print its warnings of them; larger files are left to the run."""
+    data, step = plan.recipe.task.data, plan.step("data")
+    files = [path for role in ROLES for path in part_files(data, role)] if data.train else []
+    if not files or StepStore(options.root).record(step.name, step.fingerprint):
+        return
+    if sum(path.stat().st_size for path in files) > READ_AT_ONCE:
+        console.note("the run checks the rows: there are too many to be read for a plan")
+        return
+    with tempfile.TemporaryDirectory() as work:
+        prepare_splits(plan.recipe.task, data.split_seed, Path(work), console)
 
 
 def _show_steps(

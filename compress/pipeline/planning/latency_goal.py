@@ -31,7 +31,8 @@ def add_latency(plan: Plan, cards: Sequence[Path]) -> None:
     recipe, target = plan.recipe, latency_target(plan.recipe)
     assert recipe.prune is not None
     teacher, student = recipe.teacher, recipe.student
-    hashed: dict[str, Any] = {"teacher": identity(teacher.source, teacher.revision, cards), "seed": recipe.seed}
+    hashed: dict[str, Any] = {"teacher": identity(teacher.source, teacher.revision, cards)}
+    hashed["seed"] = recipe.task.data.split_seed  # which texts are typical depends on no training
     hashed["student"] = student and hashed_student(student)
     if student and student.source:
         hashed["student"]["source"] = identity(student.source, student.revision, cards)

@@ -38,7 +38,7 @@ def workload(context: StepContext, recipe: Recipe, target: Target, cards: Sequen
         raise UsageError(f"{folder} does not give its shape, without which no latencies can be measured.")
     roles, length = load_prepared(context.inputs["data"]), target.length
     if length == "data":
-        length = _typical_length(roles, folder, target.batch, recipe.seed)
+        length = _typical_length(roles, folder, target.batch, recipe.task.data.split_seed)
     content = {"shape": (student_shape(shape, student) if student else shape).model_dump(mode="json"), "length": length}
     context.write_json(WORKLOAD_FILE, content)
 
