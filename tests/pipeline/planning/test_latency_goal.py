@@ -40,6 +40,7 @@ def test_latencies_are_measured_before_anything_is_trained(plan_of):
         ("prune.variant=onnx-fp32", {"latency", "cut"}, {"workload", "distill"}),
         ("targets=[{device: cpu, length: 16}]", {"workload", "latency", "cut"}, {"finetune", "distill"}),
         ("student.layers=2", {"workload", "latency", "cut"}, {"finetune"}),
+        ("seed=1", {"finetune", "distill", "cut"}, {"workload", "latency", "check-speedup"}),
         ("prune.recover.epochs=7", {"recover"}, {"latency", "cut"}),
     ],
 )
