@@ -76,13 +76,15 @@ def live_line(screen: rich.console.Console, total: float | None, label: str, uni
 class OverallLine:
     """The last line of a terminal during a run: time gone, time left, the stage, and the work at hand."""
 
-    def __init__(self) -> None:
+    def __init__(self, draw: Callable[[], object]) -> None:
+        self._draw = draw
         self._stage, self._work = "", ""
         self._left: Callable[[], str] = str
 
     def show(self, stage: str, left: Callable[[], str]) -> None:
         """Show another stage; ``left`` describes the time that is left whenever the line is drawn."""
         self._stage, self._left, self._work = stage, left, ""
+        self._draw()
 
     @contextmanager
     def work(self, label: str, total: float | None, unit: str, logged: Progress) -> Iterator[Progress]:
@@ -110,8 +112,6 @@ def overall_line(screen: rich.console.Console) -> Iterator[OverallLine]:
     from rich.table import Column
     from rich.text import Text
 
-    line = OverallLine()
-
     class State(ProgressColumn):
         def render(self, task: Task) -> Text:
             return Text(line.text(), no_wrap=True, overflow="ellipsis")
@@ -119,6 +119,7 @@ def overall_line(screen: rich.console.Console) -> Iterator[OverallLine]:
     state = State(Column(no_wrap=True, overflow="ellipsis", ratio=1))
     columns = (SpinnerColumn(), TimeElapsedColumn(), state)
     with Display(*columns, console=screen, transient=True, expand=True, refresh_per_second=4) as display:
+        line = OverallLine(display.refresh)
         display.add_task("", total=None)
         yield line
 
