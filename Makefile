@@ -36,9 +36,9 @@ TORCH = torch==$(shell sed -n 's/^torch==//p' constraints.txt)
 WITH_INDEX = $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 MARKED := slow or wheel or browser
 # What runs no pipeline and exports, trains or times next to nothing.
-NOT_QUICK := tests/test_light_paths.py tests/prune/test_measure_latency.py tests/prune/test_resized_graph.py
+NOT_QUICK := tests/test_light_paths.py tests/prune/test_measure_latency.py
 QUICK := $(filter-out $(NOT_QUICK),$(wildcard tests/test_*.py tests/prune/test_*.py)) tests/prune/*/ tests/label tests/losses \
-	tests/recipe tests/report tests/select tests/storage tests/steps tests/tasks tests/data tests/publish
+	tests/recipe tests/report tests/select tests/storage tests/steps tests/tasks tests/data tests/publish tests/model_folder
 EDGE := $(VENV)-edge/bin/python
 OTHER_VENV ?= $(VENV)-$(shell $(PYTHON) -c 'import sys; print("python%d.%d" % sys.version_info[:2])')
 # Whatever shares the models of tests/edge_exports.py, wherever it is.

@@ -27,7 +27,7 @@ from compress.errors import CompressError
 from compress.models import build_student, load
 from compress.recipe.distill_schema import Distill
 from compress.recipe.student_schema import Student
-from compress.train.core.device_batches import DeviceBatches, pad_width
+from compress.train.core.gradients import DeviceBatches, pad_width
 from compress.train.core.training_data import from_rows
 from compress.train.core.update_schedule import UpdateSchedule
 from compress.train.distillation.distill_objective import DistillObjective

@@ -26,7 +26,7 @@ from benchmarks.report_store import Report, Store, beginning, carry_out, in_plac
 from compress import __version__
 from compress.console import Console, duration
 from compress.measure.result_base import ResultModel
-from compress.measure.timing.cpu_affinity import choose_cores
+from compress.measure.timing.process_limits import choose_cores
 from compress.measure.timing.worker_process import error_line
 from compress.pipeline.strip_paths import strip_paths
 
@@ -202,7 +202,7 @@ def one_process(work: Path, count: int, steps: int, placement: CpuPlacement, con
 def make_data(work: Path, count: int) -> None:
     """Prepare ``count`` rows of words that are one token each, a few more to select on, and the teacher's folder."""
     from compress.data.splits.prepare_splits import load_prepared, prepare_splits
-    from compress.model_info import FolderInfo
+    from compress.model_folder.model_info import FolderInfo
     from compress.models.load_save import load_model, load_tokenizer, save_model
     from compress.recipe.task_schema import Data, Task
 

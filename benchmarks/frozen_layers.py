@@ -21,13 +21,13 @@ from benchmarks.defaults.sweep import TEACHER, draw
 from benchmarks.report_store import positive
 from compress.console import Console
 from compress.data.tokenizer import TextTokenizer
-from compress.measure.interference.machine_snapshot import snapshot_machine
+from compress.measure.machine_snapshot import snapshot_machine
 from compress.models.fetch import fetch
 from compress.models.load_save import load_tokenizer, read_config
-from compress.recipe.finetune_schema import Finetune
+from compress.recipe.training_schema import Finetune
 from compress.train.core import training_data
 from compress.train.core.seed_restarts import context_in_memory, train_best
-from compress.train.evaluate import make_evaluator
+from compress.train.core.training_data import make_evaluator
 from compress.train.frozen_encoder import fit_frozen
 from compress.train.objective import TaskObjective
 from compress.train.probe import START, WHOLE

@@ -27,8 +27,8 @@ from pathlib import Path
 import numpy as np
 
 from compress.console import Console
-from compress.pretrain.text.packing import COLUMNS, DTYPE
-from compress.recipe.pretrain_schema import PretrainRecipe
+from compress.pretrain.pretrain_schema import PretrainRecipe
+from compress.pretrain.text.sentence_packing import COLUMNS, DTYPE
 
 LENGTH, STEPS = 128, 20
 VOCABULARY_FROM = 100
@@ -79,11 +79,10 @@ def append_copies(files: list[Path], copies: int, pieces: int) -> None:
 def train(size: int, copies: int | None, folder: Path) -> float:
     """Pretrain on so many characters, all in this process; returns its peak memory until the training begins."""
     from compress.data.tokenizer import read_tokenizer
-    from compress.pretrain.method import PretrainData, Setting
+    from compress.pretrain.encoders import PretrainData, Setting
     from compress.pretrain.pretrain import pretrain
-    from compress.pretrain.text.corpus_pieces import PARTS, PIECES, WORD_STARTS, Corpus, write_corpus
-    from compress.pretrain.text.documents import documents
-    from compress.pretrain.text.packing import pack, records_file
+    from compress.pretrain.text.corpus_pieces import PARTS, PIECES, WORD_STARTS, Corpus, documents, write_corpus
+    from compress.pretrain.text.sentence_packing import pack, records_file
     from compress.pretrain.vocabulary.train_vocabulary import train_vocabulary
     from compress.train.core.update_schedule import UpdateSchedule
 

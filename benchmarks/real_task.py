@@ -16,10 +16,10 @@ from compress import __version__
 from compress.console import Console
 from compress.data.splits.prepare_splits import PreparedData, load_prepared, prepare_splits
 from compress.errors import DataError
-from compress.model_info import TaskInfo
-from compress.recipe.finetune_schema import Finetune
+from compress.model_folder.model_info import TaskInfo
 from compress.recipe.task_schema import Data, Task
-from compress.storage.cache_folder import cache_folder
+from compress.recipe.training_schema import Finetune
+from compress.storage.file_names import cache_folder
 from compress.tasks.base import Row
 from compress.train.finetune import finetune
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from compress import format_numbers as fmt
 from compress.errors import CompressError
-from compress.report.charts.report_charts import speed_picture
+from compress.report.charts.score_and_speed_charts import speed_picture
 from compress.report.report_schema import REPORT_FILE, Report, read_report
 from compress.report.retention import quality_on_test, winner_above_baseline
 from compress.select.ledger import Verdict

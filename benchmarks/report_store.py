@@ -23,7 +23,7 @@ from pydantic import ValidationError
 from compress import __version__
 from compress.console import Console
 from compress.errors import CompressError, first_error
-from compress.measure.interference.machine_snapshot import MachineSnapshot, snapshot_machine
+from compress.measure.machine_snapshot import MachineSnapshot, snapshot_machine
 from compress.measure.result_base import ResultModel
 from compress.storage.atomic_write import atomic_write
 

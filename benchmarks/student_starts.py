@@ -29,9 +29,9 @@ from compress.models import build_student, load, load_tokenizer
 from compress.recipe.distill_schema import Distill
 from compress.recipe.student_schema import Student
 from compress.tasks import kind_of
+from compress.train.core.training_data import predict_function
 from compress.train.distill import distill_from_model
 from compress.train.distillation.activation_importance import importance_for_student
-from compress.train.evaluate import predict_function
 
 TEST, TRIAL_TEST = 2000, 64
 RATE = 1e-4

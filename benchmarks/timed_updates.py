@@ -16,8 +16,8 @@ from transformers import BertConfig, BertForSequenceClassification, PreTrainedMo
 
 from compress.batch_arrays import BATCH_POSITIONS, INPUT_ARRAYS, BatchArray
 from compress.console import Console
-from compress.data.splits.concatenated_rows import Origin, train_origin
-from compress.model_info import TaskInfo
+from compress.data.splits.row_store import Origin, train_origin
+from compress.model_folder.model_info import TaskInfo
 from compress.recipe.training_schema import Training
 from compress.tasks.base import Arrays
 from compress.train.loop import train

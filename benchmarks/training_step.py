@@ -21,7 +21,7 @@ from transformers import PreTrainedModel
 
 from benchmarks.timed_updates import MAX_TOKENS, MINILM, TASK, RandomRows, Timed, bert, clock_of, trained
 from compress.console import Console
-from compress.measure.resources.flops import flops
+from compress.measure.resources.footprint import flops
 from compress.models.encoder_parts import shape_of
 from compress.recipe.distill_schema import Distill
 from compress.recipe.training_schema import Training

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from compress.pipeline.run import run as run
     from compress.prune.cut_and_recover import prune_from_model as prune_from_model
     from compress.quantize import quantize_folder as quantize_folder
-    from compress.quantize.qat.quantization_aware import (
-        quantization_aware_from_model as quantization_aware_from_model,
-    )
+    from compress.quantize.quantization_aware import quantization_aware_from_model as quantization_aware_from_model
     from compress.runtime import open as open
     from compress.train.distill import distill_from_model as distill_from_model
     from compress.train.finetune import finetune_from_model as finetune_from_model
@@ -33,7 +31,7 @@ PUBLIC = {
     "finetune_from_model": "compress.train.finetune:finetune_from_model",
     "distill_from_model": "compress.train.distill:distill_from_model",
     "prune_from_model": "compress.prune.cut_and_recover:prune_from_model",
-    "quantization_aware_from_model": "compress.quantize.qat.quantization_aware:quantization_aware_from_model",
+    "quantization_aware_from_model": "compress.quantize.quantization_aware:quantization_aware_from_model",
     "export_from_model": "compress.export:export_from_model",
     "quantize_folder": "compress.quantize:quantize_folder",
 }

@@ -14,7 +14,7 @@ from compress import __version__
 from compress.console import Console, program_name, with_program
 from compress.errors import EXIT_CODES, CompressError, unexpected
 from compress.formats import EXPORTS, describe_bare_files
-from compress.recipe.limits import MAX_BATCH, MAX_THREADS
+from compress.recipe.sanity_limits import MAX_BATCH, MAX_THREADS
 
 _INTERRUPTED_RUN = "interrupted; finished steps are cached, and the same command resumes there"
 INTERRUPTED = {

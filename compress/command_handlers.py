@@ -16,7 +16,7 @@ from compress.errors import UsageError, nearest, pluralize
 
 if TYPE_CHECKING:
     from compress.pipeline.run import Options
-    from compress.pretrain.report.pretrain_report import PretrainReport
+    from compress.pretrain.pretrain_report import PretrainReport
     from compress.report.report_schema import Report
 
 MOST_ROWS = 10
@@ -68,12 +68,11 @@ def ls(options: argparse.Namespace, console: Console) -> None:
 
 def plan(options: argparse.Namespace, console: Console) -> None:
     """Show the long form of a recipe, the state and forecast of its steps, and what prevents a run."""
-    from compress.pipeline.commands.plan_command import show_plan
-    from compress.pipeline.commands.pretrain_plan_command import show_pretrain_plan
+    from compress.pipeline.commands.plan_command import show_plan, show_pretrain_plan
     from compress.pipeline.pretrain_run import PretrainOptions
     from compress.pipeline.run import prepare
+    from compress.recipe.field_types import PRETRAINING
     from compress.recipe.load import is_of_kind
-    from compress.recipe.recipe_kinds import PRETRAINING
 
     if is_of_kind(Path(options.recipe), PRETRAINING):
         if options.smoke or options.calibrate:
@@ -116,7 +115,7 @@ def pretrain(options: argparse.Namespace, console: Console) -> None:
 def _show_pretrain(report: PretrainReport, folder: Path, console: Console) -> None:
     """Show what a pretrained model predicts of held-out text, and where its model, report and cards are."""
     from compress.pipeline.pretrain_run import MODEL_FOLDER
-    from compress.pretrain.report.report_page import REPORT_PAGE, tables
+    from compress.pretrain.pretrain_report import REPORT_PAGE, tables
 
     if console.format == "json":
         console.data(report)
@@ -143,10 +142,10 @@ def clean(options: argparse.Namespace, console: Console) -> None:
 def report(options: argparse.Namespace, console: Console) -> None:
     """Show a finished run's ledger again, and write its report pages again."""
     from compress.pipeline.commands.listing import run_folder
-    from compress.pretrain.report.pretrain_report import read_pretrain_report
+    from compress.pretrain.pretrain_report import read_pretrain_report
     from compress.report.pages.render import write_pages
     from compress.report.report_schema import read_report
-    from compress.report.winner_usage import run_addresses
+    from compress.report.winner_summary import run_addresses
 
     folder = run_folder(options.run, options.runs)
     if pretrained := read_pretrain_report(folder):
@@ -169,8 +168,7 @@ def bench(options: argparse.Namespace, console: Console) -> None:
 def export(options: argparse.Namespace, console: Console) -> None:
     """Export a model folder, and quantize it if a method is given; or check an existing export."""
     from compress.export.comparison.parity_check import check_golden
-    from compress.pipeline.commands.check_export import check_and_show
-    from compress.pipeline.commands.export_command import chosen_variants, export_all, export_folder
+    from compress.pipeline.commands.export_command import check_and_show, chosen_variants, export_all, export_folder
     from compress.variants import ALL_FORMATS
 
     if options.check:
@@ -213,7 +211,7 @@ def publish(options: argparse.Namespace, console: Console) -> None:
     else:
         entry = publish_winners(folder, finished, zoo, name, console, options.target, replace=replace)
     if options.hub:
-        from compress.publish.hub_push import push
+        from compress.publish.push_pull import push
 
         console.note(f"pushed: {push(entry, options.hub)}")
     console.data({"published": str(entry)}, str(entry))
@@ -221,7 +219,7 @@ def publish(options: argparse.Namespace, console: Console) -> None:
 
 def pull(options: argparse.Namespace, console: Console) -> None:
     """Download a published model."""
-    from compress.publish.pull import pull as fetch
+    from compress.publish.push_pull import pull as fetch
 
     target = fetch(options.source, options.to or Path(options.source.rstrip("/").rpartition("/")[2]))
     console.data({"folder": str(target)}, f"{target}: every file has its published digest")
@@ -236,7 +234,7 @@ def verify(options: argparse.Namespace, console: Console) -> None:
 
 def predict(options: argparse.Namespace, console: Console) -> None:
     """Predict texts."""
-    from compress.publish.damage_check import find_damage
+    from compress.publish.verify import find_damage
     from compress.runtime.predict_command import predict_and_show
     from compress.runtime.predictor import Placement
 
@@ -261,8 +259,7 @@ def _show(report: Report, folder: Path, console: Console, *, whole: bool = True)
     The ``whole`` report also has the slower rows, the scores of trainings of which the best was used, and further
     formats.
     """
-    from compress.report.winner_comparisons import held_back_lines
-    from compress.report.winner_usage import predict_command
+    from compress.report.winner_summary import held_back_lines, predict_command
 
     if console.format == "json":
         console.data(report)
@@ -290,9 +287,8 @@ def _show(report: Report, folder: Path, console: Console, *, whole: bool = True)
 
 def _show_tables(report: Report, console: Console, *, whole: bool, name: str) -> None:
     """Show the ledgers, in a whole report with every row and the further tables."""
-    from compress.report.tables.ledger_tables import closing_table, closing_title
-    from compress.report.tables.packaged_table import packaged_table
-    from compress.report.tables.training_table import training_table
+    from compress.report.tables.ledger_tables import closing_table, closing_title, packaged_table
+    from compress.report.tables.model_tables import training_table
 
     narrow, most = not console.out.isatty() or console.width < WIDE, None if whole else MOST_ROWS
     for target in report.targets:

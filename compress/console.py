@@ -15,8 +15,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from compress.errors import CompressError, UsageError
-from compress.terminal.progress_line import LOG_INTERVAL, OverallLine, Progress, duration, live_line, overall_line
-from compress.terminal.terminal_table import PIPE_WIDTH, as_blocks, as_table, cell, fits, plain, rich_console
+from compress.terminal import (
+    LOG_INTERVAL,
+    PIPE_WIDTH,
+    OverallLine,
+    Progress,
+    as_blocks,
+    as_table,
+    cell,
+    duration,
+    fits,
+    live_line,
+    overall_line,
+    plain,
+    rich_console,
+)
 
 if TYPE_CHECKING:
     import rich.console

@@ -48,7 +48,7 @@ class Format:
     always is."""
     minimum: Mapping[str, str] = field(default_factory=dict)
     """Distributions that can open it, and the lowest version of each; any one of them is enough. Of ONNX graphs that of
-    the plainest: each file states its own (`runtime_releases`)."""
+    the plainest: each file states its own (`runtimes`)."""
     devices: tuple[str, ...] = ("cpu",)
     """Devices on which an export of this format runs."""
     has_lstm: bool = True

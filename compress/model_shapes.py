@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from compress.errors import CompressError, ModelError
 from compress.families import Family, family_named
-from compress.model_info import INFO_FILE, ShapeInfo, read_info
+from compress.model_folder.model_info import INFO_FILE, ShapeInfo, read_info
 from compress.recipe.prune_schema import Prune
 from compress.recipe.student_schema import Student
 

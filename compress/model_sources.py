@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from compress.cards import FolderCheckpoint, PackageCheckpoint, available, find_student, find_teacher, locate
 from compress.errors import CompressError, ModelError, UsageError, nearest
-from compress.model_info import VariantInfo, find_info
+from compress.model_folder.model_info import VariantInfo, find_info
 from compress.storage.file_digests import combined_digest, digests, file_digest
 
 Location = TypeVar("Location")

@@ -132,7 +132,7 @@ def tiny_tokenizer():
 @pytest.fixture(scope="session")
 def tiny_task():
     """The task that tiny models answer."""
-    from compress.model_info import TaskInfo
+    from compress.model_folder.model_info import TaskInfo
 
     labels = ("bad", "good")
     return TaskInfo(
@@ -145,7 +145,7 @@ def tiny_folder(tmp_path_factory, tiny_tokenizer, tiny_task):
     """Makes the model folder of a tiny model, of a family's name or of a model: ``tiny_folder("bert")``."""
 
     def make(model, task=tiny_task):
-        from compress.model_info import FolderInfo
+        from compress.model_folder.model_info import FolderInfo
         from compress.models import save_model
 
         made = make_tiny(model) if isinstance(model, str) else model

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.models.heads import HEADS
 from compress.runtime import open_predictor
 from compress.tasks import KINDS

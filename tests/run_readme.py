@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 
-from compress.export.runners.runner_code import MAX_LINES
+from compress.export.runners import MAX_LINES
 from compress.tasks import KINDS
 
 TEXTS = ("a good film", "the plot is  not great", "so dull")

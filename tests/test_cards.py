@@ -9,7 +9,7 @@ from compress import cards
 from compress.cards import HubCheckpoint, PackageCheckpoint, StudentCard, TeacherCard
 from compress.errors import MissingExtra, ModelError, UsageError
 from compress.recipe.distill_schema import Distill
-from compress.recipe.finetune_schema import Finetune
+from compress.recipe.training_schema import Finetune
 
 TEACHERS = {
     "albert-base",

@@ -131,7 +131,9 @@ class TestInit:
 
     def test_takes_your_own_rows_of_a_named_task(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
-        (tmp_path / "rows.csv").write_text("sentence,label\n" + TWO_CLASSES.replace(",1\n", ",0\n").replace(",5\n", ",1\n"))
+        (tmp_path / "rows.csv").write_text(
+            "sentence,label\n" + TWO_CLASSES.replace(",1\n", ",0\n").replace(",5\n", ",1\n")
+        )
         assert main(["init", "my.yaml", "--task", "sst2", "--train", "rows.csv"]) == 0
         assert main(["plan", "my.yaml", "--format", "quiet"]) == 0
 

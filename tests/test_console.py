@@ -11,7 +11,7 @@ import pytest
 from compress.cli import parser
 from compress.console import COMMANDS, Console, duration
 from compress.errors import UsageError
-from compress.terminal.progress_line import LOG_INTERVAL, Progress
+from compress.terminal import LOG_INTERVAL, Progress
 
 
 class Terminal(io.StringIO):

@@ -2,7 +2,7 @@ import pytest
 
 from compress.errors import ModelError
 from compress.families import FAMILIES
-from compress.model_info import ShapeInfo
+from compress.model_folder.model_info import ShapeInfo
 from compress.model_shapes import (
     plan_student_shape,
     pruned_shape,

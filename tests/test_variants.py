@@ -1,13 +1,18 @@
+"""Formats that the only model of a recipe, a teacher with a BiLSTM, cannot have."""
+
 import subprocess
 import sys
 
 import pytest
 
+from compress import variants
 from compress.errors import UsageError
 from compress.formats import EXPORTS
+from compress.pipeline.preflight.recipe_checks import NAMES
+from compress.recipe.load import parse_recipe
 from compress.runtime import RUN_MODES
 from compress.runtimes import RUNTIMES
-from compress.variants import QUANTIZERS, VARIANTS, variants_for
+from compress.variants import QUANTIZERS, VARIANTS, format_problems, left_out_formats, listed_formats, variants_for
 
 
 def names(*arguments):
@@ -98,3 +103,36 @@ for name in ("torch", "transformers", "datasets", "onnx", "openvino"):
 import compress.variants
 """
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+TAGS = "task: {kind: token_classification, data: {train: a.conll, test: b.conll}}\nteacher: any\n"
+BILSTM = "finetune: {features: last4, head: bilstm}\n"
+
+
+@pytest.fixture
+def all_installed(monkeypatch):
+    monkeypatch.setattr(variants, "missing_extras", lambda form: {})
+    monkeypatch.setattr(variants, "missing_programs", lambda form: [])
+
+
+def recipe(rest):
+    return parse_recipe(f"{TAGS}{BILSTM}{rest}", "films", (), NAMES)
+
+
+def test_a_format_without_lstm_is_refused(all_installed):
+    (problem,) = format_problems(recipe("export: [onnx, litert, executorch]"))
+    assert problem.path == ("export", 2)
+    assert problem.message.startswith(
+        "executorch has no LSTM, and the head of the only model is a BiLSTM: add a student"
+    )
+
+
+def test_a_student_may_have_any_format(all_installed):
+    assert not list(format_problems(recipe("student: {layers: 2}\nexport: executorch")))
+
+
+def test_all_leaves_it_out(all_installed):
+    named = recipe("export: all")
+    assert "executorch" not in {each.format for each in listed_formats(named)}
+    reason = "executorch has no LSTM, and the head of the only model is a BiLSTM"
+    assert left_out_formats(named) == {"executorch": f"export: all leaves out executorch: {reason}"}

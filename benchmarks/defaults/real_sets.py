@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.defaults.wiki_articles import write_wiki_articles
 from compress.data.splits.prepare_splits import PreparedData, load_prepared, prepare_splits
 from compress.errors import DataError
-from compress.pipeline.preflight.allowed_names import NAMES
+from compress.pipeline.preflight.recipe_checks import NAMES
 from compress.recipe.load import parse_recipe
 from compress.recipe.task_schema import Task
 

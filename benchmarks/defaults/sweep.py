@@ -26,17 +26,17 @@ from benchmarks.defaults.real_sets import SETS
 from benchmarks.report_store import chosen, positive
 from compress.console import Console
 from compress.errors import CompressError
-from compress.measure.interference.machine_snapshot import snapshot_machine
+from compress.measure.machine_snapshot import snapshot_machine
 from compress.models.fetch import fetch
 from compress.models.load_save import load_model, load_tokenizer
 from compress.models.student.build_student import build_student
 from compress.recipe.distill_schema import Distill
-from compress.recipe.finetune_schema import Finetune
 from compress.recipe.student_schema import Student
+from compress.recipe.training_schema import Finetune
 from compress.tasks.base import Row
 from compress.train.core import training_data
+from compress.train.core.optimizer import load_weights, named_weights
 from compress.train.core.seed_restarts import context_in_memory, train_best
-from compress.train.core.state_dict import load_weights, named_weights
 from compress.train.distill import distill_from_model
 from compress.train.objective import TaskObjective
 from compress.train.probe import fit_probe

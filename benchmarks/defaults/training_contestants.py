@@ -30,7 +30,7 @@ from compress.measure.timing.worker_process import error_line
 from compress.models.fetch import fetch
 from compress.models.load_save import load_model, load_tokenizer
 from compress.pipeline.step_store import StepStore
-from compress.recipe.finetune_schema import Finetune
+from compress.recipe.training_schema import Finetune
 from compress.report.report_schema import REPORT_FILE, Report, read_report
 from compress.storage.atomic_write import atomic_write
 from compress.tasks import kind_of

@@ -14,7 +14,7 @@ from benchmarks.distill_throughput.race_results import ThroughputReport
 from benchmarks.distill_throughput.throughput_page import LANES, RATIOS, lane_cells, page, ratio_cells
 from benchmarks.report_store import Store, beginning, carry_out, chosen, in_place, positive, run
 from compress.console import Console
-from compress.measure.timing.cpu_affinity import choose_cores
+from compress.measure.timing.process_limits import choose_cores
 
 ROWS, TRIAL_ROWS, ROUNDS = 1920, 96, 3
 LIMITS = {"avx2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"}}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from compress.measure.timing.worker_process import error_line
 from compress.pipeline.strip_paths import strip_paths
-from compress.storage.cache_folder import cache_folder
+from compress.storage.file_names import cache_folder
 
 TORCH = "torch==2.13.0"
 """Always pinned: a plain `torch` may be another build of several gigabytes."""

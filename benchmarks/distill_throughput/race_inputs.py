@@ -19,15 +19,15 @@ from compress import __version__
 from compress.console import Console
 from compress.data.encode import encode_rows
 from compress.data.tokenizer import TextTokenizer
-from compress.model_info import FolderInfo
+from compress.model_folder.model_info import FolderInfo
 from compress.models.encoder_parts import family_of, shape_of
 from compress.models.load_save import load, load_tokenizer, save_model
-from compress.models.silence_transformers import quiet
+from compress.models.read_checkpoint import quiet
 from compress.models.student.build_student import build_student
 from compress.recipe.student_schema import Student
 from compress.tasks.base import Row
-from compress.train.core.state_dict import load_weights
-from compress.train.evaluate import make_evaluator
+from compress.train.core.optimizer import load_weights
+from compress.train.core.training_data import make_evaluator
 from compress.train.loop import Evaluate
 
 PAIRS = ((0, 1), (1, 3), (2, 5))

@@ -11,13 +11,13 @@ from safetensors.torch import save_file
 
 from benchmarks.distill_throughput.race_job import STUDENT, Clock, Job, run_contestant
 from compress.console import Console, Progress
-from compress.model_info import read_info
+from compress.model_folder.model_info import read_info
 from compress.models import load
 from compress.models.load_save import load_tokenizer
 from compress.recipe.distill_schema import Distill
-from compress.train.core.state_dict import named_weights
+from compress.train.core.optimizer import named_weights
 from compress.train.distill import distill_from_model
-from compress.train.precision.choose_precision import choose_precision
+from compress.train.precision import choose_precision
 
 
 class Ticker(Progress):

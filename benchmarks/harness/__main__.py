@@ -14,7 +14,7 @@ from benchmarks.harness.harness_results import HarnessReport, Row
 from benchmarks.harness.harness_setting import Setting
 from benchmarks.report_store import Store, beginning, carry_out, chosen, in_place, now, positive, run
 from compress.console import Console
-from compress.measure.timing.cpu_affinity import choose_cores
+from compress.measure.timing.process_limits import choose_cores
 from compress.recipe.measure_schema import Measure
 
 OTHER_TOOLS = ("bare", "bert_perf_test", "benchmark_app")

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from compress.errors import MissingExtra
-from compress.measure.timing.timing_inputs import fixed_arrays
-from compress.model_info import TaskInfo
+from compress.measure.timing.schedule import fixed_arrays
+from compress.model_folder.model_info import TaskInfo
 
 TEACHER = "minilm-l6"
 """The card whose weights come with the `quickstart` extra."""
@@ -72,7 +72,7 @@ def _write_random(folder: Path) -> None:
     import torch
     from transformers import BertConfig, BertModel
 
-    from compress.models.silence_transformers import quiet
+    from compress.models.read_checkpoint import quiet
     from compress.models.tiny import tiny_tokenizer
 
     config = BertConfig(hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536)

@@ -13,7 +13,7 @@ from benchmarks.harness.harness_results import Pairing, Row
 from benchmarks.harness.harness_setting import Setting, run_session
 from benchmarks.harness.other_tools import pinned_to
 from compress.environment import usable_cores
-from compress.measure.interference.verdict import MAX_NEIGHBOUR_LOAD
+from compress.measure.interference import MAX_NEIGHBOUR_LOAD
 from compress.measure.timing.latency import Job
 
 HANDICAP = 0.03

@@ -27,7 +27,7 @@ from compress.environment import describe_cpu
 from compress.errors import CompressError
 from compress.measure.timing.latency import Job, Latency
 from compress.measure.timing.timing_session import time_jobs
-from compress.model_info import VariantInfo
+from compress.model_folder.model_info import VariantInfo
 from compress.pipeline.strip_paths import strip_paths
 from compress.runtime import RUN_MODES
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from benchmarks.int8.int8_results import FP32, TORCH, Entry, Int8Report
 from benchmarks.int8.int8_timing import sessions
 from benchmarks.markdown_page import machine, origin, table
+from compress.report.charts.score_and_speed_charts import Point, Series, xy_chart
 from compress.report.charts.svg import Frame, element
-from compress.report.charts.xy_chart import Point, Series, xy_chart
 from compress.report.pages.render import TEMPLATES
 
 SESSIONS = [title for title, _ in sessions()]

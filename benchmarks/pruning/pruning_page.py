@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from benchmarks.markdown_page import machine, origin, table
 from benchmarks.pruning.pruning_cases import CUT_ALONE, TARGETS, VARIANTS
 from benchmarks.pruning.pruning_results import Entry, PruningReport
+from compress.report.charts.score_and_speed_charts import Point, Series, xy_chart
 from compress.report.charts.svg import Frame, element
-from compress.report.charts.xy_chart import Point, Series, xy_chart
 from compress.report.pages.render import TEMPLATES
 
 KEPT = {variant: f"kept, {variant}" for variant in VARIANTS}

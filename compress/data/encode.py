@@ -23,10 +23,10 @@ from compress.data.encoded_cache import (
     read_entry,
     write_index,
 )
-from compress.data.splits.concatenated_rows import ConcatenatedRows, Origin, train_origin
+from compress.data.splits.row_store import ConcatenatedRows, Origin, train_origin
 from compress.data.tokenizer import TextTokenizer
 from compress.errors import DataError, UsageError
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.storage.atomic_write import new_folder
 from compress.storage.mapped_arrays import RaggedArray, RaggedWriter
 from compress.tasks import kind_of

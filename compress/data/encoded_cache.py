@@ -21,10 +21,9 @@ import tokenizers
 from numpy.typing import NDArray
 
 from compress import __version__
-from compress.data.splits.concatenated_rows import ConcatenatedRows
-from compress.data.splits.row_store import StoredRows
+from compress.data.splits.row_store import ConcatenatedRows, StoredRows
 from compress.data.tokenizer import TextTokenizer
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.storage.mapped_arrays import RaggedArray
 from compress.tasks.base import Row
 

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from compress.data.bm25 import Bm25
-from compress.data.splits.corpus import text_digest
-from compress.data.splits.row_store import RowWriter, StoredRows, index_file, rows_file
+from compress.data.splits.row_store import RowWriter, StoredRows, index_file, rows_file, text_digest
 from compress.storage.atomic_write import sync
 from compress.tasks.base import Row
 

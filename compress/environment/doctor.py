@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compress.environment import Environment
-from compress.environment.cpu_state import CpuState
+from compress.environment.cpu import CpuState
 from compress.environment.libraries import BY_HAND, LIBRARIES
 
 MEMORY_WANTED = 4 * 2**30

@@ -1,11 +1,20 @@
-"""Versions of installed libraries, from package metadata: nothing is imported to read them."""
+"""Installed libraries: their versions, what a feature requires of them, and silence while they work.
+
+Versions come from package metadata: nothing is imported to read them. Logs, tables and progress of libraries that
+export, quantize or run models would mix with ours.
+"""
 
 from __future__ import annotations
 
+import io
+import logging
+import os
 import re
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from importlib import import_module, metadata
+from threading import RLock
 from types import ModuleType
 
 from compress.errors import MissingExtra
@@ -82,3 +91,39 @@ def require(library: str, extra: str) -> ModuleType:
         if exc.name is None or exc.name.partition(".")[0] != library.partition(".")[0]:
             raise
         raise MissingExtra(library.partition(".")[0], extra) from None
+
+
+STDERR = 2
+"""Its number, by which compiled code writes to it."""
+
+TURN = RLock()
+"""What is redirected belongs to the process: two threads that overlapped would not restore it."""
+
+
+@contextmanager
+def silent_libraries() -> Iterator[None]:
+    """Suppress what is logged, warned of or written to stdout; import a library inside, since some log on import."""
+    with TURN:
+        before = logging.root.manager.disable
+        logging.disable(logging.CRITICAL)
+        try:
+            with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
+                warnings.simplefilter("ignore")
+                yield
+        finally:
+            logging.disable(before)
+
+
+@contextmanager
+def silent_native_code() -> Iterator[None]:
+    """Do the same, and suppress what compiled code writes to stderr; for moments only, since it hides ours too."""
+    with TURN:
+        kept, nowhere = os.dup(STDERR), os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, STDERR)
+        try:
+            with silent_libraries(), redirect_stderr(io.StringIO()):
+                yield
+        finally:
+            os.dup2(kept, STDERR)
+            os.close(kept)
+            os.close(nowhere)

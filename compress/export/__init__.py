@@ -14,7 +14,7 @@ from compress.console import Console
 from compress.errors import UsageError, nearest
 from compress.export.build_context import BuildContext, named_folders
 from compress.formats import EXPORTS
-from compress.model_info import FolderInfo, TaskInfo
+from compress.model_folder.model_info import FolderInfo, TaskInfo
 from compress.runtime.model_formats import export_variant
 from compress.storage.atomic_write import copy_content
 

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 import torch
 from transformers import PreTrainedModel
 
-from compress.environment.silence_libraries import silent_libraries
+from compress.environment.libraries import silent_libraries
 from compress.errors import CompressError, ModelError
 from compress.export.builders.onnx import export_mode
 from compress.models.encoder_parts import family_of
-from compress.runtime.runtime_errors import first_line, root_cause
+from compress.runtime.predictor import first_line, root_cause
 
 CONVERSION_ERRORS = (RuntimeError, ValueError, TypeError, LookupError, AssertionError, AttributeError)
 """Errors that torch.export and the converters of other formats raise about models that they do not support."""

@@ -1,7 +1,12 @@
-"""Chooses ONNX Runtime session options by timing them, because the fastest ones depend on processor and graph."""
+"""Chooses ONNX Runtime session options by timing them, because the fastest ones depend on processor and graph.
+
+Short timings of a few calls in turn are enough to choose between files and options, not to report a latency.
+"""
 
 from __future__ import annotations
 
+import statistics
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,11 +16,10 @@ import onnxruntime as ort
 
 from compress.environment import describe_cpu
 from compress.export.comparison.golden_inputs import golden_batches
-from compress.export.short_timing import median_row, median_times
-from compress.model_info import read_info
+from compress.model_folder.model_info import read_info
+from compress.runtime import SESSION_FILE, TunedSession, open_predictor
 from compress.runtime.onnx_runtime import existing_onnx, make_session
 from compress.runtime.predictor import Placement
-from compress.runtime.session_options import SESSION_FILE, TunedSession
 from compress.storage.atomic_write import write_model
 from compress.tasks.base import Arrays
 
@@ -75,3 +79,35 @@ def fastest(seconds: Sequence[float]) -> int:
     """Return the index of the least time, or 0 where it gains too little over the default."""
     best = min(range(len(seconds)), key=lambda index: seconds[index])
     return best if seconds[best] < WORTH * seconds[0] else 0
+
+
+ROUNDS = 50
+SECONDS = 3.0
+"""Calls are timed for `ROUNDS` rounds, or as many as fit into `SECONDS` (three at least)."""
+
+
+def time_folders(folders: Sequence[Path], row: Arrays, threads: int) -> list[float]:
+    """Return the median seconds that each exported folder takes for ``row`` on the CPU; they take turns."""
+    opened = [open_predictor(folder, Placement("cpu", threads)) for folder in folders]
+    return median_times([partial(predictor.predict, row) for predictor in opened])
+
+
+def median_times(calls: Sequence[Callable[[], object]]) -> list[float]:
+    """Return the median seconds of each call; they take turns after a first call of each."""
+    times: list[list[float]] = [[] for _ in calls]
+    for call in calls:
+        call()
+    start = time.perf_counter()
+    while len(times[0]) < 3 or (len(times[0]) < ROUNDS and time.perf_counter() - start < SECONDS):
+        for call, taken in zip(calls, times, strict=True):
+            begin = time.perf_counter()
+            call()
+            taken.append(time.perf_counter() - begin)
+    return [statistics.median(taken) for taken in times]
+
+
+def median_row(batches: Sequence[Arrays]) -> Arrays:
+    """Return the row of median length, without padding."""
+    rows = [(int(mask.sum()), batch, index) for batch in batches for index, mask in enumerate(batch["attention_mask"])]
+    length, batch, index = sorted(rows, key=lambda row: row[0])[len(rows) // 2]
+    return {name: array[index : index + 1, :length].copy() for name, array in batch.items() if array.ndim == 2}

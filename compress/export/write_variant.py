@@ -11,19 +11,16 @@ import compress
 from compress.environment import versions
 from compress.errors import DeviceUnavailable, MissingExtra, ModelError
 from compress.export.build_context import BuildContext
-from compress.export.companion_files import copy_companions
-from compress.export.comparison.golden_file import write_golden
-from compress.export.comparison.golden_inputs import golden_batches
+from compress.export.comparison.golden_inputs import golden_batches, write_golden
 from compress.export.comparison.parity import Parity, compare_all, compare_groups, total
-from compress.export.runners.export_readme import export_readme
-from compress.export.transformers_js import name_file
-from compress.export.triton_config import write_triton_config
-from compress.model_info import GOLDEN_FILE, FolderInfo, VariantInfo, write_info
+from compress.export.other_tools import copy_companions, name_file, write_triton_config
+from compress.export.runners import export_readme
+from compress.model_folder.model_info import GOLDEN_FILE, FolderInfo, VariantInfo, write_info
+from compress.model_folder.sentence_transformers_files import copy_modules, write_settings
 from compress.runtime import open_predictor
 from compress.runtime.model_formats import find_graph
 from compress.runtime.predictor import ONE_THREAD, Placement, Predictor
-from compress.runtime_releases import least_release
-from compress.sentence_transformers_files import copy_modules, write_settings
+from compress.runtimes import least_release
 
 STANDARD = ("", "ai.onnx")
 """Names of the domain of ONNX's own operators."""

@@ -1,22 +1,69 @@
-"""Asks a service for missing answers: several at a time, again where it was busy or its answer is no label."""
+"""Asks a service for missing answers: several at a time, at the pace it allows, again where an answer is no label."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import random
+import time
+from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from threading import Event, Lock
 
 from compress.console import Progress, duration
 from compress.errors import CompressError, pluralize
 from compress.label.answer_cache import Answer, AnswerCache
-from compress.label.answer_forms import ANSWER_FORMS
-from compress.label.chat_client import Busy, ChatClient, Refused, ServiceFailure
-from compress.label.chat_completion import COMPLETE, CUT_OFF, Reply
-from compress.label.pace import Pace, Stopped, back_off
-from compress.label.prompt import Messages
+from compress.label.chat_client import COMPLETE, CUT_OFF, Busy, ChatClient, Refused, Reply, ServiceFailure
+from compress.label.label_schema import LabelRecipe
+from compress.label.prompt_and_answer import ANSWER_FORMS, Messages
 from compress.label.spending import Spending, cost
-from compress.recipe.label_schema import LabelRecipe
+
+FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
+"""Seconds before a request is repeated the first time, and at most; doubled from one time to the next."""
+
+
+class Stopped(Exception):
+    """Another request failed for good: this one is not sent."""
+
+
+class Pace:
+    """Shared by all requests of a command; ``stop`` ends every wait."""
+
+    def __init__(
+        self,
+        requests_per_minute: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wait: Callable[[Event, float], bool] = Event.wait,
+    ) -> None:
+        self.stop = Event()
+        self._interval = 60.0 / requests_per_minute if requests_per_minute else 0.0
+        self._next, self._lock, self._clock, self._wait = 0.0, Lock(), clock, wait
+
+    def wait_for_turn(self) -> None:
+        """Return when a request may be sent; raises `Stopped` if none may be sent any more."""
+        with self._lock:
+            turn = max(self._next, self._clock())
+            self._next = turn + self._interval
+        self.sleep(turn - self._clock())
+
+    def pause(self, seconds: float) -> None:
+        """Send no request before so many seconds have passed: the service is busy for all of them."""
+        with self._lock:
+            self._next = max(self._next, self._clock() + seconds)
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, unless the command stops."""
+        if self.stop.is_set() or (seconds > 0 and self._wait(self.stop, seconds)):
+            raise Stopped
+
+
+def back_off(retry: int) -> float:
+    """Return the seconds before a request is repeated for the ``retry``-th time, from 0.
+
+    Half of it is random, so that requests which failed together do not come back together.
+    """
+    return float(min(LONGEST_WAIT, FIRST_WAIT * 2**retry) * random.uniform(0.5, 1.0))
+
 
 LONGEST_PAUSE = 600.0
 """Seconds; a service that asks for a longer pause is asked again by the next command."""

@@ -1,25 +1,24 @@
-"""One request to a service with OpenAI's interface, and what its failures mean.
+"""One request to a service with OpenAI's interface, what is read of its reply, and what its failures mean.
 
-The key goes into the request alone: messages of the service are shown without it, and exceptions of the client, which
-hold the request, are never chained to ours.
+The key comes from an environment variable and goes into the request alone: messages of the service are shown without
+it, and exceptions of the client, which hold the request, are never chained to ours.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from compress.environment import require
 from compress.errors import CompressError, UsageError
-from compress.label.chat_completion import Reply, read_reply
-from compress.label.prompt import Messages
-from compress.label.service_key import hide_key, read_key, shown
-from compress.recipe.label_schema import LabelRecipe
+from compress.label.label_schema import LabelRecipe
+from compress.label.prompt_and_answer import Messages
 
 REFUSED_STATUS, BUSY_STATUS = (400, 413, 422), (408, 409, 429)
 GATEWAY_STATUS = (502, 504, 524)
@@ -163,3 +162,94 @@ def retry_after(headers: Any) -> float | None:
         return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
     except ValueError:
         return None
+
+
+COMPLETE, CUT_OFF, DECLINED, FILTERED = "stop", "length", "refusal", "content_filter"
+"""How an answer ended; where the model declines, that is stated beside the answer."""
+MOST_TOKENS = 1 << 40
+"""Of one request; what states more is broken."""
+
+
+class Reply(NamedTuple):
+    """An answer as the service gave it."""
+
+    text: str
+    """May repeat the key."""
+    end: str
+    input_tokens: int | None
+    output_tokens: int | None
+
+    @property
+    def refused(self) -> bool:
+        """Whether the model declined, or a filter withheld the answer."""
+        return self.end in (DECLINED, FILTERED)
+
+
+def _count(value: Any) -> int | None:
+    """Return a stated number of tokens; None for what cannot be one, since the answer is worth no less."""
+    return value if type(value) is int and 0 <= value < MOST_TOKENS else None
+
+
+Tokens = Annotated[int | None, BeforeValidator(_count)]
+
+
+class _Message(BaseModel):
+    content: str | None = None
+    refusal: str | None = None
+
+
+class _Choice(BaseModel):
+    message: _Message
+    finish_reason: str | None = None
+
+
+class _Usage(BaseModel):
+    prompt_tokens: Tokens = None
+    completion_tokens: Tokens = None
+
+
+class _Completion(BaseModel):
+    choices: list[_Choice] = Field(min_length=1)
+    usage: _Usage | None = None
+
+
+def read_reply(content: bytes) -> Reply:
+    """Return the answer in a response; raises pydantic's ``ValidationError`` where that is no chat completion."""
+    completion = _Completion.model_validate_json(content)
+    choice, usage = completion.choices[0], completion.usage or _Usage()
+    message = choice.message
+    return Reply(
+        text=message.refusal or message.content or "",
+        end=DECLINED if message.refusal else choice.finish_reason or COMPLETE,
+        input_tokens=usage.prompt_tokens,
+        output_tokens=usage.completion_tokens,
+    )
+
+
+SHOWN_CHARS = 200
+"""How much of a service's message is shown."""
+NO_KEY_HAS = set(" \t\"'\\")
+"""With these a service that repeats the key would write it in another way, which could not be found."""
+
+
+def read_key(recipe: LabelRecipe) -> str | None:
+    """Return the key from its environment variable; None for a service without one."""
+    variable = recipe.endpoint.key
+    if variable is None:
+        return None
+    key = os.environ.get(variable, "").strip()
+    if not key:
+        raise UsageError(f"endpoint.key: the environment variable {variable} is not set.", f"export {variable}=…")
+    if not key.isascii() or not key.isprintable() or NO_KEY_HAS.intersection(key):
+        raise UsageError(f"endpoint.key: the environment variable {variable} holds characters that no key has.")
+    return key
+
+
+def hide_key(text: str, key: str | None) -> str:
+    """Return a text without the key."""
+    return text.replace(key, "***") if key else text
+
+
+def shown(text: str, key: str | None) -> str:
+    """Return the beginning of a service's message in one line, without the key and the full stop."""
+    return " ".join(hide_key(text, key).split())[:SHOWN_CHARS].rstrip(".")

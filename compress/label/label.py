@@ -11,17 +11,14 @@ from compress.console import Console
 from compress.environment import require
 from compress.errors import DataError, pluralize
 from compress.label.answer_cache import AnswerCache, Wanted, answers_file
-from compress.label.answer_forms import ANSWER_FORMS
-from compress.label.ask_service import Asker, Sample
-from compress.label.chat_client import ChatClient, ServiceFailure
-from compress.label.forecast import LabelForecast, describe_spending, forecast
+from compress.label.ask_service import Asker, Pace, Sample
+from compress.label.chat_client import ChatClient, ServiceFailure, read_key
 from compress.label.label_files import check_target, write_files
+from compress.label.label_schema import LabelRecipe
 from compress.label.label_task import BlankRow, LabelTask
-from compress.label.pace import Pace
+from compress.label.prompt_and_answer import ANSWER_FORMS
 from compress.label.service_info import ServiceInfo
-from compress.label.service_key import read_key
-from compress.label.spending import LimitReached, Spending
-from compress.recipe.label_schema import LabelRecipe
+from compress.label.spending import LabelForecast, LimitReached, Spending, describe_spending, forecast
 
 KEEP = "--answered writes what is answered so far"
 

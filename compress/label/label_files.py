@@ -11,12 +11,11 @@ from typing import Any, TextIO
 
 from compress.errors import DataError, UsageError, pluralize
 from compress.label.answer_cache import AnswerCache
-from compress.label.answer_forms import ANSWER_FORMS, LABEL, SOFT_LABELS
-from compress.label.forecast import spent_on
+from compress.label.label_schema import LabelRecipe
 from compress.label.label_task import AskedText, LabelTask
+from compress.label.prompt_and_answer import ANSWER_FORMS, LABEL, SOFT_LABELS
 from compress.label.service_info import SERVICE_FILE, ServiceInfo, write_service
-from compress.label.spending import MILLION, cost
-from compress.recipe.label_schema import LabelRecipe
+from compress.label.spending import MILLION, cost, spent_on
 from compress.recipe.yaml_lines import dump_yaml
 from compress.storage.atomic_write import new_folder, why_unwritable
 from compress.storage.file_digests import file_digest

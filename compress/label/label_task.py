@@ -13,9 +13,8 @@ from compress.console import Console
 from compress.data.loading.row_sources import SkipRow, open_sources, valid_rows
 from compress.errors import DataError, Problem
 from compress.label.answer_cache import request_key
-from compress.label.answer_forms import ANSWER_FORMS, LABEL, SOFT_LABELS
-from compress.label.prompt import Messages, messages_for, prompt_problems
-from compress.recipe.label_schema import LabelRecipe
+from compress.label.label_schema import LabelRecipe
+from compress.label.prompt_and_answer import ANSWER_FORMS, LABEL, SOFT_LABELS, Messages, messages_for, prompt_problems
 from compress.recipe.load import load_as
 from compress.tasks import KINDS, kind_of
 from compress.tasks.presets import KIND_DEFAULTS, NAMED_TASKS

@@ -8,9 +8,9 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from compress.errors import UsageError, first_error, pluralize
-from compress.recipe.label_schema import Prices
+from compress.label.label_schema import Prices
 from compress.storage.atomic_write import write_model
-from compress.storage.schema_version import up_to
+from compress.storage.stored_info import up_to
 
 SERVICE_FILE = "service.json"
 

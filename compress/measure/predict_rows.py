@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from compress.data.encode import EncodedRows, batches_by_length, encode_rows
 from compress.data.tokenizer import TextTokenizer
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.tasks import kind_of
 from compress.tasks.base import Arrays, Row
 

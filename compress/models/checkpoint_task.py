@@ -9,10 +9,10 @@ from typing import Any
 from transformers import PreTrainedConfig
 
 from compress.errors import CompressError, ModelError
-from compress.model_info import INFO_FILE, TaskInfo, find_info
+from compress.model_folder.model_info import INFO_FILE, TaskInfo, find_info
+from compress.model_folder.sentence_transformers_files import is_embedding_folder
 from compress.models.encoder_parts import family_of
 from compress.models.heads import HEADS, Head, head_for, head_of_class
-from compress.sentence_transformers_files import is_embedding_folder
 from compress.tasks import kind_of
 
 EMBEDDING, SPANS = HEADS["sentence-embedding"], HEADS["question-answering"]

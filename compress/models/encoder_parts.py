@@ -1,15 +1,24 @@
-"""Access to the parts of an encoder (layers, linear parts, shapes) by the paths in `compress.families`."""
+"""The parts of an encoder (layers, linear parts, shapes) by the paths in `compress.families`, and their outputs.
+
+Hidden states, queries, keys and values at chosen layers are captured by forward hooks. Fast attention (sdpa) returns no
+attention maps, and `output_hidden_states` keeps the states of all layers in memory. Hooks on the layers' linear parts
+work with every attention implementation, keep gradients, and store only the requested tensors.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from compress.errors import ModelError
 from compress.families import Family, family_named
-from compress.model_info import ShapeInfo
+from compress.losses import EMBEDDINGS, LayerPart
+from compress.model_folder.model_info import ShapeInfo
 
 
 def family_of(model: PreTrainedModel | PreTrainedConfig) -> Family:
@@ -87,3 +96,47 @@ def shape_of(model: PreTrainedModel) -> ShapeInfo:
         head_size=head_size(model),
         embedding_size=width if width != hidden else None,
     )
+
+
+LayerParts = Mapping[int, Collection[LayerPart]]
+"""Layer -> the parts to capture."""
+
+Captured = dict[int, dict[str, Tensor]]
+"""Layer -> part -> tensor: `hidden` (rows, tokens, width), the others (rows, heads, tokens, head size)."""
+
+
+@contextmanager
+def capture_parts(model: PreTrainedModel, wanted: LayerParts) -> Iterator[Captured]:
+    """Within the block, a forward pass of ``model`` stores these parts of these layers in the yielded dict."""
+    family, layers = family_of(model), layers_of(model)
+    seen: Captured = {layer: {} for layer in wanted}
+    with ExitStack() as hooks:
+        for index, names in wanted.items():
+            layer = layers[max(index, 0)]
+            depths = [depth for depth, other in enumerate(layers) if other is layer]
+            for name in names:
+                if index == EMBEDDINGS:
+                    handle = layer.register_forward_pre_hook(_storing_hook(seen[index], name, depths, 0))
+                else:
+                    head = None if name == "hidden" else head_size(model)
+                    hook = _storing_hook(seen[index], name, depths, index, head)
+                    handle = layer.get_submodule(family.part_path(name)).register_forward_hook(hook)
+                hooks.callback(handle.remove)
+        yield seen
+
+
+def _storing_hook(
+    seen: dict[str, Tensor], name: str, depths: Sequence[int], wanted: int, head: int | None = None
+) -> Callable[..., None]:
+    """Return a hook that stores the tensor it gets last, at one depth.
+
+    A shared layer is called once for each of its ``depths``, in order.
+    """
+    calls = itertools.cycle(depths)
+
+    def store(module: nn.Module, *values: Any) -> None:
+        if next(calls) == wanted:
+            tensor: Tensor = values[-1] if isinstance(values[-1], Tensor) else values[-1][0]
+            seen[name] = tensor if head is None else tensor.view(*tensor.shape[:-1], -1, head).transpose(1, 2)
+
+    return store

@@ -2,9 +2,11 @@
 
 Devlin et al., 2019 (arXiv:1810.04805), section 5.3. A config with `head_features: last4` replaces the head of a family
 by one linear layer: of texts it reads the mean over their tokens, of tags and spans each token. With `head_layers:
-bilstm` it reads a BiLSTM over the tokens instead (tags alone), with as many units in each direction as the encoder is
-wide: 768 in BERT base, as in the paper. Plain transformers would compute something else from the same folder, so it has
-a model_type of ours (`compress-bert`).
+bilstm` it reads a BiLSTM over the tokens instead (Hochreiter and Schmidhuber, 1997; tags alone), with as many units in
+each direction as the encoder is wide: 768 in BERT base, as in the paper. The backward direction reads each text from
+its last token, not from its padding: it is an LSTM on the text in reverse. No packed sequences are needed, which
+exporters cannot trace. Plain transformers would compute something else from the same folder, so it has a model_type of
+ours (`compress-bert`).
 """
 
 from __future__ import annotations
@@ -21,11 +23,42 @@ from transformers.modeling_outputs import (
     TokenClassifierOutput,
 )
 
-from compress.models.bilstm import BiLSTM
 from compress.models.embedding_model import mean_pool
 from compress.models.encoder_parts import base_of
-from compress.models.linear_head import set_linear_head
-from compress.recipe.finetune_schema import FEATURE_LAYERS
+from compress.models.heads import set_linear_head
+from compress.recipe.training_schema import FEATURE_LAYERS
+
+LAYERS = 2
+
+
+class BiLSTM(nn.Module):
+    """Two layers with ``size`` units in each direction; the result has 2 · ``size`` numbers a token."""
+
+    def __init__(self, width: int, size: int) -> None:
+        """``width`` is that of the states that are read."""
+        super().__init__()
+        widths = [width, *[2 * size] * (LAYERS - 1)]
+        self.forwards = nn.ModuleList(nn.LSTM(width, size, batch_first=True) for width in widths)
+        self.backwards = nn.ModuleList(nn.LSTM(width, size, batch_first=True) for width in widths)
+
+    def forward(self, states: Tensor, mask: Tensor) -> Tensor:
+        """Return (rows, tokens, 2 · size) of states (rows, tokens, width) and a mask that is 1 before the padding."""
+        mirror = mirrored_positions(mask)
+        for ahead, back in zip(self.forwards, self.backwards, strict=True):
+            from_end = back(_gather(states, mirror))[0]
+            states = torch.cat([ahead(states)[0], _gather(from_end, mirror)], dim=-1)
+        return states
+
+
+def mirrored_positions(mask: Tensor) -> Tensor:
+    """Return where each token of the texts in reverse stands (rows, tokens); padding stays where it is."""
+    positions = torch.arange(mask.shape[1], device=mask.device)
+    return torch.where(mask.bool(), mask.sum(dim=1, keepdim=True) - 1 - positions, positions)
+
+
+def _gather(states: Tensor, positions: Tensor) -> Tensor:
+    return states.gather(1, positions[..., None].expand_as(states))
+
 
 if TYPE_CHECKING:
     Classifier = PreTrainedModel

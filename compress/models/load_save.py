@@ -1,9 +1,12 @@
-"""Loads checkpoints with a task's head, and writes model folders."""
+"""Loads checkpoints with a task's head, and writes model folders; gives a tokenizer another tokenizer.json."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -12,8 +15,10 @@ from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from compress.console import Console
 from compress.errors import ModelError
-from compress.model_info import FolderInfo, TaskInfo, find_info, write_info
-from compress.model_readme import write_readme
+from compress.model_folder.model_info import FolderInfo, TaskInfo, find_info, write_info
+from compress.model_folder.model_readme import write_readme
+from compress.model_folder.sentence_transformers_files import is_embedding_folder, list_modules, write_settings
+from compress.model_folder.tokenizer_files import write_tokenizer_files
 from compress.models.checkpoint_task import (
     EMBEDDING,
     CheckpointTask,
@@ -34,12 +39,9 @@ from compress.models.nonuniform_models import (
     with_head_features,
     with_head_pooling,
 )
-from compress.models.read_checkpoint import check_finite, first_line, missing_head_weights, read_checkpoint
+from compress.models.read_checkpoint import check_finite, first_line, missing_head_weights, quiet, read_checkpoint
 from compress.models.sentence_transformers_format import Layout, read_layout, write_layout
-from compress.models.silence_transformers import quiet
-from compress.sentence_transformers_files import is_embedding_folder, list_modules, write_settings
 from compress.storage.atomic_write import apply_umask
-from compress.tokenizer_files import write_tokenizer_files
 
 Source = Path | str
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
@@ -252,3 +254,33 @@ def _reorder_labels(model: PreTrainedModel, order: Sequence[int]) -> None:
     with torch.no_grad():
         for parameter in last.parameters():
             parameter.copy_(parameter[list(order)])
+
+
+SETTINGS_FILE = "tokenizer_config.json"
+SLOW_FILES = (*TOKENIZER_FILES[1:], "merges.txt", "added_tokens.json")
+"""Files with the whole vocabulary, which tokenizer.json makes superfluous."""
+ANY_CLASS = "PreTrainedTokenizerFast"
+"""The class that uses a tokenizer.json as it is; those of a family keep its table and make the rest anew."""
+
+
+def replace_tokenizer_json(
+    tokenizer: PreTrainedTokenizerBase, content: Mapping[str, Any], longest: int | None
+) -> PreTrainedTokenizerBase:
+    """Return a tokenizer with the same settings and another tokenizer.json, for texts up to ``longest``.
+
+    Its class is the same, unless the classes of families do not know a setting of the new file.
+    """
+    with tempfile.TemporaryDirectory() as name, quiet():
+        folder = Path(name)
+        tokenizer.save_pretrained(folder)
+        for file in SLOW_FILES:
+            (folder / file).unlink(missing_ok=True)
+        (folder / TOKENIZER_FILES[0]).write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+        settings = json.loads((folder / SETTINGS_FILE).read_bytes())
+        settings.pop("added_tokens_decoder", None)  # has the ids of before; those of tokenizer.json are used
+        if content["model"].get("ignore_merges"):
+            settings["tokenizer_class"] = ANY_CLASS
+        (folder / SETTINGS_FILE).write_text(json.dumps(settings), encoding="utf-8")
+        limit = {} if longest is None else {"model_max_length": longest}
+        loaded: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, **limit)
+    return loaded

@@ -13,8 +13,7 @@ from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokeni
 from compress.errors import ModelError
 from compress.models.fetch import fetch
 from compress.models.load_save import load_tokenizer
-from compress.models.read_checkpoint import read_checkpoint
-from compress.models.silence_transformers import quiet
+from compress.models.read_checkpoint import quiet, read_checkpoint
 
 CONTEXT = 128
 """Maximum number of tokens around the masked word; more context hardly changes the prediction."""

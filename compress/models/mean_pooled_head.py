@@ -17,7 +17,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 from compress.models.embedding_model import mean_pool
 from compress.models.encoder_parts import base_of
-from compress.models.linear_head import set_linear_head
+from compress.models.heads import set_linear_head
 
 if TYPE_CHECKING:
     Classifier = PreTrainedModel

@@ -1,26 +1,27 @@
-"""Reads the weights of a checkpoint in fp32 with one of transformers' Auto classes.
+"""Reads the weights of a checkpoint in fp32 with one of transformers' Auto classes, in silence.
 
-Messages of transformers are suppressed, so everything it would only warn about is checked here: weights that are
-missing, of another size, not finite, or pickled.
+Progress bars, reports and messages of transformers would mix with ours and are suppressed, so everything it would only
+warn about is checked here: weights that are missing, of another size, not finite, or pickled.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from transformers import PreTrainedModel
+from transformers.utils import logging
 
 from compress.errors import ModelError
 from compress.model_sources import refuse_exported
 from compress.models.embedding_model import PROJECTION
 from compress.models.encoder_parts import base_of
 from compress.models.fetch import FOREIGN_WEIGHTS, SAFE_WEIGHTS
-from compress.models.silence_transformers import quiet
 
 POOLER = ".pooler."
 """Many checkpoints were trained without a pooler; it is then randomly initialised, like a head."""
@@ -89,3 +90,17 @@ def _encoder_names(model: PreTrainedModel) -> set[str]:
     if base is model:
         return {name for name, _ in model.named_parameters() if not name.startswith(PROJECTION)}
     return {f"{model.base_model_prefix}.{name}" for name, _ in base.named_parameters()}
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Suppress transformers' log messages below errors and its progress bars; both are restored afterwards."""
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]

@@ -11,9 +11,8 @@ from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from compress.errors import ModelError
-from compress.model_info import TaskInfo
-from compress.models.embedding_model import ACTIVATIONS, POOLINGS, embedding_size, projection_layer, set_pooling
-from compress.sentence_transformers_files import (
+from compress.model_folder.model_info import TaskInfo
+from compress.model_folder.sentence_transformers_files import (
     DENSE,
     MODULES,
     NORMALIZE,
@@ -29,6 +28,7 @@ from compress.sentence_transformers_files import (
     write_json,
     write_settings,
 )
+from compress.models.embedding_model import ACTIVATIONS, POOLINGS, embedding_size, projection_layer, set_pooling
 
 WEIGHT, BIAS = "linear.weight", "linear.bias"
 

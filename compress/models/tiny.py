@@ -15,8 +15,8 @@ from transformers import (
 )
 
 from compress.families import family_named
-from compress.models.silence_transformers import quiet
-from compress.tokenizer_files import write_tokenizer_files
+from compress.model_folder.tokenizer_files import write_tokenizer_files
+from compress.models.read_checkpoint import quiet
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 HIDDEN, LAYERS, HEADS, FFN = 32, 2, 4, 64

@@ -14,7 +14,7 @@ from compress.console import Console
 from compress.environment import LIBRARIES, describe, versions
 from compress.errors import CompressError, DeviceUnavailable, ScreenedOut, StepIncomplete, unexpected
 from compress.measure.timing.process_limits import peak_memory, reset_peak_memory
-from compress.model_info import INFO_FILE, read_info, write_info
+from compress.model_folder.model_info import INFO_FILE, read_info, write_info
 from compress.pipeline.fingerprint import VERSIONS
 from compress.pipeline.graph import Step, StepPlan
 from compress.pipeline.run_output import Remaining, RunOutput

@@ -1,4 +1,7 @@
-"""`compress run` as a function: a recipe in, a run folder and its report out."""
+"""`compress run` as a function: a recipe in, a run folder and its report out.
+
+A recipe is resolved first: filled with the settings of its cards, over which its own keys take precedence.
+"""
 
 from __future__ import annotations
 
@@ -10,36 +13,37 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from compress.cards import find_recipe
+from pydantic import ValidationError
+
+from compress.cards import FolderCheckpoint, HubCheckpoint, StudentCard, find_recipe, find_student, find_teacher
 from compress.console import Console
 from compress.data.loading.data_digest import file_problems
-from compress.errors import CompressError, GateMissed, UsageError
-from compress.export_formats import format_problems, left_out_formats
+from compress.errors import CompressError, GateMissed, UsageError, first_error
+from compress.model_sources import source_kind
 from compress.pipeline.commands.smoke import SMOKE_FOLDER, smoke_recipe
 from compress.pipeline.execute import Executor, Outcome
 from compress.pipeline.forecast.step_forecasts import StepForecasts, time_left
 from compress.pipeline.graph import Plan
 from compress.pipeline.plan import make_plan
-from compress.pipeline.planning.latency_goal import goal_problems
-from compress.pipeline.preflight.allowed_names import NAMES
-from compress.pipeline.preflight.model_availability import source_problems
-from compress.pipeline.preflight.preflight import Findings, check
-from compress.pipeline.preflight.service_problems import service_problems
-from compress.pipeline.preflight.unused_settings import unused_settings
-from compress.pipeline.resolve import resolve
+from compress.pipeline.preflight.preflight import Findings, check, source_problems
+from compress.pipeline.preflight.recipe_checks import NAMES, service_problems, unused_settings
 from compress.pipeline.run_lock import PREVIOUS_FOLDER, write_lock
 from compress.pipeline.run_output import LOG_FILE
 from compress.pipeline.step_store import StepStore, share_folder
+from compress.pipeline.steps.latency_step import goal_problems
 from compress.pipeline.steps.package_step import WINNER_FOLDER, copy_winners
 from compress.pipeline.steps.provenance import describe_auto
 from compress.pipeline.strip_paths import recipe_without_paths
 from compress.pipeline.torchrun_launch import Launch, leave_group
 from compress.recipe.load import dump_recipe, load_recipe, parse_recipe
 from compress.recipe.schema import Recipe
+from compress.recipe.student_schema import Student
+from compress.recipe.training_schema import Training
 from compress.recipe.yaml_lines import dump_yaml
 from compress.report.report_schema import REPORT_FILE, ROWS_PAGE, Report, read_report
 from compress.storage.atomic_write import atomic_write, new_folder
 from compress.tasks.validate_task import task_problems
+from compress.variants import format_problems, left_out_formats, listed_formats
 
 RecipeSource = str | Path | Mapping[str, Any]
 
@@ -252,3 +256,44 @@ def _write_recipe(folder: Path, plan: Plan, store: StepStore) -> None:
     lines = [f"#   {name}: {text}\n" for name, text in describe_auto(plan, folders).items()]
     comment = "".join(["# Settings left to auto were:\n", *lines]) if lines else ""
     atomic_write(folder / "recipe.yaml", comment + dump_recipe(plan.recipe))
+
+
+def resolve(recipe: Recipe, cards: Sequence[Path] = ()) -> Recipe:
+    """Return the recipe with missing settings taken from its teacher's and student's cards, and its formats listed."""
+    changes: dict[str, Any] = {"export": listed_formats(recipe)}
+    if source_kind(recipe.teacher.source, "teachers", cards) == "card" and recipe.finetune:
+        card = find_teacher(recipe.teacher.source, cards)
+        pooling = {"pooling": card.pooling} if card.pooling else {}
+        changes["finetune"] = _below(recipe.finetune, pooling | dict(card.finetune), f"teacher card {card.name}")
+    student = recipe.student
+    if student and student.source and source_kind(student.source, "students", cards) == "card":
+        shape = find_student(student.source, cards)
+        changes["student"] = _student(student, shape)
+        if recipe.distill:
+            changes["distill"] = _below(recipe.distill, shape.distill, f"student card {shape.name}")
+    return recipe.model_copy(update=changes)
+
+
+def _below(section: Training, card: Mapping[str, Any], title: str) -> Training:
+    """Return the card's settings overridden by those of the recipe."""
+    own, model = section.model_dump(include=section.model_fields_set), type(section)
+    try:
+        read = model.model_validate(dict(card), context=NAMES)  # on its own first: it may use short forms
+        theirs = read.model_dump(include=read.model_fields_set)
+        if own.get("phases"):  # these have losses of their own
+            theirs = {key: value for key, value in theirs.items() if key not in ("losses", "hard_label")}
+        return model.model_validate({**theirs, **own}, context=NAMES)
+    except ValidationError as error:
+        raise UsageError(f"{title}: {first_error(error)}") from error
+
+
+def _student(student: Student, card: StudentCard) -> Student:
+    """The shape a card names; a checkpoint of just this shape becomes the source."""
+    unset = {"source", *(() if student.layers is not None else ("layers",))}  # null: as many as the card's
+    own = student.model_dump(include=student.model_fields_set - unset)
+    start: dict[str, Any] = {"start": card.start}
+    if isinstance(card.start, HubCheckpoint):
+        start = {"source": card.start.hub, "revision": card.start.revision, "pooling": card.pooling}
+    if isinstance(card.start, FolderCheckpoint):
+        start = {"source": card.start.folder, "pooling": card.pooling}
+    return Student.model_validate({**card.shape.model_dump(exclude_none=True), **start, **own})

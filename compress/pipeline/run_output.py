@@ -14,7 +14,7 @@ from compress.console import Console, Progress, duration
 from compress.errors import CompressError, pluralize
 from compress.pipeline.graph import Step
 from compress.pipeline.stages import Stage, StageSteps, stages_of
-from compress.terminal.progress_line import OverallLine
+from compress.terminal import OverallLine
 
 LOG_FILE = "log.txt"
 PROGRESS_INTERVAL = 60.0

@@ -13,10 +13,10 @@ from compress.data.loading.data_digest import ROLES
 from compress.data.splits.prepare_splits import load_prepared
 from compress.data.splits.unlabelled_texts import UNLABELLED
 from compress.errors import pluralize
-from compress.model_info import find_info
+from compress.model_folder.model_info import find_info
 from compress.pipeline.graph import Step
 from compress.pipeline.steps.package_format import PACKAGE_FORMAT
-from compress.pipeline.steps.screen_step import ADMISSION
+from compress.pipeline.steps.quantized_steps import ADMISSION
 from compress.prune.latency_table import LATENCY_STEP
 from compress.select.ledger import LEDGER_FILE
 from compress.steps import STEPS

@@ -25,7 +25,7 @@ from compress.errors import CompressError
 from compress.storage.atomic_write import atomic_replace_folder, copy_content
 from compress.storage.file_digests import combined_digest, digests
 from compress.storage.file_names import STEPS_FOLDER
-from compress.storage.schema_version import up_to
+from compress.storage.stored_info import up_to
 
 RECORD_FILE = "step.json"
 INPUTS_FILE = "inputs.json"

@@ -1,7 +1,9 @@
-"""The encoders that pretraining starts from: a new BERT with random weights, or a checkpoint with its word head."""
+"""What a method of pretraining gets, and the encoders that it starts from: a new BERT, or a checkpoint."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +22,13 @@ from compress.console import Console
 from compress.errors import ModelError
 from compress.families import max_positions
 from compress.models.encoder_parts import family_of
-from compress.models.load_save import read_config
-from compress.models.read_checkpoint import check_finite, missing_head_weights, read_checkpoint
-from compress.models.silence_transformers import quiet
-from compress.pretrain.text.packed_examples import SpecialPieces
-from compress.recipe.pretrain_schema import EncoderShape
+from compress.models.load_save import load_tokenizer, read_config
+from compress.models.read_checkpoint import check_finite, missing_head_weights, quiet, read_checkpoint
+from compress.pretrain.pretrain_schema import EncoderShape, PretrainRecipe
+from compress.pretrain.text.corpus_pieces import CorpusPart
+from compress.pretrain.text.sentence_packing import PackedExamples, SpecialPieces
+from compress.train.loop import Evaluate
+from compress.train.objective import Objective
 
 HEAD_WIDTH = 64
 """Width of an attention head where the recipe gives no number of heads."""
@@ -122,3 +126,53 @@ def check_positions(config: PreTrainedConfig, length: int, source: str) -> None:
             f"train.length is {length} pieces, but the model {source} has {positions} positions.",
             hint=f"train.length: {positions} or less",
         )
+
+
+@dataclass(frozen=True)
+class PretrainData:
+    """What a model is pretrained on, and the tokenizer that cut it into pieces."""
+
+    corpus: Path
+    """As `corpus.write_corpus` wrote it."""
+    packing: Path
+    """The folder of packed sequences."""
+    tokenizer: PreTrainedTokenizerBase
+    special: SpecialPieces
+    vocabulary: int
+    """Pieces of the tokenizer."""
+
+    @classmethod
+    def load(cls, corpus: Path, packing: Path, tokenizer: Path) -> PretrainData:
+        """Open the folders of the corpus, its packing, and the tokenizer."""
+        loaded = load_tokenizer(tokenizer)
+        return cls(corpus, packing, loaded, special_pieces(loaded, str(tokenizer)), len(loaded))
+
+    def examples(self, model: PreTrainedModel, part: CorpusPart, length: int) -> PackedExamples:
+        """Return the sequences of a part, with the inputs of a model."""
+        types = family_of(model).token_types
+        return PackedExamples(self.corpus, self.packing, part, length, self.special, types)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Everything that a method of pretraining builds its model and losses from."""
+
+    recipe: PretrainRecipe
+    data: PretrainData
+    start: Path | None
+    """The checkpoint that training goes on from; None for a new model."""
+    console: Console
+    cards: Sequence[Path] = ()
+
+
+@dataclass(frozen=True)
+class Method:
+    """A model and how it is trained."""
+
+    model: PreTrainedModel
+    objective: Callable[[int], Objective]
+    """The losses of a training that begins at this step."""
+    evaluate: Evaluate
+    """The loss on held-out sequences that the best weights are chosen by."""
+    products: Callable[[PreTrainedModel], Mapping[str, PreTrainedModel]] = lambda trained: {"": trained}
+    """What is saved of the trained model, by the name of the folder; that of the result itself is empty."""

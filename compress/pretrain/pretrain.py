@@ -1,7 +1,6 @@
-"""Pretraining: trains an encoder on packed sequences and writes its model folder.
+"""Pretraining: trains an encoder on packed sequences, and writes its model folder.
 
-Short sequences come first where the recipe asks for them: a training of its own, with its warm-up and decay, whose
-result the training on long ones starts from (as BERT was trained: 90 % of the steps on a quarter of the length).
+Cards beside it are how task recipes name the encoder as their teacher or student.
 """
 
 from __future__ import annotations
@@ -9,23 +8,24 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from transformers import PreTrainedModel
 
 from compress import __version__
 from compress.errors import DataError
-from compress.model_info import FolderInfo
+from compress.model_folder.model_info import FolderInfo, ShapeInfo
 from compress.models.load_save import save_model
-from compress.pretrain.distillation.general_distillation import general_distillation
-from compress.pretrain.encoders import check_positions, load_encoder, new_bert
-from compress.pretrain.method import Method, Setting
+from compress.pretrain.encoders import Method, Setting, check_positions, load_encoder, new_bert
 from compress.pretrain.methods.bert_pretraining import MaskedLMObjective
+from compress.pretrain.methods.general_distillation import general_distillation
 from compress.pretrain.methods.replaced_tokens import replaced_tokens
+from compress.pretrain.pretrain_schema import PretrainRecipe, PretrainSteps
 from compress.pretrain.scores.held_out import make_evaluator
-from compress.recipe.pretrain_schema import PretrainRecipe, PretrainSteps
 from compress.recipe.training_schema import Training
+from compress.recipe.yaml_lines import dump_yaml
+from compress.train.core.checkpoints import TrainResult
 from compress.train.core.seed_restarts import FOLDER, delete_work_files
-from compress.train.core.train_state import TrainResult
 from compress.train.loop import train
 
 MOST_PASSES = 10_000
@@ -144,3 +144,30 @@ def training_settings(settings: PretrainSteps, examples: int, steps: int, share:
         compile=settings.compile,
         checkpoint=settings.checkpoint,
     )
+
+
+MODEL_FOLDER = "model"
+CHECKPOINT = {"folder": f"../{MODEL_FOLDER}"}
+"""Relative to the folders of cards."""
+LANGUAGE = "und"
+"""The language code of texts of an undetermined language (ISO 639-2)."""
+
+
+def write_cards(name: str, shape: ShapeInfo, max_length: int, notes: str, folder: Path) -> None:
+    """Write a teacher's and a student's card into ``folder``, which `--cards` then names."""
+    common: dict[str, Any] = {"schema_version": 1, "name": name, "title": f"{name}: {shape.text}"}
+    sizes = {"layers": shape.layers, "hidden": shape.hidden, "heads": shape.heads[0], "ffn": shape.ffn[0]}
+    cards: dict[str, dict[str, Any]] = {
+        "teachers": {
+            "checkpoint": CHECKPOINT,
+            "family": shape.family,
+            "licence": None,
+            "languages": [LANGUAGE],
+            "max_length": max_length,
+        },
+        "students": {"shape": sizes, "start": CHECKPOINT, "distill": {"losses": {"soft_label": 1.0}}},
+    }
+    for kind, card in cards.items():
+        path = folder / kind / f"{name}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(dump_yaml({**common, **card, "notes": notes}), encoding="utf-8")

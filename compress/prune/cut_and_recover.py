@@ -20,8 +20,8 @@ from compress.data.splits.prepare_splits import load_prepared
 from compress.data.tokenizer import TextTokenizer
 from compress.errors import UsageError
 from compress.families import require_prunable
-from compress.model_history import PruningInfo
-from compress.model_info import ShapeInfo, TaskInfo, find_info
+from compress.model_folder.model_history import PruningInfo
+from compress.model_folder.model_info import ShapeInfo, TaskInfo, find_info
 from compress.models.encoder_parts import family_of, shape_of
 from compress.models.load_save import load_model, load_tokenizer
 from compress.prune.allocation import least_loss, select_units
@@ -30,9 +30,8 @@ from compress.prune.latency_table import LatencyTable, SpeedupResult
 from compress.prune.least_squares import fit_output_weights
 from compress.prune.mask_gradients import LayerUnits, UnitLoss, collect_units
 from compress.prune.prune_ratios import check_sample, equivalent_ratios, layer_parameters, resolve_ratios
-from compress.prune.pruning_record import pruned_layer, since_first_cut
 from compress.prune.speedup_goal import Importance, SpeedupGoal
-from compress.prune.surgery import remove_units
+from compress.prune.surgery import pruned_layer, remove_units, since_first_cut
 from compress.recipe.distill_schema import Distill
 from compress.recipe.prune_schema import Prune
 from compress.tasks.base import Row

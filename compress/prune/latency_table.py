@@ -10,11 +10,10 @@ import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
 from compress.errors import ModelError, first_error
-from compress.model_info import ShapeInfo
+from compress.model_folder.model_info import ShapeInfo
 from compress.quantize import QUANTIZERS
 from compress.recipe.prune_schema import PruneTo
-from compress.storage.schema_version import up_to
-from compress.storage.stored_info import Info
+from compress.storage.stored_info import Info, up_to
 
 TABLE_FILE = "latency_table.json"
 LATENCY_STEP = "latency"

@@ -1,14 +1,24 @@
-"""Measures a latency table: models with random weights, all layers alike, timed against the one with the most."""
+"""Measures a latency table: models with random weights, all layers alike, timed against the one with the most.
+
+Exported models are resized as graphs, and timed in this process, taking turns.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import statistics
+import time
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from itertools import count
+from pkgutil import resolve_name
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
 import torch
+from numpy.typing import NDArray
+from onnx import numpy_helper
 from transformers import AutoConfig
 
 from compress.console import Console
@@ -16,13 +26,15 @@ from compress.environment import describe_cpu
 from compress.export.builders.onnx import export_onnx_from_model
 from compress.export.tune_ort_session import fastest_options
 from compress.families import family_named
-from compress.model_info import ShapeInfo
+from compress.measure.timing.latency import MIN_REMAINDER
+from compress.measure.timing.timing_loop import UNTIMED_CALLS, time_passes
+from compress.model_folder.model_info import ShapeInfo, VariantInfo
 from compress.models.heads import HEADS
 from compress.models.nonuniform_models import from_config, reshape_config
-from compress.prune.latency_table import LatencyTable
-from compress.prune.resized_graph import resize_graph, unique_sizes
-from compress.prune.time_predictors import compare_times, open_variant, random_inputs
-from compress.runtime.predictor import Placement
+from compress.prune.latency_table import LATENCY_VARIANTS, LatencyTable
+from compress.runtime.onnx_runtime import OnnxPredictor, make_session
+from compress.runtime.predictor import Placement, Predictor
+from compress.tasks.base import Arrays
 
 Sizes = tuple[int, int]
 """The number of heads and the FFN width of every layer."""
@@ -146,3 +158,127 @@ def _parts(times: Mapping[Sizes, float], single: float, layers: int) -> dict[str
         "ffn": {size: scale * time for size, time in ffn.items()},
         "layer": max(0.0, times[least] - single) / (layers - 1) if layers > 1 else None,
     }
+
+
+PRODUCTS = (1, 2, 3)
+"""Queries, keys and values may share a product, of up to three times the heads."""
+SIZE_ATTRIBUTES = ("num_heads", "kv_num_heads", "q_num_heads")
+
+
+def unique_sizes(heads: int, ffn: int, head_size: int, others: Sequence[int]) -> tuple[int, int]:
+    """Return a number of heads and an FFN width, not smaller than given, whose multiples are not in ``others``.
+
+    Args:
+        heads: the largest number of heads that graphs will be resized to.
+        ffn: the largest FFN width.
+        head_size: the width of a head.
+        others: every other size of the model.
+    """
+    taken = {*others, head_size, *(product * head_size for product in PRODUCTS)}
+    wanted = next(number for number in count(max(heads, 5)) if taken.isdisjoint(_sizes(number, number, head_size)))
+    taken |= set(_sizes(wanted, wanted, head_size))
+    return wanted, next(width for width in count(ffn) if width not in taken)
+
+
+def resize_graph(
+    proto: onnx.ModelProto, exported: tuple[int, int], wanted: tuple[int, int], head_size: int
+) -> onnx.ModelProto:
+    """Return the graph with other (heads, FFN width) in every layer, whose weights are parts of the exported ones.
+
+    Args:
+        proto: a graph exported from a model with the sizes of `unique_sizes` in every layer.
+        exported: these sizes.
+        wanted: others, not larger.
+        head_size: the width of a head.
+    """
+    sizes = _sizes(*exported, head_size)
+    changes = dict(zip(sizes, _sizes(*wanted, head_size), strict=True))
+    resized = onnx.ModelProto()
+    resized.CopyFrom(proto)
+    for tensor in resized.graph.initializer:
+        _resize_tensor(tensor, changes)
+    for attribute in (each for node in resized.graph.node for each in node.attribute):
+        if attribute.HasField("t"):
+            _resize_tensor(attribute.t, changes)
+        elif attribute.name in SIZE_ATTRIBUTES:
+            attribute.i = changes.get(attribute.i, attribute.i)
+        elif attribute.name == "value_ints":
+            attribute.ints[:] = [changes.get(value, value) for value in attribute.ints]
+    return resized
+
+
+def _sizes(heads: int, ffn: int, head_size: int) -> list[int]:
+    return [*(count * size for size in (heads, heads * head_size) for count in PRODUCTS), ffn]
+
+
+def _resize_tensor(tensor: onnx.TensorProto, changes: Mapping[int, int]) -> None:
+    """Cut a tensor's axes, and replace integers in it, that have a changed size."""
+    is_shape = tensor.data_type == onnx.TensorProto.INT64 and len(tensor.dims) <= 1
+    if not is_shape and changes.keys().isdisjoint(tensor.dims):
+        return
+    values = numpy_helper.to_array(tensor)
+    if is_shape:
+        values = np.vectorize(lambda value: changes.get(value, value), otypes=[np.int64])(values)
+    cut = values[tuple(slice(changes.get(size, size)) for size in values.shape)] if values.ndim else values
+    tensor.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(cut).reshape(cut.shape), tensor.name))
+
+
+TURN_SECONDS = 0.02
+ROUNDS = 25
+"""Rounds of two models, or as many as fit into the seconds given, but no fewer than `MIN_ROUNDS`."""
+MIN_ROUNDS = 5
+UNDISTURBED = 0.2
+"""The quantile of a turn's call times that is used. A low one: calls after an interruption are slow, and longer calls
+are interrupted more often, so a median would make large models look slower."""
+
+
+class Comparison(NamedTuple):
+    """The times of two models."""
+
+    first: float
+    """Milliseconds of a call of the first one."""
+    ratio: float
+    """The second one's time, as a share of the first one's."""
+
+
+def compare_times(first: Predictor, second: Predictor, arrays: Arrays, seconds: float) -> Comparison:
+    """Return the median time of the first model, and the median over rounds of the ratio of the two."""
+    times: list[tuple[float, float]] = []
+    end = time.perf_counter() + seconds
+    while len(times) < MIN_ROUNDS or (len(times) < ROUNDS and time.perf_counter() < end):
+        if len(times) % 2:
+            later = _turn(second, arrays)
+            times.append((_turn(first, arrays), later))
+        else:
+            times.append((_turn(first, arrays), _turn(second, arrays)))
+    return Comparison(statistics.median(own for own, _ in times), statistics.median(b / a for a, b in times))
+
+
+def _turn(predictor: Predictor, arrays: Arrays) -> float:
+    """Return the milliseconds of an undisturbed call, without what it waited for a core."""
+
+    def run(_: int) -> object:
+        return predictor.predict(arrays)
+
+    for call in range(UNTIMED_CALLS):
+        run(call)
+    calls = time_passes(run, [0], TURN_SECONDS)
+    total = np.array(calls.total)
+    waits = np.array(calls.waits) if calls.waits else 0.0
+    return float(np.quantile(np.maximum(total - waits, MIN_REMAINDER * total), UNDISTURBED))
+
+
+def open_variant(
+    proto: onnx.ModelProto, variant: str, placement: Placement, options: Mapping[str, Any] = MappingProxyType({})
+) -> Predictor:
+    """Return a predictor of an exported graph in memory, in one of `LATENCY_VARIANTS`."""
+    if (convert := LATENCY_VARIANTS[variant]) is not None:
+        proto = resolve_name(convert)(proto)
+    info = VariantInfo(name=variant, format="onnx", precision="", runtime="onnxruntime")
+    return OnnxPredictor(make_session(proto.SerializeToString(), placement, options), placement, info)
+
+
+def random_inputs(batch: int, length: int, vocabulary: int) -> Arrays:
+    """Return inputs of exactly this length; which pieces they are does not matter for speed."""
+    pieces: NDArray[np.int64] = np.random.default_rng(0).integers(0, vocabulary, size=(batch, length))
+    return {"input_ids": pieces, "attention_mask": np.ones_like(pieces), "token_type_ids": np.zeros_like(pieces)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compress.errors import ModelError, UsageError
-from compress.model_info import ShapeInfo
+from compress.model_folder.model_info import ShapeInfo
 from compress.recipe.prune_schema import Prune
 
 MIN_ROWS = 8

@@ -19,8 +19,7 @@ from compress.console import Console
 from compress.errors import ModelError
 from compress.export.builders.onnx import export_onnx_from_model
 from compress.models.encoder_parts import shape_of
-from compress.prune.allocation import by_importance
-from compress.prune.latency_allocation import allocate, allocate_to_some, pareto_front
+from compress.prune.allocation import allocate, allocate_to_some, by_importance, pareto_front
 from compress.prune.latency_table import (
     TOLERANCE,
     LatencyTable,
@@ -30,8 +29,8 @@ from compress.prune.latency_table import (
     unreachable,
     wanted_speedup,
 )
+from compress.prune.measure_latency import compare_times, open_variant, random_inputs
 from compress.prune.surgery import remove_units
-from compress.prune.time_predictors import compare_times, open_variant, random_inputs
 from compress.recipe.prune_schema import Prune
 from compress.runtime.predictor import Placement, Predictor
 

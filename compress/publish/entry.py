@@ -11,9 +11,9 @@ from pathlib import Path
 
 from compress.errors import ModelError, UsageError
 from compress.formats import EXPORTS
-from compress.model_info import FolderInfo, read_info
+from compress.model_folder.model_info import FolderInfo, read_info
 from compress.report.report_schema import LedgerRow, Report
-from compress.runtime_releases import EVERYWHERE, why_not_in_all
+from compress.runtimes import EVERYWHERE, why_not_in_all
 from compress.select.ledger import TargetResult, Verdict
 
 VARIANTS_FOLDER = "variants"

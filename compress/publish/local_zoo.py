@@ -19,19 +19,19 @@ from filelock import FileLock, Timeout
 from compress import format_numbers as fmt
 from compress.data.tokenizer import read_json
 from compress.errors import CompressError, ModelError, UsageError
-from compress.export.runners.export_readme import export_readme
-from compress.export.transformers_js import name_file
+from compress.export.other_tools import name_file
+from compress.export.runners import export_readme
 from compress.measure.resources.footprint import needed_files
-from compress.model_info import GOLDEN_FILE, INFO_FILE
-from compress.model_readme import write_readme
-from compress.publish.checksums import DIGESTS_FILE, Digests, read_digests, write_digests
+from compress.model_folder.model_info import GOLDEN_FILE, INFO_FILE
+from compress.model_folder.model_readme import write_readme
+from compress.model_folder.tokenizer_files import write_tokenizer_files
 from compress.publish.entry import Entry, PublishedVariant, make_entry, path_in_entry
 from compress.publish.model_card import model_card
+from compress.publish.verify import DIGESTS_FILE, Digests, read_digests, write_digests
 from compress.report.pages.render import write_pages
 from compress.report.report_schema import REPORT_FILE, Report, report_json
 from compress.storage.atomic_write import atomic_write, copy_content, new_folder
 from compress.storage.file_names import check_file_name
-from compress.tokenizer_files import write_tokenizer_files
 
 INDEX_FILE = "index.json"
 REPORT_FOLDER = "report"

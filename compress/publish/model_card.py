@@ -10,28 +10,22 @@ import yaml
 from compress import format_numbers as fmt
 from compress.cards import HubCheckpoint, TeacherCard, available, find_teacher
 from compress.data.tokenizer import read_json
-from compress.export.runners.export_readme import (
-    batch_note,
-    describe_task,
-    runner_section,
-    sentence_transformers_section,
-)
-from compress.export.transformers_js import VERSION, transformers_js_section
+from compress.export.other_tools import VERSION, transformers_js_section
+from compress.export.runners import batch_note, describe_task, runner_section, sentence_transformers_section
 from compress.formats import FORMATS
 from compress.measure.quality.quality_result import Quality
-from compress.model_readme import loading_section
+from compress.model_folder.model_readme import loading_section
 from compress.model_sources import HUB_ID
 from compress.publish.entry import Entry, PublishedVariant
 from compress.report.report_schema import Report
 from compress.report.retention import quality_on_test, winner_above_baseline
 from compress.report.tables import ledger_tables
+from compress.report.tables.ledger_tables import packaged_table
 from compress.report.tables.machine_facts import describe_target, row_counts, truncation
-from compress.report.tables.packaged_table import packaged_table
-from compress.report.tables.speed_tables import format_p50, unstable_reasons
-from compress.report.tables.throughput_unit import describe_call, per_call_suffix, timed_unit
-from compress.report.winner_usage import predict_in_python
+from compress.report.tables.speed_tables import describe_call, format_p50, per_call_suffix, timed_unit, unstable_reasons
+from compress.report.winner_summary import predict_in_python
 from compress.runtime import runtime_of
-from compress.runtime_releases import EVERYWHERE, OLDEST
+from compress.runtimes import EVERYWHERE, OLDEST
 from compress.select.ledger import Verdict
 from compress.steps import STEPS
 from compress.tables import make_table, markdown_cell, markdown_table

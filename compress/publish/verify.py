@@ -1,17 +1,87 @@
-"""Compare a published entry with its checksums; neither torch nor the hub's client is needed.
+"""Compares a published entry with its digests.json, the sha256 and size of every file, which is read without trust.
 
 Checksums are stored with the files: they prove that a copy is complete and unchanged since it was published, not who
-published it.
+published it. Before a folder predicts, sizes are always checked, and checksums once per file and machine. Neither torch
+nor the hub's client is needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Annotated
 
-from compress.errors import ModelError
-from compress.publish.checksums import DIGESTS_FILE, read_digests
-from compress.storage.file_digests import file_digest
+from pydantic import BaseModel, Field, ValidationError
+
+from compress.errors import ModelError, first_error
+from compress.storage.atomic_write import atomic_write
+from compress.storage.file_digests import combined_digest, digests, file_digest
+from compress.storage.file_names import cache_folder
+from compress.storage.stored_info import Info, up_to
+
+DIGESTS_FILE = "digests.json"
+MAX_DIGESTS_BYTES = 1 << 20
+"""An entry has tens of files; a list of this size would name about 8,000."""
+_PART = r"[A-Za-z0-9_][A-Za-z0-9 ._+-]*"
+RelativePath = Annotated[str, Field(pattern=rf"^{_PART}(/{_PART})*$")]
+"""A path that stays within its folder and is not hidden, on any system."""
+
+
+class FileDigest(Info):
+    """Checksum and size of one published file."""
+
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    bytes: int = Field(ge=0)
+
+
+class Digests(Info):
+    """The content of digests.json."""
+
+    schema_version: Annotated[int, up_to(1)] = 1
+    files: Mapping[RelativePath, FileDigest] = Field(min_length=1)
+
+    @property
+    def combined(self) -> str:
+        """One digest over the names and checksums of all files."""
+        return combined_digest({name: file.sha256 for name, file in self.files.items()})
+
+
+def write_digests(folder: Path) -> Digests:
+    """Write digests.json for all other files of ``folder`` and return its content."""
+    files = {
+        name: FileDigest(sha256=digest, bytes=(folder / name).stat().st_size)
+        for name, digest in digests(folder).items()
+        if name != DIGESTS_FILE
+    }
+    content = Digests(files=files)
+    (folder / DIGESTS_FILE).write_text(content.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    return content
+
+
+def read_digests(folder: Path) -> Digests:
+    """Read digests.json of a published entry's folder."""
+    path = folder / DIGESTS_FILE
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(MAX_DIGESTS_BYTES + 1)
+    except FileNotFoundError as error:
+        hint = "compress publish writes one with every entry of a zoo"
+        raise ModelError(f"{folder} has no {DIGESTS_FILE}, so there is nothing to check against.", hint) from error
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}.") from error
+    return parse_digests(content, str(path))
+
+
+def parse_digests(content: bytes, source: str) -> Digests:
+    """Parse the content of digests.json; ``source`` names it in errors."""
+    if len(content) > MAX_DIGESTS_BYTES:
+        raise ModelError(f"{source} is not a list of digests: it has more than {MAX_DIGESTS_BYTES:,} bytes.")
+    try:
+        return Digests.model_validate_json(content)
+    except ValidationError as error:
+        raise ModelError(f"{source} is not a list of digests: {first_error(error)}") from error
+
 
 IGNORED = (".gitattributes", ".cache", ".gitignore")
 """What the hub's client and git add to a downloaded folder."""
@@ -50,3 +120,42 @@ def differences(folder: Path, digest_of: Callable[[Path], str] = file_digest) ->
 
 def _contents(folder: Path) -> list[Path]:
     return [path for path in sorted(folder.rglob("*")) if path.relative_to(folder).parts[0] not in IGNORED]
+
+
+CACHE_FILE = "verified.json"
+MAX_CACHED = 2_000
+"""Files whose checksums are cached; the oldest are removed first."""
+
+
+class Checksums(BaseModel):
+    """The cache: checksums by path, size and time of change."""
+
+    schema_version: int = 1
+    files: dict[str, str] = {}
+
+
+def find_damage(folder: Path) -> str | None:
+    """Describe the first file that differs from digests.json; None where all agree or there is no such list."""
+    if not (folder / DIGESTS_FILE).is_file():
+        return None
+    cache = cache_folder() / CACHE_FILE
+    try:
+        computed = Checksums.model_validate_json(cache.read_bytes()).files
+    except (OSError, ValidationError):
+        computed = {}
+    count = len(computed)
+
+    def digest_once(path: Path) -> str:
+        key = f"{path.resolve()} {path.stat().st_size} {path.stat().st_mtime_ns}"
+        if key not in computed:
+            computed[key] = file_digest(path)
+        return computed[key]
+
+    try:
+        damage = next(differences(folder, digest_once), None)
+    except ModelError as error:
+        return error.message.rstrip(".")
+    if len(computed) > count:
+        with suppress(OSError):  # without a cache, files are read again next time
+            atomic_write(cache, Checksums(files=dict([*computed.items()][-MAX_CACHED:])).model_dump_json())
+    return damage

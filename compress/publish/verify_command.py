@@ -10,9 +10,8 @@ from typing import Any
 from compress.console import Console
 from compress.errors import DeviceUnavailable, MissingExtra
 from compress.export.comparison.parity_check import ParityCheck, check_golden
-from compress.model_info import GOLDEN_FILE
-from compress.publish.checksums import DIGESTS_FILE
-from compress.publish.verify import verify
+from compress.model_folder.model_info import GOLDEN_FILE
+from compress.publish.verify import DIGESTS_FILE, verify
 
 
 def verify_and_show(folder: Path, console: Console) -> None:

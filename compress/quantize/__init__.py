@@ -12,11 +12,10 @@ from typing import Any
 
 from compress.console import Console
 from compress.errors import UsageError, nearest
-from compress.export.build_context import BuildContext, named_folders
-from compress.export.variant_record import Variant
+from compress.export.build_context import BuildContext, Variant, named_folders
 from compress.formats import FORMATS, FROM_PYTORCH
-from compress.model_info import read_info
-from compress.runtime_releases import MICROSOFT, least_release
+from compress.model_folder.model_info import read_info
+from compress.runtimes import MICROSOFT, least_release
 from compress.storage.atomic_write import copy_content
 
 

@@ -6,14 +6,14 @@ Activations are quantized when they are computed. It reads the exported file alo
 from __future__ import annotations
 
 from compress.environment import require
-from compress.environment.silence_libraries import silent_native_code
+from compress.environment.libraries import silent_native_code
 from compress.errors import ModelError
 from compress.export.build_context import BuildContext
 from compress.formats import FORMATS
-from compress.model_info import FolderInfo, read_info
+from compress.model_folder.model_info import FolderInfo, read_info
 from compress.quantize.quantize_export import write_rounded
 from compress.runtime import open_predictor
-from compress.runtime.runtime_errors import first_line
+from compress.runtime.predictor import first_line
 
 AI_EDGE_ERRORS = (RuntimeError, ValueError, TypeError, LookupError)
 """Errors that the quantizer raises."""

@@ -12,7 +12,7 @@ import onnx
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from compress.export.build_context import BuildContext
-from compress.model_info import FolderInfo
+from compress.model_folder.model_info import FolderInfo
 from compress.quantize.integer_products import PRODUCTS, avoid_saturation
 from compress.quantize.quantize_export import call_quantizer, prepare, quantize_export
 

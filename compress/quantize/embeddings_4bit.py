@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from compress.export.build_context import BuildContext
-from compress.model_info import FolderInfo
+from compress.model_folder.model_info import FolderInfo
 from compress.quantize.dynamic import quantize_int8_dynamic_model
 from compress.quantize.integer_products import weight_tables
 from compress.quantize.quantize_export import quantize_export

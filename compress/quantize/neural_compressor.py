@@ -2,7 +2,8 @@
 
 The library quantizes the PyTorch model, not its ONNX export, and decides which operations are rounded and how ranges
 are chosen; the result is exported as pairs of QuantizeLinear and DequantizeLinear (QDQ), which ONNX Runtime turns into
-integer products.
+integer products. The exported graph holds fp32 weights, which it quantizes and dequantizes whenever it runs; each
+becomes one INT8 matrix with a scale for each column, chosen so that no CPU saturates.
 """
 
 from __future__ import annotations
@@ -12,32 +13,31 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import onnx
 import torch
+from onnx import helper, numpy_helper
 from torch import nn
 from transformers import PreTrainedModel
 
 from compress.environment import require
-from compress.environment.silence_libraries import silent_libraries
+from compress.environment.libraries import silent_libraries
 from compress.errors import ModelError
 from compress.export.build_context import BuildContext
 from compress.export.builders.onnx import OPSET, export_mode, without_traces
-from compress.export.exporter_config import example_inputs, exporter_config
-from compress.export.lstm_operators import refuse_lstm
-from compress.export.positional_model import PositionalModel
-from compress.export.source_folder import take_over
+from compress.export.from_pytorch import PositionalModel, example_inputs, exporter_config, take_over
+from compress.export.inference_graph import refuse_lstm, remove_unused
 from compress.measure.predict_rows import Forward
-from compress.model_info import FolderInfo
+from compress.model_folder.model_info import FolderInfo
 from compress.models.encoder_parts import family_of, layers_of, part
 from compress.models.load_save import load
-from compress.quantize.calibration_rows import calibration_rows
+from compress.quantize.calibration_rows import calibration_rows, train_scorer
 from compress.quantize.dynamic import EMBEDDINGS, quantize_int8_dynamic_model
-from compress.quantize.qdq_graph import store_integer_weights
+from compress.quantize.integer_products import PRODUCTS, weight_tables
 from compress.quantize.quantize_export import write_quantized
-from compress.quantize.train_score import train_scorer
+from compress.quantize.saturation import unsaturated_scales
 from compress.runtime.model_formats import FP32
-from compress.runtime.predictor import ONE_THREAD
-from compress.runtime.runtime_errors import first_line, root_cause
+from compress.runtime.predictor import ONE_THREAD, first_line, root_cause
 from compress.runtime.torch_eager import TorchPredictor
 from compress.tasks.base import Arrays
 
@@ -153,3 +153,44 @@ class _CalledByArrays(PositionalModel):
         family = family_of(self.model)
         wanted = {id(part(layer, family.ffn_out)) for layer in layers_of(self.model)}
         return [name for name, module in self.named_modules() if id(module) in wanted]
+
+
+ROUNDING = ("DequantizeLinear", "Clip", "QuantizeLinear")
+"""What exporters put between the weights and their product."""
+
+
+def store_integer_weights(graph: onnx.GraphProto) -> None:
+    """Replace the weights of all quantized products by integers (inputs, columns), in place."""
+    tables = weight_tables(graph)
+    made_by = {output: node for node in graph.node for output in node.output}
+    dequantize: dict[str, onnx.NodeProto] = {}
+    for product in graph.node:
+        if product.op_type not in PRODUCTS:
+            continue
+        name, passed = product.input[1], []
+        while name in made_by and made_by[name].op_type in (*ROUNDING, "Transpose"):
+            passed.append(made_by[name].op_type)
+            name = made_by[name].input[0]
+        if name not in tables or "QuantizeLinear" not in passed:
+            continue
+        attribute = next((each for each in product.attribute if each.name == "transB" and each.i), None)
+        if attribute:
+            product.attribute.remove(attribute)
+        if name not in dequantize:
+            table = numpy_helper.to_array(tables[name])
+            is_transposed = (attribute is not None) != ("Transpose" in passed)
+            graph.initializer.extend(_integers(name, table.T if is_transposed else table))
+            scaled = [f"{name}_quantized", f"{name}_scale"]
+            dequantize[name] = helper.make_node("DequantizeLinear", scaled, [f"{name}_dequantized"], name, axis=1)
+        product.input[1] = dequantize[name].output[0]
+    nodes = [*dequantize.values(), *graph.node]
+    del graph.node[:]
+    graph.node.extend(nodes)
+    remove_unused(graph)
+
+
+def _integers(name: str, weights: np.ndarray) -> list[onnx.TensorProto]:
+    """Return weights (inputs, columns) as integers, and their scales."""
+    scales = unsaturated_scales(weights)
+    integers = np.rint(weights / scales).astype(np.int8)
+    return [numpy_helper.from_array(integers, f"{name}_quantized"), numpy_helper.from_array(scales, f"{name}_scale")]

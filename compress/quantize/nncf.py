@@ -14,19 +14,18 @@ from typing import Any
 import numpy as np
 
 from compress.environment import require
-from compress.environment.silence_libraries import silent_libraries
+from compress.environment.libraries import silent_libraries
 from compress.errors import ModelError
 from compress.export.build_context import BuildContext
 from compress.export.builders.openvino import write_openvino
-from compress.model_info import FolderInfo, read_info
-from compress.quantize.calibration_rows import calibration_rows
+from compress.model_folder.model_info import FolderInfo, read_info
+from compress.quantize.calibration_rows import calibration_rows, train_scorer
 from compress.quantize.quantize_export import write_rounded
 from compress.quantize.saturation import LARGEST_PAIR
-from compress.quantize.train_score import train_scorer
 from compress.runtime import open_predictor
 from compress.runtime.onnx_runtime import existing_onnx
 from compress.runtime.openvino_runtime import OPENVINO_ERRORS, load_openvino
-from compress.runtime.runtime_errors import first_line
+from compress.runtime.predictor import first_line
 from compress.tasks.base import Arrays
 
 MOST_RETURNED = 5

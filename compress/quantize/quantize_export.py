@@ -13,7 +13,7 @@ from onnxruntime.quantization.quant_utils import add_pre_process_metadata
 from compress.errors import ModelError
 from compress.export.build_context import BuildContext
 from compress.export.write_variant import name_of_source, write_variant
-from compress.model_info import FolderInfo, read_info
+from compress.model_folder.model_info import FolderInfo, read_info
 from compress.quantize.integer_products import can_any_saturate, saturates, transpose_weights
 from compress.runtime import open_predictor
 from compress.runtime.onnx_runtime import ONNX_FILE, existing_onnx

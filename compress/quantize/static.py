@@ -25,7 +25,7 @@ from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
 from onnxruntime.quantization.quant_utils import save_and_reload_model_with_shape_infer
 
 from compress.export.build_context import BuildContext
-from compress.model_info import FolderInfo
+from compress.model_folder.model_info import FolderInfo
 from compress.quantize.calibration_rows import calibration_rows, single_rows
 from compress.quantize.dynamic import EMBEDDINGS, quantize_int8_dynamic_model
 from compress.quantize.integer_products import PRODUCTS, avoid_saturation, product_names

@@ -8,7 +8,7 @@ from __future__ import annotations
 from onnxruntime.quantization import QuantType
 
 from compress.export.build_context import BuildContext
-from compress.model_info import FolderInfo
+from compress.model_folder.model_info import FolderInfo
 from compress.quantize.dynamic import quantize_int8_dynamic_model
 from compress.quantize.quantize_export import quantize_export
 

@@ -15,10 +15,9 @@ from compress.environment import require
 from compress.export.build_context import BuildContext
 from compress.export.builders.executorch import example_row, lower, trace
 from compress.export.conversion import converting
-from compress.export.positional_model import PositionalModel
-from compress.export.source_folder import longest_input, take_over
+from compress.export.from_pytorch import PositionalModel, longest_input, take_over
 from compress.formats import FORMATS
-from compress.model_info import FolderInfo
+from compress.model_folder.model_info import FolderInfo
 from compress.models.load_save import load
 from compress.models.student.factorised_embeddings import FactoredEmbedding
 from compress.quantize.quantize_export import write_rounded

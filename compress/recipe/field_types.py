@@ -1,13 +1,13 @@
-"""Building blocks of the recipe schema: frozen models, short forms, strict scalars with limits.
+"""Building blocks of the schemas of recipes: frozen models, short forms, strict scalars with limits.
 
-Scalars are strict: a quoted number, or true where a number is expected, is an error rather than converted.
+And the kinds of recipe files, each of which a command of its own reads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from math import isfinite
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import (
     AfterValidator,
@@ -24,8 +24,30 @@ from pydantic import (
 )
 
 from compress.errors import nearest
-from compress.recipe.limits import MAX_LENGTH, MAX_WIDTH
-from compress.recipe.recipe_kinds import RecipeKind
+from compress.recipe.sanity_limits import MAX_LENGTH, MAX_WIDTH
+
+
+class RecipeKind(NamedTuple):
+    """One kind of file."""
+
+    key: str
+    """A key that every file of this kind has, and none of another."""
+    title: str
+    command: str
+
+
+TASK = RecipeKind("teacher", "a task's recipe", "compress run")
+LABELLING = RecipeKind("endpoint", "a labelling recipe", "compress label")
+PRETRAINING = RecipeKind("text", "a pretraining recipe", "compress pretrain")
+RECIPE_KINDS = (TASK, LABELLING, PRETRAINING)
+
+
+def other_kind(keys: Collection[str], expected: RecipeKind) -> RecipeKind | None:
+    """Return the kind of a file with these keys at its top where that is clearly not the ``expected`` one."""
+    if expected.key in keys:
+        return None
+    return next((kind for kind in RECIPE_KINDS if kind.key in keys), None)
+
 
 Flag = Annotated[bool, Strict()]
 Number = Annotated[float, Strict()]

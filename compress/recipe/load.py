@@ -1,6 +1,6 @@
 """Loading a recipe: YAML, overrides, the named task, the schema; all problems at once, each with its line.
 
-`load_recipe` is for recipes of `compress run`; `load_as` reads the files of other commands with schemas of their own.
+An override, ``--set a.b=v``, is one key of a recipe from the command line.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_origin
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from compress.errors import Problem, RecipeError, UsageError, nearest
-from compress.recipe.field_types import RecipeFile
-from compress.recipe.overrides import apply_overrides
-from compress.recipe.recipe_kinds import RecipeKind, other_kind
+from compress.recipe import schema_lookup
+from compress.recipe.field_types import RecipeFile, RecipeKind, ShortForm, other_kind
+from compress.recipe.loss_schema import Losses
 from compress.recipe.schema import Recipe
 from compress.recipe.schema_lookup import as_written, has
 from compress.recipe.validation_errors import schema_problems
@@ -205,3 +205,69 @@ def _read(path: Path) -> str:
     except OSError as error:
         problem = Problem((), f"cannot be read: {error.strerror or error}")
     raise RecipeError(str(path), [problem])
+
+
+def apply_overrides(
+    value: Any, overrides: Sequence[str], schema: type[BaseModel]
+) -> tuple[Any, set[KeyPath], list[Problem]]:
+    """Apply overrides of keys of ``schema`` in order; return the values, the paths that were set, and the problems."""
+    changed: set[KeyPath] = set()
+    problems: list[Problem] = []
+    for text in overrides:
+        try:
+            path, new = _parse(text)
+            path = schema_lookup.as_written(value, path)
+            value = _replace(value, path, new, schema, ())
+            changed.add(path)
+        except ValueError as error:
+            problems.append(Problem(("--set",), str(error)))
+    return value, changed, problems
+
+
+def _parse(text: str) -> tuple[KeyPath, Any]:
+    """Return the key path and the value of one override; the value is parsed as YAML."""
+    key, sign, value = text.partition("=")
+    parts = key.strip().split(".")
+    if not sign or not all(parts):
+        raise ValueError(f"'{text}' is not an override; expected KEY=VALUE, such as distill.epochs=2")
+    document = Document(value)
+    if document.problems:
+        raise ValueError(f"'{text}': {document.problems[0]}")
+    return tuple(int(part) if part.isdigit() else part for part in parts), document.value
+
+
+def _replace(current: Any, path: KeyPath, new: Any, annotation: Any, done: KeyPath) -> Any:
+    """Return a copy of ``current`` with ``new`` at ``path``; sections on the way are created or expanded.
+
+    `null` where null is not valid removes the key.
+    """
+    if not path:
+        return new
+    part, rest = path[0], path[1:]
+    below = schema_lookup.at(annotation, (part,))
+    section = _expanded(current, part, annotation, done)
+    if isinstance(section, list):
+        if not isinstance(part, int) or part >= len(section):
+            name = ".".join(map(str, done))
+            raise ValueError(f"'{name}' has {len(section)} items, counted from 0; there is no {name}.{part}")
+        return [*section[:part], _replace(section[part], rest, new, below, (*done, part)), *section[part + 1 :]]
+    key = str(part)
+    if key == "losses" and not rest and below is Losses:  # all of them, however they are written
+        section = {name: entry for name, entry in section.items() if name not in Losses.model_fields}
+    if new is None and not rest and below is not None and type(None) not in schema_lookup.alternatives(below):
+        return {name: entry for name, entry in section.items() if name != key}
+    return {**section, key: _replace(section.get(key), rest, new, below, (*done, key))}
+
+
+def _expanded(current: Any, part: str | int, annotation: Any, done: KeyPath) -> dict[str, Any] | list[Any]:
+    """Return the value here as a section or list: short forms are expanded, null becomes an empty section."""
+    if isinstance(current, (dict, list)):
+        return current
+    if isinstance(part, int) and any(get_origin(each) is tuple for each in schema_lookup.alternatives(annotation)):
+        return [] if current is None else [current]
+    if current is None or isinstance(current, bool):
+        return {}
+    shorts = [each.short_key for each in schema_lookup.sections(annotation) if issubclass(each, ShortForm)]
+    if not shorts:
+        raise ValueError(f"'{'.'.join(map(str, done))}' is {current!r} and has no keys below it")
+    return {shorts[0]: current}

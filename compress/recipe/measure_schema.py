@@ -17,7 +17,7 @@ from compress.recipe.field_types import (
     duration,
     name_in,
 )
-from compress.recipe.limits import MAX_BATCH, MAX_THREADS
+from compress.recipe.sanity_limits import MAX_BATCH, MAX_THREADS
 from compress.storage.file_names import FileName
 
 Batch = Annotated[Natural, Field(le=MAX_BATCH)]

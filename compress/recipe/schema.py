@@ -15,6 +15,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from compress.errors import nearest
 from compress.recipe.distill_schema import Distill, QuantizationAware
 from compress.recipe.field_types import (
+    TASK,
     Bytes,
     Flag,
     Frozen,
@@ -28,13 +29,12 @@ from compress.recipe.field_types import (
     name_in,
     switched,
 )
-from compress.recipe.finetune_schema import Finetune
 from compress.recipe.measure_schema import Measure, Target
 from compress.recipe.prune_schema import Prune
-from compress.recipe.recipe_kinds import TASK
 from compress.recipe.student_schema import Student
 from compress.recipe.task_schema import Task
-from compress.runtime_releases import check_runs_in
+from compress.recipe.training_schema import Finetune
+from compress.runtimes import check_runs_in
 from compress.storage.file_names import FileName
 
 LEAST_SIZE = 1000

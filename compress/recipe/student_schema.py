@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from compress.recipe.field_types import Count, Number, OneOf, PathText, ShortForm, Width
-from compress.recipe.limits import MAX_LAYERS
+from compress.recipe.sanity_limits import MAX_LAYERS
 from compress.recipe.training_schema import Layer
 
 

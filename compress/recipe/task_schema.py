@@ -26,7 +26,7 @@ from compress.recipe.field_types import (
     as_list,
     name_in,
 )
-from compress.recipe.limits import MAX_LENGTH
+from compress.recipe.sanity_limits import MAX_LENGTH
 
 Files = PathText | tuple[PathText, ...]
 

@@ -9,18 +9,17 @@ from typing import Annotated, Any, Literal
 from pydantic import ValidationError
 
 from compress.errors import CompressError, first_error
-from compress.measure.interference.machine_snapshot import Machine
+from compress.measure.machine_snapshot import Machine
 from compress.measure.quality.quality_result import Quality
 from compress.measure.resources.footprint import Footprint
 from compress.measure.result_base import ResultModel
-from compress.model_history import ChosenSetting, LayerMap, TrialInfo, VocabularyInfo
-from compress.model_info import TaskInfo, VariantInfo
-from compress.pretrain.report.pretrain_report import read_pretrain_report
-from compress.report.pruned_units import PrunedStructure
-from compress.report.run_facts import DataFacts, Provenance, ServiceFacts, StepCost, TargetFacts
+from compress.model_folder.model_history import ChosenSetting, LayerMap, TrialInfo, VocabularyInfo
+from compress.model_folder.model_info import TaskInfo, VariantInfo
+from compress.pretrain.pretrain_report import read_pretrain_report
+from compress.report.run_facts import DataFacts, Provenance, PrunedStructure, ServiceFacts, StepCost, TargetFacts
 from compress.select.ledger import Ledger, Outcome, Rules, TargetResult, Verdict
-from compress.select.quantization_loss import Fallback
-from compress.storage.schema_version import up_to
+from compress.select.quantized_files import Fallback
+from compress.storage.stored_info import up_to
 
 REPORT_FILE = "report.json"
 ROWS_PAGE = "rows.html"

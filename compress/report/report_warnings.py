@@ -19,9 +19,9 @@ from compress.report.retention import (
 )
 from compress.report.speedup_breakdown import speedup_of_cut, speedup_stages
 from compress.report.tables.machine_facts import describe_length_limit, truncated_of_test
-from compress.report.text_costs import cost_of_texts
+from compress.report.tables.speed_tables import cost_of_texts
 from compress.steps import STEPS
-from compress.tasks.label_problems import label_problems
+from compress.tasks.validate_task import label_problems
 
 NAMED = 3
 """Rows of the ledger that a warning names; of more it says how many."""

@@ -1,24 +1,62 @@
 """Opens any model folder or variant as a Predictor: arrays in, arrays out. Each runtime has one file.
 
-The runtimes are listed in `compress.runtimes.RUNTIMES`.
+The runtimes are listed in `compress.runtimes.RUNTIMES`. session.json holds session options that were chosen by timing,
+and the processor they were chosen on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import ValidationError
 
 from compress.environment import describe_cpu, unmet_minimum
-from compress.errors import DeviceUnavailable, ModelError, nearest
-from compress.model_info import VariantInfo
+from compress.errors import DeviceUnavailable, ModelError, first_error, nearest
+from compress.model_folder.model_info import VariantInfo
 from compress.runtime.model_formats import RUN_MODES, ModelFile, describe_model_file
 from compress.runtime.predictor import ONE_THREAD, Placement, Predictor
-from compress.runtime.session_options import tuned_options
 from compress.runtimes import RUNTIMES, STORED_PRECISION, Runtime
+from compress.storage.stored_info import Info, up_to
 
 if TYPE_CHECKING:
     from compress.runtime.text_model import TextModel
+
+
+SESSION_FILE = "session.json"
+
+
+class TunedSession(Info):
+    """The fastest session options of one variant on one processor."""
+
+    schema_version: Annotated[int, up_to(1)] = 1
+    processor: str
+    instructions: tuple[str, ...] | None
+    """Instruction sets of the processor that decide about speed."""
+    runtime: str
+    version: str
+    """The runtime's version when they were chosen."""
+    options: Mapping[str, Any] = {}
+    milliseconds: tuple[float, ...] = ()
+    """Median time of one call with each candidate, the default first."""
+    threads: int = 1
+    batch: int = 1
+
+
+def tuned_options(folder: Path) -> Mapping[str, Any]:
+    """Return the session options in ``folder``'s session.json if they were chosen on this kind of processor."""
+    path = folder / SESSION_FILE
+    if not path.is_file():
+        return {}
+    try:
+        tuned = TunedSession.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise ModelError(f"{path} cannot be read: {first_error(error)}") from error
+    cpu = describe_cpu()
+    return tuned.options if (tuned.processor, tuned.instructions) == (cpu.model, cpu.instructions) else {}
+
 
 __all__ = ["RUN_MODES", "Place", "Placement", "Predictor", "open", "open_predictor", "runtime_of"]
 

@@ -15,13 +15,11 @@ from weakref import WeakSet
 from numpy.typing import NDArray
 
 from compress.environment import require, versions
-from compress.environment.silence_libraries import silent_native_code
+from compress.environment.libraries import silent_native_code
 from compress.errors import DeviceUnavailable, ModelError
-from compress.model_info import VariantInfo
+from compress.model_folder.model_info import VariantInfo
 from compress.runtime.model_formats import ModelFile
-from compress.runtime.predictor import Placement, describe_predictor
-from compress.runtime.row_by_row import run_rows
-from compress.runtime.runtime_errors import NO_MODEL, load_failure, run_failure
+from compress.runtime.predictor import NO_MODEL, Placement, describe_predictor, load_failure, run_failure, run_rows
 from compress.tasks.base import Arrays
 
 INPUTS, OUTPUTS = "inputs", "outputs"

@@ -13,13 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.environment import require, versions
-from compress.environment.silence_libraries import silent_native_code
+from compress.environment.libraries import silent_native_code
 from compress.errors import ModelError
-from compress.model_info import VariantInfo
+from compress.model_folder.model_info import VariantInfo
 from compress.runtime.model_formats import ModelFile
-from compress.runtime.predictor import Placement, cast_inputs, describe_predictor
-from compress.runtime.row_by_row import run_rows
-from compress.runtime.runtime_errors import load_failure, run_failure
+from compress.runtime.predictor import Placement, cast_inputs, describe_predictor, load_failure, run_failure, run_rows
 from compress.tasks.base import Arrays
 
 LITERT_ERRORS = (RuntimeError, ValueError, MemoryError)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from compress.errors import ModelError
 from compress.formats import BARE_FILES, FORMATS, Format, describe_bare_files
-from compress.model_info import FolderInfo, VariantInfo, find_info
+from compress.model_folder.model_info import FolderInfo, VariantInfo, find_info
 from compress.runtimes import RUNTIMES, STORED_PRECISION
 
 EXPECTED = (

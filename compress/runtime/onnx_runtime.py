@@ -14,10 +14,9 @@ from onnxruntime.capi import onnxruntime_pybind11_state as states
 from compress.environment import describe_cpu
 from compress.errors import DeviceUnavailable, ModelError, nearest
 from compress.formats import FORMATS
-from compress.model_info import VariantInfo
+from compress.model_folder.model_info import VariantInfo
 from compress.runtime.model_formats import ModelFile, find_graph
-from compress.runtime.predictor import Placement, answers, cast_inputs, describe_predictor
-from compress.runtime.runtime_errors import load_failure, run_failure
+from compress.runtime.predictor import Placement, answers, cast_inputs, describe_predictor, load_failure, run_failure
 from compress.tasks.base import Arrays
 
 ONNX_FILE = FORMATS["onnx"].files[0]

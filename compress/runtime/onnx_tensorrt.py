@@ -8,12 +8,12 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
 from compress.errors import DeviceUnavailable, ModelError
-from compress.model_info import VariantInfo
+from compress.model_folder.model_info import VariantInfo
 from compress.runtime.model_formats import ModelFile
 from compress.runtime.onnx_runtime import PROVIDERS, OnnxPredictor, Provider, check_provider, make_session
 from compress.runtime.predictor import ONE_THREAD, Placement
-from compress.storage.cache_folder import cache_folder
 from compress.storage.file_digests import combined_digest, file_digest
+from compress.storage.file_names import cache_folder
 
 PROVIDER = "TensorrtExecutionProvider"
 

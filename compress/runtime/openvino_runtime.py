@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from compress.environment import require
 from compress.errors import ModelError, nearest
-from compress.model_info import VariantInfo
+from compress.model_folder.model_info import VariantInfo
 from compress.runtime.model_formats import ModelFile
-from compress.runtime.predictor import Placement, answers, cast_inputs, describe_predictor
-from compress.runtime.runtime_errors import load_failure, run_failure
+from compress.runtime.predictor import Placement, answers, cast_inputs, describe_predictor, load_failure, run_failure
 from compress.tasks.base import Arrays
 
 HINTS = {"fp32": "f32", "int8": "f32", "unknown": "f32", "bf16": "bf16", "fp16": "f32"}

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from compress.data.tokenizer import TextTokenizer
 from compress.errors import ModelError, UsageError
-from compress.model_info import TaskInfo, VariantInfo, read_info
+from compress.model_folder.model_info import TaskInfo, VariantInfo, read_info
+from compress.model_folder.sentence_transformers_files import default_prompt
 from compress.runtime import open_predictor
 from compress.runtime.predictor import ONE_THREAD, Placement, Predictor
-from compress.sentence_transformers_files import default_prompt
 from compress.tasks import kind_of
 from compress.tasks.base import Arrays, Example, Row, TaskInput
 from compress.tasks.kind import Kind

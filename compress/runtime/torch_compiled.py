@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from compress.environment import require
 from compress.errors import DeviceUnavailable, ModelError
-from compress.model_info import VariantInfo
+from compress.model_folder.model_info import VariantInfo
 from compress.runtime.model_formats import ModelFile
-from compress.runtime.predictor import Placement
-from compress.runtime.runtime_errors import first_line, is_memory, root_cause
+from compress.runtime.predictor import Placement, first_line, is_memory, root_cause
 from compress.runtime.torch_eager import TorchPredictor, load_on, tensors
 
 if TYPE_CHECKING:

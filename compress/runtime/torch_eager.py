@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from compress.environment import require
 from compress.errors import DeviceUnavailable, ModelError, nearest
-from compress.model_info import VariantInfo
+from compress.model_folder.model_info import VariantInfo
 from compress.runtime.model_formats import ModelFile
-from compress.runtime.predictor import Placement, check_inputs, describe_predictor
-from compress.runtime.runtime_errors import load_failure, run_failure
+from compress.runtime.predictor import Placement, check_inputs, describe_predictor, load_failure, run_failure
 from compress.tasks.base import Arrays
 
 if TYPE_CHECKING:

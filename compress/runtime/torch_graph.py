@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from compress.model_info import VariantInfo
+from compress.model_folder.model_info import VariantInfo
 from compress.runtime.model_formats import ModelFile
 from compress.runtime.predictor import Placement
 from compress.runtime.torch_eager import TorchPredictor, device_time, load_on, tensors, to_arrays

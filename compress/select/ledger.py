@@ -12,15 +12,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer
 
-from compress.measure.interference.machine_snapshot import MachineSnapshot
+from compress.measure.machine_snapshot import MachineSnapshot
 from compress.measure.quality.quality_result import Quality
 from compress.measure.resources.footprint import Footprint
 from compress.measure.resources.serving_memory import ServingMemory
 from compress.measure.result_base import ResultModel, Score
 from compress.measure.roofline.roofline import LimitShares, MachineLimits
 from compress.measure.timing.latency import Latency
-from compress.model_info import VariantInfo
-from compress.storage.schema_version import up_to
+from compress.model_folder.model_info import VariantInfo
+from compress.storage.stored_info import up_to
 
 LEDGER_FILE = "ledger.json"
 

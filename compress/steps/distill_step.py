@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from compress.errors import ModelError
-from compress.model_info import ShapeInfo
+from compress.model_folder.model_info import ShapeInfo
 from compress.model_shapes import changes_shape, plan_student_shape, shape_of_folder, student_shape
 from compress.model_sources import identity, local_folder, source_name
 from compress.recipe.distill_schema import Distill
@@ -23,11 +23,10 @@ from compress.steps.distillations import (
     unlabelled_inputs,
     unlabelled_steps,
 )
-from compress.steps.hashed_settings import hashed_settings
 from compress.steps.model_configs import Check, ModelConfigs, known_shape
-from compress.steps.model_step import ModelStep, NamedModel, PlannedModel, Smoke, StepKind
+from compress.steps.model_step import ModelStep, NamedModel, PlannedModel, Smoke, StepKind, hashed_settings
 from compress.steps.vocabulary_step import add_vocabulary, check_vocabulary, smoke_rule
-from compress.train.distillation.sanity_warnings import settings_warnings_start
+from compress.train.distillation.phases import settings_warnings_start
 
 if TYPE_CHECKING:
     from compress.pipeline.graph import Plan

@@ -18,9 +18,8 @@ from compress.recipe.distill_schema import Distill
 from compress.recipe.loss_schema import MARGIN_LOSS, Losses, Relation, SoftLabel
 from compress.recipe.training_schema import Training
 from compress.recipe.yaml_lines import KeyPath
-from compress.steps.hashed_settings import hashed_training
 from compress.steps.model_configs import Check, Config, ModelConfigs, attention_widths, check_frozen_layers, config_of
-from compress.steps.model_step import NamedModel, Smoke
+from compress.steps.model_step import NamedModel, Smoke, hashed_training
 from compress.storage.atomic_write import atomic_replace_folder
 from compress.tasks import kind_of
 from compress.train.distillation.layer_pairs import LayerPairs, layer_map, uses_layer_map

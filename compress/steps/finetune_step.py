@@ -9,13 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 from compress.errors import ModelError, Problem
 from compress.model_sources import identity
-from compress.recipe.distill_sections import FurtherTeacher
-from compress.recipe.finetune_schema import FEATURE_LAYERS, Finetune
+from compress.recipe.distill_schema import FurtherTeacher
 from compress.recipe.schema import Recipe
+from compress.recipe.training_schema import FEATURE_LAYERS, Finetune
 from compress.steps.distillations import Rates, rates_of
-from compress.steps.hashed_settings import hashed_training
 from compress.steps.model_configs import Check, Config, ModelConfigs, check_frozen_layers, known_shape
-from compress.steps.model_step import ModelStep, NamedModel, PlannedModel, Smoke, StepKind, with_settings
+from compress.steps.model_step import (
+    ModelStep,
+    NamedModel,
+    PlannedModel,
+    Smoke,
+    StepKind,
+    hashed_training,
+    with_settings,
+)
 from compress.storage.file_names import ANSWERS_FILE
 from compress.tasks import KINDS
 

@@ -11,7 +11,7 @@ from typing import Any
 from compress.cards import find_teacher
 from compress.errors import ModelError
 from compress.families import check_freeze, family_named
-from compress.model_info import ShapeInfo, TaskInfo
+from compress.model_folder.model_info import ShapeInfo, TaskInfo
 from compress.model_shapes import shape_of_config, student_shape
 from compress.model_sources import local_folder, refuse_exported, source_kind
 from compress.recipe.schema import Recipe, Teacher

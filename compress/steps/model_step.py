@@ -1,4 +1,7 @@
-"""What a model step is: one record, of which planning, checks, estimates, smoke runs and reports each read a part."""
+"""What a model step is: one record, of which planning, checks, estimates, smoke runs and reports each read a part.
+
+Of its settings, those that change its result enter its fingerprint.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from pydantic import BaseModel
+
 from compress.errors import Problem
-from compress.model_info import ShapeInfo
+from compress.model_folder.model_info import ShapeInfo
 from compress.recipe.field_types import Frozen
 from compress.recipe.prune_schema import Prune
 from compress.recipe.schema import Recipe
@@ -16,9 +21,11 @@ from compress.recipe.student_schema import Student
 from compress.recipe.training_schema import Training
 from compress.recipe.yaml_lines import KeyPath
 from compress.steps.model_configs import Check, ModelConfigs
+from compress.train.core.auto_settings import RULES_VERSION, uses_rules
 
 if TYPE_CHECKING:
     from compress.pipeline.graph import Plan
+
 
 TRAINING: Mapping[str, str] = {"torch": "train", "transformers": "train", "accelerate": "train"}
 """Libraries of every training, and the extra that contains them."""
@@ -149,3 +156,40 @@ def with_settings(section: Settings, path: KeyPath, value: object) -> Settings:
     """Return a recipe, or a section of one, with another value at a key path that it has."""
     key, *rest = map(str, path)
     return section.model_copy(update={key: with_settings(getattr(section, key), tuple(rest), value) if rest else value})
+
+
+NO_EFFECT = frozenset({"checkpoint", "cache"})
+"""Settings that change how a step runs but not its result."""
+
+ADDED_TO_TRAININGS: Mapping[str, Any] = {
+    "minutes": None,
+    "unfreeze": None,
+    "method": "full",
+    "features": None,
+    "head": "linear",
+    "seeds": 1,
+    "grid": None,
+}
+"""Settings of trainings that earlier versions did not have, and the value with which they train as those did."""
+
+
+def hashed_settings(settings: BaseModel) -> dict[str, Any]:
+    """Return the settings that change a result, as plain values."""
+    return without_effectless(settings.model_dump(mode="json"))
+
+
+def hashed_training(settings: Training) -> dict[str, Any]:
+    """Return the settings of a training that change its result, and the version of the rules where one is `auto`."""
+    added = ADDED_TO_TRAININGS.items()
+    hashed = {key: value for key, value in hashed_settings(settings).items() if (key, value) not in added}
+    uses = any(uses_rules(point) for point in settings.points())
+    return hashed | ({"rules": RULES_VERSION} if uses else {})
+
+
+def without_effectless(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``values`` without the keys of `NO_EFFECT`, at every depth."""
+    return {
+        key: without_effectless(value) if isinstance(value, Mapping) else value
+        for key, value in values.items()
+        if key not in NO_EFFECT
+    }

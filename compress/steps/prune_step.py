@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from compress.errors import UsageError
 from compress.families import family_named, require_prunable
-from compress.model_info import ShapeInfo
+from compress.model_folder.model_info import ShapeInfo
 from compress.model_shapes import pruned_shape
 from compress.prune.latency_table import LATENCY_STEP, TABLE_FILE, read_table, unreachable
 from compress.prune.prune_ratios import check_sample, resolve_ratios
@@ -23,9 +23,8 @@ from compress.steps.distillations import (
     smoke_distillation,
     unlabelled_steps,
 )
-from compress.steps.hashed_settings import hashed_settings
 from compress.steps.model_configs import Check, Config, ModelConfigs, shape_made_of
-from compress.steps.model_step import TRAINING, ModelStep, PlannedModel, Smoke, StepKind
+from compress.steps.model_step import TRAINING, ModelStep, PlannedModel, Smoke, StepKind, hashed_settings
 from compress.storage.file_digests import file_digest
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compress.errors import Problem
-from compress.export_formats import competing_formats
 from compress.quantize import chosen_methods
 from compress.recipe.distill_schema import QuantizationAware
 from compress.recipe.schema import Recipe
@@ -23,6 +22,7 @@ from compress.steps.distillations import (
 )
 from compress.steps.model_configs import Check, ModelConfigs
 from compress.steps.model_step import ModelStep, PlannedModel, Smoke, StepKind, settings_at, with_settings
+from compress.variants import competing_formats
 
 if TYPE_CHECKING:
     from compress.pipeline.graph import Plan
@@ -47,7 +47,7 @@ def add_quantization_aware(
 
 def quantization_aware(context: StepContext, parent: str, settings: QuantizationAware, seed: int) -> Rates:
     """Train the parent model while it computes as in INT8."""
-    from compress.quantize.qat.quantization_aware import quantization_aware as train
+    from compress.quantize.quantization_aware import quantization_aware as train
 
     options: dict[str, Any] = {"console": context.console, "track": context.track}
     options["unlabelled_rows"] = unlabelled_inputs(context)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from compress.data.tokenizer import TOKENIZER_FILE, read_tokenizer
 from compress.errors import ModelError
 from compress.model_sources import local_folder
-from compress.prune.vocabulary.tokenizer_subset import check_file, check_rule
+from compress.prune.tokenizer_subset import check_file, check_rule
 from compress.recipe.schema import Recipe
 from compress.recipe.student_schema import Vocabulary, VocabularyRule
 from compress.steps.distillations import unlabelled_inputs, unlabelled_steps
@@ -47,7 +47,7 @@ def add_vocabulary(plan: Plan, rule: Vocabulary, longest: int | None, source: st
 
 def vocabulary(context: StepContext, parent: str, rule: Vocabulary, longest: int | None) -> None:
     """Remove the word pieces and positions that the parent model does not need for the task."""
-    from compress.prune.vocabulary.prune_vocabulary import prune_vocabulary
+    from compress.prune.prune_vocabulary import prune_vocabulary
 
     options: dict[str, Any] = {"unlabelled_rows": unlabelled_inputs(context), "console": context.console}
     prune_vocabulary(context.inputs[parent], context.inputs["data"], rule, longest, context.work, **options)

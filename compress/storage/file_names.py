@@ -1,8 +1,10 @@
-"""Names that become files and folders: of runs, targets and published models."""
+"""Names that become files and folders: of runs, targets and published models, and of the user's cache."""
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator
@@ -27,3 +29,8 @@ def check_file_name(name: str) -> str:
 
 FileName = Annotated[str, AfterValidator(check_file_name)]
 """A string that `check_file_name` accepts."""
+
+
+def cache_folder() -> Path:
+    """Return COMPRESS_CACHE, else ~/.cache/compress."""
+    return Path(os.environ.get("COMPRESS_CACHE") or "~/.cache/compress").expanduser()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from compress.errors import UsageError, nearest
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.tasks.base import Encode, Encoding, Metric, RawRow, Row
 from compress.tasks.kind import Kind
 from compress.tasks.kinds.classification import Classification

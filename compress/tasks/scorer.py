@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.tasks.base import Array, Confidence, ConfusionCounts, Metric, Rows
-from compress.tasks.metrics.f1_mcc import ClassCounts
-from compress.tasks.metrics.weighted_metrics import Scores, Weights, weighted_means
+from compress.tasks.metrics import ClassCounts, Scores, Weights, weighted_means
 
 
 class Scorer(ABC):

@@ -15,8 +15,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from compress.console import Console
 from compress.data.splits.prepare_splits import load_prepared
 from compress.data.tokenizer import TextTokenizer
-from compress.model_history import LayerMap, PruningInfo
-from compress.model_info import TaskInfo, find_info
+from compress.model_folder.model_history import LayerMap, PruningInfo
+from compress.model_folder.model_info import TaskInfo, find_info
 from compress.model_shapes import changes_shape
 from compress.models.embedding_model import embedding_size
 from compress.models.encoder_parts import shape_of
@@ -27,9 +27,9 @@ from compress.models.student.build_student import build_student, initialization_
 from compress.recipe.distill_schema import Distill
 from compress.recipe.student_schema import Student
 from compress.tasks.base import Row
-from compress.train.class_weights import class_weights
 from compress.train.core import training_data
 from compress.train.core.auto_settings import resolve_auto
+from compress.train.core.checkpoints import TrainResult
 from compress.train.core.distributed import current_processes
 from compress.train.core.seed_restarts import (
     TrainContext,
@@ -38,7 +38,6 @@ from compress.train.core.seed_restarts import (
     reset_weights_builder,
     train_best,
 )
-from compress.train.core.train_state import TrainResult
 from compress.train.core.update_schedule import UpdateSchedule
 from compress.train.distillation.activation_importance import count_pieces, importance_for_student
 from compress.train.distillation.augment import augmented_rows, check_unlabelled
@@ -47,11 +46,7 @@ from compress.train.distillation.cross_encoder_scores import add_cross_encoder_s
 from compress.train.distillation.distill_objective import DistillObjective
 from compress.train.distillation.embedding_projection import match_embedding_width, match_student_embedding
 from compress.train.distillation.layer_pairs import check_local_batch_size
-from compress.train.distillation.sanity_warnings import (
-    settings_warnings,
-    settings_warnings_start,
-    settings_warnings_updates,
-)
+from compress.train.distillation.phases import settings_warnings, settings_warnings_start, settings_warnings_updates
 from compress.train.distillation.teachers import (
     STUDENT_HINT,
     Teacher,
@@ -59,6 +54,7 @@ from compress.train.distillation.teachers import (
     further_teachers,
     ids_in_teacher,
 )
+from compress.train.objective import class_weights
 from compress.train.save_trained import TrainedModel, save_trained_model
 from compress.train.teacher_cache.cache import make_teacher_cache
 

@@ -15,35 +15,27 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from compress.console import Console
 from compress.data.splits.prepare_splits import PreparedData, load_prepared
 from compress.errors import ModelError, UsageError
-from compress.model_history import ProbeInfo
-from compress.model_info import TaskInfo
+from compress.model_folder.model_history import ProbeInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.model_shapes import shape_of_folder
 from compress.models.fetch import fetch
 from compress.models.heads import EMBEDDING, head_for
-from compress.models.load_save import (
-    fit_head,
-    has_task_head,
-    load_model,
-    load_tokenizer,
-    read_config,
-)
+from compress.models.load_save import fit_head, has_task_head, load_model, load_tokenizer, read_config
 from compress.models.nonuniform_models import POOLED
-from compress.recipe.finetune_schema import Finetune
+from compress.recipe.training_schema import Finetune
 from compress.tasks import kind_of
 from compress.tasks.base import Row
-from compress.train.class_weights import class_weights
 from compress.train.core import training_data
 from compress.train.core.auto_settings import resolve_auto
 from compress.train.core.distributed import current_processes
 from compress.train.core.probe_effort import probe_budget
 from compress.train.core.seed_restarts import TrainContext, context_in_memory, reset_weights_builder, train_best
 from compress.train.core.training_data import TrainingData
-from compress.train.frozen_encoder import fit_frozen
-from compress.train.objective import TaskObjective
+from compress.train.frozen_encoder import fit_frozen, train_bilstm
+from compress.train.objective import TaskObjective, class_weights
 from compress.train.probe import START, WHOLE
 from compress.train.save_trained import TrainedModel, predict_role, save_trained_model, tune_thresholds
 from compress.train.start_models import StartModels
-from compress.train.train_bilstm import train_bilstm
 
 
 def finetune(

@@ -1,24 +1,36 @@
-"""Fine-tuning of the last layer alone: rows are encoded once, and the layer is fitted to what it reads of them.
+"""Trainings on a frozen encoder, which runs once for each row: of the last layer alone, or of a BiLSTM.
 
-There are no updates: the probe, fitted to all rows, is the result. Peters, Ruder and Smith, "To Tune or Not to Tune?",
-2019 (arXiv:1903.05987), compare it with training the whole model.
+The BiLSTM reads the states of the encoder's last four layers, from disk: the paper's feature-based use for tags.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from compress.batch_arrays import INDEX
+from compress.console import Console
+from compress.data.encode import batches_by_length
 from compress.errors import ModelError
-from compress.model_history import EvaluationInfo, ProbeInfo
+from compress.model_folder.model_history import EvaluationInfo, ProbeInfo
+from compress.model_folder.model_info import TaskInfo
+from compress.models.encoder_parts import base_of, family_of
+from compress.models.last_layers_head import LastLayersHead, last_layers
+from compress.recipe.training_schema import FEATURE_LAYERS, Finetune
+from compress.train.core.checkpoints import TrainResult
 from compress.train.core.distributed import current_processes
-from compress.train.core.train_state import TrainResult
+from compress.train.core.seed_restarts import FOLDER, train_best
 from compress.train.core.training_data import TrainingData
-from compress.train.objective import TASK
+from compress.train.objective import TASK, Batch, Examples, Losses, TaskObjective
 from compress.train.start_models import StartModels
+from compress.train.teacher_cache.cache_file import CachedTensor, TensorFormat
 
 
 def fit_frozen(starts: StartModels, data: TrainingData) -> tuple[PreTrainedModel, TrainResult, ProbeInfo]:
@@ -64,3 +76,89 @@ def _score(model: PreTrainedModel, data: TrainingData) -> float | None:
         score = data.evaluate(model) if processes.is_main else 0.0
     nn.Module.to(model, device)
     return processes.from_main(score)
+
+
+class HeadObjective(TaskObjective):
+    """The task's loss of a head that reads stored features in place of its encoder."""
+
+    def __init__(self, task: TaskInfo, features: EncoderFeatures) -> None:
+        super().__init__(task)
+        self.features = features
+
+    def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
+        """Compute the task's loss."""
+        assert isinstance(model, LastLayersHead)
+        features = self.features(batch).to(next(model.bilstm.parameters()).dtype)
+        outputs = model.read(features, batch["attention_mask"])
+        return {TASK: self.loss_of(outputs, batch)}
+
+
+def train_bilstm(
+    starts: StartModels,
+    data: TrainingData,
+    settings: Finetune,
+    score_on_test: Callable[[PreTrainedModel], float | None] | None = None,
+) -> tuple[PreTrainedModel, TrainResult]:
+    """Return the encoder of ``starts``, unchanged, with the best head on select of all seeds and points of the grid."""
+    context = starts.context
+    path = context.work / FOLDER / "features.values"
+    features = EncoderFeatures(starts.build(context.seed)[0], data.train, path, context.console, context.step)
+    return train_best(
+        lambda seed: _frozen_encoder(starts.build(seed)[0]),
+        lambda model, seed: HeadObjective(data.task, features),
+        data,
+        settings,
+        context,
+        start_competes=False,
+        score_on_test=score_on_test,
+    )
+
+
+def _frozen_encoder(model: PreTrainedModel) -> PreTrainedModel:
+    base_of(model).requires_grad_(False)
+    return model
+
+
+BATCH = 64
+
+
+class EncoderFeatures:
+    """The features of training examples, in a file that all processes read.
+
+    Batches for encoding follow from the lengths alone, so a resumed training reads the same bits.
+    """
+
+    def __init__(self, model: PreTrainedModel, examples: Examples, path: Path, console: Console, label: str) -> None:
+        """Encode all ``examples`` on the main process, and store them at ``path``; ``label`` names the progress."""
+        processes, ends = current_processes(), np.cumsum(examples.example_lengths)
+        shape = (FEATURE_LAYERS * int(model.config.hidden_size),)
+        form = TensorFormat(dtype="float32", shape=shape, per_token=True, examples=len(ends))
+        if processes.is_main:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            device = model.device
+            nn.Module.to(model, processes.device).train(False)
+            _write(model, examples, CachedTensor(path, form, ends, create=True), console, label)
+            nn.Module.to(model, device)
+        processes.wait()
+        self._stored = CachedTensor(path, form, ends)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> EncoderFeatures:
+        """Return the features themselves: replicas of a training read the same file."""
+        return self
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """Return the features of a batch's examples (examples, tokens, 4 · hidden)."""
+        ids = batch["input_ids"]
+        return self._stored.read(batch[INDEX].cpu().numpy(), ids.shape[1]).to(ids.device)
+
+
+def _write(model: PreTrainedModel, examples: Examples, stored: CachedTensor, console: Console, label: str) -> None:
+    """Write the features of all examples."""
+    names = family_of(model).inputs
+    with torch.no_grad(), console.progress(len(stored), f"{label}: encode", "rows") as progress:
+        for indices in batches_by_length(examples.example_lengths, BATCH):
+            arrays = {name: torch.from_numpy(array) for name, array in examples.batch(indices).items()}
+            inputs = {name: arrays[name].to(model.device) for name in names}
+            states = base_of(model)(**inputs, output_hidden_states=True).hidden_states
+            stored.write(indices, last_layers(states))
+            progress.advance(len(indices))

@@ -28,23 +28,24 @@ from transformers import PreTrainedModel
 from compress.console import Console, Progress
 from compress.errors import pluralize
 from compress.recipe.training_schema import Training, number
-from compress.train.core.checkpoints import CheckpointStore, training_identity
-from compress.train.core.device_batches import DeviceBatches
+from compress.train.core.checkpoints import CheckpointStore, TrainResult, TrainState, training_identity
 from compress.train.core.distributed import Processes
-from compress.train.core.eta import Forecaster
-from compress.train.core.gradients import Gradients, UpdateGradients
-from compress.train.core.gradual_unfreezing import GradualUnfreezing, unfrozen_afterwards
-from compress.train.core.nan_diagnosis import find_nonfinite, nan_error
-from compress.train.core.optimizer import ModelAndOptimizer, frozen
+from compress.train.core.gradients import DeviceBatches, Gradients, UpdateGradients, find_nonfinite, nan_error
+from compress.train.core.optimizer import (
+    GradualUnfreezing,
+    ModelAndOptimizer,
+    frozen,
+    load_weights,
+    named_weights,
+    strip_prefix,
+    unfrozen_afterwards,
+)
 from compress.train.core.shares import ShareThreads, share_count
-from compress.train.core.state_dict import load_weights, named_weights, strip_prefix
-from compress.train.core.train_state import TrainResult, TrainState
-from compress.train.core.update_schedule import TAIL, UpdateSchedule
+from compress.train.core.update_schedule import TAIL, Forecaster, UpdateSchedule
 from compress.train.fast_paths.fast_training import fast_training
 from compress.train.fast_paths.torch_compile import MULTIPLE, compilable_parts, eager_only
 from compress.train.objective import Examples, Objective
-from compress.train.precision.choose_precision import PrecisionChoice, choose_precision
-from compress.train.precision.precision_trial import PrecisionTrial
+from compress.train.precision import PrecisionChoice, PrecisionTrial, choose_precision
 
 Evaluate = Callable[[PreTrainedModel], float]
 

@@ -24,7 +24,7 @@ from transformers import PreTrainedModel
 
 from compress.console import Console, Progress
 from compress.data.encode import bucketed_batches
-from compress.model_history import PROBE_ROWS, PROBE_VALUES, ProbeInfo
+from compress.model_folder.model_history import PROBE_ROWS, PROBE_VALUES, ProbeInfo
 from compress.models.encoder_parts import shape_of
 from compress.models.heads import head_of
 from compress.models.load_save import output_layer

@@ -14,17 +14,16 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from compress import __version__
 from compress.data.splits.prepare_splits import PreparedData, load_prepared
 from compress.measure.predict_rows import embed_documents, predict_rows
-from compress.model_history import LayerMap, ProbeInfo, PruningInfo, VocabularyInfo
-from compress.model_info import FolderInfo, TaskInfo
+from compress.model_folder.model_history import LayerMap, ProbeInfo, PruningInfo, VocabularyInfo
+from compress.model_folder.model_info import FolderInfo, TaskInfo
 from compress.models.encoder_parts import family_of, shape_of
 from compress.models.load_save import save_model
 from compress.recipe.field_types import Role
 from compress.tasks import kind_of
+from compress.train.core.checkpoints import TrainResult
 from compress.train.core.distributed import current_processes
 from compress.train.core.seed_restarts import delete_work_files
-from compress.train.core.train_state import TrainResult
-from compress.train.core.training_data import fast_tokenizer
-from compress.train.evaluate import BATCH, predict_function
+from compress.train.core.training_data import BATCH, fast_tokenizer, predict_function
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Literal
 
 from transformers import PreTrainedModel
 
-from compress.model_history import ProbeInfo
+from compress.model_folder.model_history import ProbeInfo
 from compress.models.heads import head_for
 from compress.models.load_save import load_model
 from compress.models.nonuniform_models import POOLED

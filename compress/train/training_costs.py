@@ -14,16 +14,15 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from compress.losses import LOSSES, LayerLoss, OutputLoss
-from compress.measure.resources.flops import flops_per_token
-from compress.model_history import PROBE_ROWS, PROBE_VALUES
-from compress.model_info import ShapeInfo
+from compress.measure.resources.footprint import flops_per_token
+from compress.model_folder.model_history import PROBE_ROWS, PROBE_VALUES
+from compress.model_folder.model_info import ShapeInfo
 from compress.recipe.distill_schema import Distill
-from compress.recipe.finetune_schema import FEATURE_LAYERS, Finetune
-from compress.recipe.training_schema import EpochBounds, Training, number
+from compress.recipe.training_schema import FEATURE_LAYERS, EpochBounds, Finetune, Training, number
 from compress.train.core.probe_effort import THOROUGH, TOKEN_HEADS, probe_budget, probe_work
 
 if TYPE_CHECKING:
-    from compress.train.core.train_state import TrainResult
+    from compress.train.core.checkpoints import TrainResult
 
 WEIGHT = 4
 """Bytes of a weight, a gradient, and each of Adam's two moments."""

@@ -11,7 +11,7 @@ from benchmarks.formats.formats_results import Entry, FormatsReport
 from benchmarks.int8 import int8_files
 from compress.errors import CompressError
 from compress.formats import EXPORTS
-from compress.measure.interference.machine_snapshot import snapshot_machine
+from compress.measure.machine_snapshot import snapshot_machine
 from compress.variants import VARIANTS
 from tests.conftest import make_tiny
 

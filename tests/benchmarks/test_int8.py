@@ -11,7 +11,7 @@ from benchmarks.int8 import int8_files
 from benchmarks.int8.int8_page import FIRST, LONG, goals, page, picture
 from benchmarks.int8.int8_results import FP32, TORCH, Entry, Int8Report
 from compress.errors import CompressError
-from compress.measure.interference.machine_snapshot import snapshot_machine
+from compress.measure.machine_snapshot import snapshot_machine
 from tests.conftest import make_tiny
 
 

@@ -8,7 +8,7 @@ import pytest
 from compress.data.encode import batches_by_length, bucketed_batches, encode_rows, training_examples
 from compress.data.tokenizer import TextTokenizer
 from compress.errors import DataError
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.tasks import KINDS
 
 TEXTS = ["a", "a b c d e", "b c", "d d d d", "e"]

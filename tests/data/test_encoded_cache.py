@@ -10,10 +10,9 @@ import pytest
 from compress.data import encode
 from compress.data.encode import encode_rows, encode_sample
 from compress.data.encoded_cache import ENCODED_FOLDER, cache_entry, limit_size, read_entry
-from compress.data.splits.concatenated_rows import ConcatenatedRows
-from compress.data.splits.row_store import RowWriter, StoredRows
+from compress.data.splits.row_store import ConcatenatedRows, RowWriter, StoredRows
 from compress.data.tokenizer import TextTokenizer
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.pipeline.commands.clean import clean
 
 TASK = TaskInfo(name="t", kind="classification", text=("text",), labels=("x", "y"), metric="accuracy", max_length=6)
@@ -187,7 +186,7 @@ from pathlib import Path
 from compress.data.encode import encode_rows, encode_sample
 from compress.data.splits.row_store import StoredRows
 from compress.data.tokenizer import TextTokenizer
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 rows, task = StoredRows(Path(sys.argv[1]), "train"), TaskInfo.model_validate_json(sys.argv[3])
 print(encode_rows(rows, task, TextTokenizer.load(Path(sys.argv[2]))).digest())
 """

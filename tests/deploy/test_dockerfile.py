@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import compress
-from compress.model_info import read_info, write_info
+from compress.model_folder.model_info import read_info, write_info
 from tests.measure.conftest import write_variant
 from tests.variant_builder import build
 from tests.without_torch import light

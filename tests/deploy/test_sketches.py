@@ -10,7 +10,7 @@ import pytest
 
 from compress.cli import parsed
 from compress.formats import FORMATS
-from compress.model_info import GOLDEN_FILE, read_info
+from compress.model_folder.model_info import GOLDEN_FILE, read_info
 from compress.pipeline.commands.export_command import chosen_variants
 from compress.runtime import open_predictor
 from tests.edge_exports import needs_runtime

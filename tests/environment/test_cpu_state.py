@@ -2,8 +2,9 @@ import os
 
 import pytest
 
-from compress.environment import cgroup_limits, cpu_state, cuda_info
-from compress.environment.cpu_state import describe_cpu_state
+from compress import environment
+from compress.environment import cpu, os_probe
+from compress.environment.cpu import describe_cpu_state
 
 
 def write(root, files):
@@ -76,21 +77,21 @@ def test_power_is_known_where_there_is_a_battery(monkeypatch):
     for plugged, expected in ((True, "mains"), (False, "battery"), (None, None)):
         battery = type("Battery", (), {"power_plugged": plugged})
         monkeypatch.setattr(psutil, "sensors_battery", lambda battery=battery: battery, raising=False)
-        assert cpu_state._power() == expected
+        assert cpu._power() == expected
     monkeypatch.setattr(psutil, "sensors_battery", lambda: None, raising=False)
-    assert cpu_state._power() is None
+    assert cpu._power() is None
 
 
 def test_the_quota_of_a_container(tmp_path):
     own = tmp_path / "own"
     own.write_text("0::/\n")
-    assert cgroup_limits.core_quota(tmp_path, own) is None
+    assert os_probe.core_quota(tmp_path, own) is None
     (tmp_path / "cpu.max").write_text("150000 100000\n")
-    assert cgroup_limits.core_quota(tmp_path, own) == 1.5
+    assert os_probe.core_quota(tmp_path, own) == 1.5
 
 
 def test_driver_version(monkeypatch):
-    monkeypatch.setattr(cuda_info, "command_output", lambda command: "550.54.15\n550.54.15\n")
-    assert cuda_info.driver_version() == "550.54.15"
-    monkeypatch.setattr(cuda_info, "command_output", lambda command: "No devices were found\n")
-    assert cuda_info.driver_version() is None
+    monkeypatch.setattr(environment, "command_output", lambda command: "550.54.15\n550.54.15\n")
+    assert environment.driver_version() == "550.54.15"
+    monkeypatch.setattr(environment, "command_output", lambda command: "No devices were found\n")
+    assert environment.driver_version() is None

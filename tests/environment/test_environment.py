@@ -8,7 +8,7 @@ import urllib.request
 import pytest
 
 from compress import environment
-from compress.environment import Cpu, Environment, Gpu, cuda_info, describe, os_probe
+from compress.environment import Cpu, Environment, Gpu, describe, os_probe
 from compress.environment.cpu import read_cpuinfo, read_sysctl
 from compress.errors import MissingExtra
 
@@ -115,13 +115,13 @@ def test_versions_are_of_what_is_installed():
 
 
 def test_nvidia_smi():
-    assert cuda_info.read_nvidia_smi("NVIDIA H200, 143771\n") == (Gpu("NVIDIA H200", 143771 * 2**20),)
-    assert cuda_info.read_nvidia_smi("") == ()
+    assert environment.read_nvidia_smi("NVIDIA H200, 143771\n") == (Gpu("NVIDIA H200", 143771 * 2**20),)
+    assert environment.read_nvidia_smi("") == ()
 
 
 def test_devices_without_torch_come_from_the_driver(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(cuda_info, "command_output", lambda command: "Tesla T4, 15360\n")
+    monkeypatch.setattr(environment, "command_output", lambda command: "Tesla T4, 15360\n")
     assert environment.cuda_devices() == (Gpu("Tesla T4", 15360 * 2**20),)
 
 

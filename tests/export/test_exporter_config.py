@@ -12,15 +12,9 @@ pytest.importorskip("optimum", reason="optimum is not installed")
 from optimum.exporters.tasks import TasksManager
 from optimum.utils import NormalizedConfigManager, NormalizedTextConfig
 
-import compress.export.variant_record as variant_record
+import compress.export.build_context as variant_record
 from compress.errors import MissingExtra
-from compress.export.exporter_config import (
-    TASKS,
-    config_names,
-    example_inputs,
-    exporter_config,
-    register_exporters,
-)
+from compress.export.from_pytorch import TASKS, config_names, example_inputs, exporter_config, register_exporters
 from compress.families import FAMILIES
 from compress.formats import EXPORTS
 from compress.models.heads import HEADS
@@ -111,6 +105,6 @@ def test_an_export_without_optimum_names_the_extra(variant, tmp_path, monkeypatc
 
 def test_importing_it_writes_nothing_to_the_error_stream():
     done = subprocess.run(
-        [sys.executable, "-c", "import compress.export.exporter_config"], capture_output=True, text=True, check=True
+        [sys.executable, "-c", "import compress.export.from_pytorch"], capture_output=True, text=True, check=True
     )
     assert (done.stdout, done.stderr) == ("", "")

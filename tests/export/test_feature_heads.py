@@ -8,7 +8,7 @@ import torch
 
 from compress.errors import ModelError
 from compress.export.comparison.parity_check import LIMITS
-from compress.model_info import TaskInfo, read_info
+from compress.model_folder.model_info import TaskInfo, read_info
 from compress.models import load_model
 from compress.variants import VARIANTS, describe_missing, missing_extras, missing_programs
 from tests.quantize.sample_rows import sample_batches

@@ -9,7 +9,7 @@ import pytest
 import compress
 from benchmarks.distill_throughput.environments import TORCH, Environment, NotInstalled
 from compress.console import Console
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.models.heads import HEADS
 from compress.models.nonuniform_models import with_head_pooling
 from compress.pipeline.commands.export_command import chosen_variants, export_folder

@@ -7,10 +7,10 @@ import json
 
 import pytest
 
-from compress.export.companion_files import copy_companions
+from compress.export.other_tools import copy_companions
 from compress.families import FAMILIES
-from compress.model_info import TaskInfo
-from compress.sentence_transformers_files import copy_modules, write_settings
+from compress.model_folder.model_info import TaskInfo
+from compress.model_folder.sentence_transformers_files import copy_modules, write_settings
 
 ALIKE = TaskInfo(name="alike", kind="similarity", text=("one", "other"), metric="spearman", max_length=24)
 RANK = TaskInfo(name="rank", kind="ranking", text=("q", "c"), metric="map", max_length=32)

@@ -8,9 +8,9 @@ import subprocess
 import pytest
 
 from compress.cli import main
-from compress.export.transformers_js import VERSION, name_file, transformers_js_section
+from compress.export.other_tools import VERSION, name_file, transformers_js_section
 from compress.export.web.node_check import INT8_TOLERANCE
-from compress.model_info import FolderInfo, read_info
+from compress.model_folder.model_info import FolderInfo, read_info
 from compress.runtime.text_model import TextModel
 from compress.variants import VARIANTS
 from tests.chromium import serve_folder

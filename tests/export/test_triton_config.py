@@ -8,8 +8,8 @@ import onnxruntime
 import pytest
 
 from benchmarks.distill_throughput.environments import Environment, NotInstalled
-from compress.export.triton_config import FILE
-from compress.model_info import TaskInfo
+from compress.export.other_tools import FILE
+from compress.model_folder.model_info import TaskInfo
 from tests.variant_builder import build
 
 pytestmark = pytest.mark.slow

@@ -6,9 +6,9 @@ import pytest
 import yaml
 
 from compress.console import Console
+from compress.label.ask_service import Pace
 from compress.label.label import label
 from compress.label.label_task import load_label_recipe
-from compress.label.pace import Pace
 from tests.label.chat_server import KEY, serving
 
 TEXTS = [f"a {'good' if number % 3 else 'bad'} film {number}" for number in range(12)]

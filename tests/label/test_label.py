@@ -288,7 +288,7 @@ def test_the_key_is_never_shown_nor_stored(labelling, server, reply, debug):
     server.reply = in_turn(by_word, *[reply] * 40)
     labelling.load()
     code = (
-        "import logging, sys\nlogging.basicConfig(level=logging.DEBUG)\nimport compress.label.pace as pace\n"
+        "import logging, sys\nlogging.basicConfig(level=logging.DEBUG)\nimport compress.label.ask_service as pace\n"
         "pace.FIRST_WAIT = 0.001\nfrom compress.cli import main\nsys.exit(main(sys.argv[1:]))"
     )
     command = [sys.executable, "-c", code, "label", str(labelling.file), "--to", str(labelling.target)]

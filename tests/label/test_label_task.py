@@ -8,8 +8,8 @@ import pytest
 
 from compress.console import Console
 from compress.errors import RecipeError
-from compress.label.answer_forms import ANSWER_FORMS
 from compress.label.label_task import LabelTask, load_label_recipe
+from compress.label.prompt_and_answer import ANSWER_FORMS
 from compress.tasks import KINDS
 from tests.label.chat_server import KEY, answer
 from tests.without_torch import light

@@ -2,8 +2,8 @@
 
 import pytest
 
-from compress.label.prompt import messages_for
-from tests.label.test_answer_forms import recipe
+from compress.label.prompt_and_answer import messages_for
+from tests.label.test_prompt_and_answer import recipe
 
 
 def test_the_default_prompt_names_the_labels_and_their_meanings():

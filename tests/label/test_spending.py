@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from compress.label.pace import Pace, Stopped, back_off
+from compress.label.ask_service import Pace, Stopped, back_off
 from compress.label.spending import LimitReached, Spending
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 
 ROWS = 4
 

@@ -5,7 +5,7 @@ import torch
 
 from compress.losses import TASK_LOSSES
 from compress.tasks import KINDS
-from compress.tasks.decoding.window_pooling import pool_window_logits
+from compress.tasks.decoding import pool_window_logits
 from tests.losses.helpers import drawn, grouped, pieces, slope_of, task, unit
 
 COUNTS = [2, 1, 3]

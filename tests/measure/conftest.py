@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from compress.model_info import FolderInfo, ShapeInfo, TaskInfo, VariantInfo, write_info
+from compress.model_folder.model_info import FolderInfo, ShapeInfo, TaskInfo, VariantInfo, write_info
 from tests.conftest import word_tokenizer
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *["good", "bad", "film", "plot", "is", "the", "a", "very", "not"]]

@@ -5,7 +5,7 @@ import pytest
 
 from compress.data.tokenizer import TextTokenizer
 from compress.measure.predict_rows import decode_examples, embed_documents, predict_rows
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.tasks import KINDS
 
 TASK = TaskInfo(name="made", kind="regression", text=("text",), metric="spearman", max_length=16)

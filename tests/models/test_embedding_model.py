@@ -9,7 +9,7 @@ from transformers import AutoModel
 from compress.console import Console
 from compress.errors import ModelError
 from compress.families import FAMILIES
-from compress.model_info import FolderInfo, TaskInfo, read_info
+from compress.model_folder.model_info import FolderInfo, TaskInfo, read_info
 from compress.models.embedding_model import (
     PROJECTION,
     AutoModelForSentenceEmbedding,
@@ -19,11 +19,10 @@ from compress.models.embedding_model import (
     set_projection,
     with_projection,
 )
-from compress.models.encoder_parts import base_of, family_of, layers_of
-from compress.models.forward_hooks import capture_parts
+from compress.models.encoder_parts import base_of, capture_parts, family_of, layers_of
 from compress.models.heads import head_of
 from compress.models.load_save import fit_head, has_task_head, load, load_model, save_model, saved_embedding_size
-from compress.models.silence_transformers import quiet
+from compress.models.read_checkpoint import quiet
 from compress.models.student.build_student import build_student
 from compress.recipe.student_schema import Student
 from tests.conftest import same_weights

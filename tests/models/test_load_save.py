@@ -3,14 +3,23 @@ import json
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForSequenceClassification
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, RobertaTokenizer
 
 from compress.errors import ModelError
 from compress.families import FAMILIES
-from compress.model_info import FolderInfo, TaskInfo, read_info
-from compress.models.load_save import fit_head, has_task_head, load, load_model, load_tokenizer, save_model
-from compress.models.silence_transformers import quiet
+from compress.model_folder.model_info import FolderInfo, TaskInfo, read_info
+from compress.models.load_save import (
+    fit_head,
+    has_task_head,
+    load,
+    load_model,
+    load_tokenizer,
+    replace_tokenizer_json,
+    save_model,
+)
+from compress.models.read_checkpoint import quiet
 from tests.conftest import same_weights
+from tests.pretrain.small_tokenizers import bpe, content_of
 
 SAFE, CONFIG = "model.safetensors", "config.json"
 
@@ -290,3 +299,22 @@ def test_compress_json_of_another_kind_of_model_is_refused(kind, message, tiny_m
     (folder / "compress.json").write_text(json.dumps(info))
     with pytest.raises(ModelError, match=message):
         load(folder)
+
+
+def test_words_that_are_looked_up_before_merges_survive_saving(tmp_path) -> None:
+    """RoBERTa's own class would make the model anew, without this setting."""
+    model = content_of(bpe())["model"]
+    vocabulary = {**model["vocab"], "<unk>": 330, "</s>": 331, "<mask>": 332}
+    tokenizer = RobertaTokenizer(vocab=vocabulary, merges=[tuple(pair) for pair in model["merges"]])
+    content = json.loads(tokenizer.backend_tokenizer.to_str())
+    content["model"]["vocab"]["Ġtokenizer"] = 333
+    content["model"]["ignore_merges"] = True
+    replace_tokenizer_json(tokenizer, content, None).save_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "roberta"}))
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    text = "the tokenizer of tokenizers"
+    assert loaded(text)["input_ids"].count(333) == 1
+    assert loaded.mask_token_id == tokenizer.mask_token_id
+    assert loaded.model_input_names == tokenizer.model_input_names
+    assert set(loaded(text)) == set(tokenizer(text))
+    assert loaded("the")["input_ids"] == tokenizer("the")["input_ids"]

@@ -10,12 +10,12 @@ import torch
 from transformers import AutoModel, AutoModelForSequenceClassification, pipeline
 
 from compress.families import FAMILIES
-from compress.model_info import FolderInfo, TaskInfo
+from compress.model_folder.model_info import FolderInfo, TaskInfo
 from compress.models import load, load_model, save_model
 from compress.models.embedding_model import mean_pool
 from compress.models.encoder_parts import base_of, layers_of
 from compress.models.nonuniform_models import match_config_to_weights
-from compress.models.silence_transformers import quiet
+from compress.models.read_checkpoint import quiet
 from compress.models.student.build_student import build_student
 from compress.prune.surgery import remove_units
 from compress.recipe.student_schema import Student

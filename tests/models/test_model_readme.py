@@ -9,8 +9,8 @@ import torch
 from transformers import AutoConfig
 
 from compress.families import FAMILIES
-from compress.model_info import FolderInfo, TaskInfo
-from compress.model_readme import README_FILE
+from compress.model_folder.model_info import FolderInfo, TaskInfo
+from compress.model_folder.model_readme import README_FILE
 from compress.models import load, load_model, save_model
 from compress.models.encoder_parts import base_of
 from compress.models.student.factorised_embeddings import install_factors

@@ -8,12 +8,12 @@ import torch
 from transformers import AutoModel, AutoModelForSequenceClassification, pipeline
 
 from compress.families import FAMILIES
-from compress.model_info import FolderInfo, read_info
+from compress.model_folder.model_info import FolderInfo, read_info
 from compress.models import load, save_model
 from compress.models.encoder_parts import layer_shapes
 from compress.models.heads import HEADS
 from compress.models.nonuniform_models import match_config_to_weights
-from compress.models.silence_transformers import quiet
+from compress.models.read_checkpoint import quiet
 
 PRUNABLE = [name for name, family in FAMILIES.items() if family.prunable]
 CLASSES = [head.suffix for head in HEADS.values()]

@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from compress.errors import ModelError
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
+from compress.model_folder.sentence_transformers_files import SUPPORTED, is_embedding_folder
 from compress.models.embedding_model import POOL
 from compress.models.fetch import fetch
 from compress.models.load_save import has_task_head, load, load_model, load_tokenizer, saved_embedding_size
+from compress.models.read_checkpoint import quiet
 from compress.models.sentence_transformers_format import Layout, read_layout
-from compress.models.silence_transformers import quiet
-from compress.sentence_transformers_files import SUPPORTED, is_embedding_folder
 
 TASK = TaskInfo(name="alike", kind="similarity", text=("one", "other"), metric="spearman", max_length=8)
 TEXTS = ["a good film", "the plot", "it was so very very very dull and of the bad bit", "great"]

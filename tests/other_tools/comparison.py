@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from compress.data.tokenizer import TextTokenizer, read_tokenizer
 from compress.errors import UsageError
 from compress.export.comparison.golden_inputs import bounded, single_texts
-from compress.model_info import FolderInfo, read_info
+from compress.model_folder.model_info import FolderInfo, read_info
 from compress.runtime import open_predictor
 from compress.runtime.predictor import Predictor
 from compress.tasks import kind_of

@@ -17,8 +17,8 @@ import pytest
 from filelock import FileLock
 
 from benchmarks.distill_throughput.environments import NotInstalled
-from compress.export.calibration_texts import calibration_batches
-from compress.model_info import read_info
+from compress.model_folder.model_info import read_info
+from compress.quantize.calibration_rows import calibration_batches
 from compress.tasks import kind_of
 from tests.conftest import machine_folder
 from tests.other_tools.browser_job import run_in_chromium

@@ -13,7 +13,7 @@ from filelock import FileLock
 from benchmarks.distill_throughput.environments import BASE, DONE, Environment, NotInstalled
 from compress.export.comparison.parity import TOLERANCE
 from compress.export.web.node_check import INT8_TOLERANCE
-from compress.storage.cache_folder import cache_folder
+from compress.storage.file_names import cache_folder
 from tests.other_tools.trained_models import MODELS
 
 TRANSFORMERS_4 = Environment(

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from compress.console import Console
-from compress.model_info import FolderInfo
+from compress.model_folder.model_info import FolderInfo
 from compress.pipeline.run import Options, execute, prepare
 from compress.pipeline.step_store import StepStore
 from compress.storage.atomic_write import atomic_write, new_folder
-from compress.storage.cache_folder import cache_folder
+from compress.storage.file_names import cache_folder
 
 MODELS = ("teacher", "student", "pruned")
 ENCODER = "encoder"

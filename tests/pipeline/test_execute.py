@@ -10,7 +10,7 @@ import pytest
 
 from compress.console import Console
 from compress.errors import CompressError, ModelError, ScreenedOut
-from compress.model_info import FolderInfo, Parent, read_info, write_info
+from compress.model_folder.model_info import FolderInfo, Parent, read_info, write_info
 from compress.pipeline import execute, fingerprint
 from compress.pipeline.execute import Executor, Outcome
 from compress.pipeline.graph import Plan

@@ -6,7 +6,7 @@ import pytest
 
 from compress.errors import CompressError, GateMissed
 from compress.measure.timing.latency import Latency
-from compress.model_info import VariantInfo
+from compress.model_folder.model_info import VariantInfo
 from compress.pipeline.execute import Outcome
 from compress.pipeline.run import Result
 from compress.report.report_schema import LedgerRow, Report

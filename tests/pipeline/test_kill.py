@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from compress.model_info import read_info
+from compress.model_folder.model_info import read_info
 from compress.prune.latency_table import TABLE_FILE, read_table
 from compress.report.report_schema import read_report
 from compress.storage.file_digests import file_digest

@@ -10,14 +10,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from compress import export_formats
+from compress import variants
 from compress.cli import main
 from compress.console import Console
 from compress.errors import CompressError, DeviceUnavailable, ModelError, StepIncomplete
 from compress.export.builders import ort_format
 from compress.formats import EXPORTS
 from compress.measure.resources.footprint import footprint
-from compress.model_info import read_info
+from compress.model_folder.model_info import read_info
 from compress.pipeline.preflight import preflight
 from compress.pipeline.run import Options, prepare
 from compress.pipeline.step_context import StepContext
@@ -85,8 +85,8 @@ def test_a_format_may_compete(plan_of):
 
 def test_all_means_what_can_be_built_here(plan_of, monkeypatch):
     missing = {"openvino": {"openvino": "openvino"}}
-    monkeypatch.setattr(export_formats, "missing_extras", lambda form: missing.get(form, {}))
-    monkeypatch.setattr(export_formats, "missing_programs", lambda form: [])
+    monkeypatch.setattr(variants, "missing_extras", lambda form: missing.get(form, {}))
+    monkeypatch.setattr(variants, "missing_programs", lambda form: [])
     plan = plan_of("export=[{format: ort, compete: true}, all]")
     listed = {each.format: each.compete for each in plan.recipe.export}
     assert listed["ort"] is True
@@ -98,8 +98,8 @@ def test_all_means_what_can_be_built_here(plan_of, monkeypatch):
 def without_edge(monkeypatch):
     """As if neither ExecuTorch nor LiteRT were installed, and everything else were."""
     missing = {"executorch": {"executorch": "executorch"}, "litert": {"litert_torch": "litert"}}
-    monkeypatch.setattr(export_formats, "missing_extras", lambda form: missing.get(form, {}))
-    monkeypatch.setattr(export_formats, "missing_programs", lambda form: [])
+    monkeypatch.setattr(variants, "missing_extras", lambda form: missing.get(form, {}))
+    monkeypatch.setattr(variants, "missing_programs", lambda form: [])
 
 
 LEFT_OUT = (
@@ -148,7 +148,7 @@ def test_missing_programs_of_a_format_are_named_before_the_run(entry, plan_of, t
 
 
 def test_all_leaves_out_formats_whose_programs_are_missing(plan_of, tmp_path, monkeypatch):
-    monkeypatch.setattr(export_formats, "missing_extras", lambda form: {})
+    monkeypatch.setattr(variants, "missing_extras", lambda form: {})
     monkeypatch.setenv("PATH", str(tmp_path))
     assert {each.format for each in plan_of("export=[all]").recipe.export} == EXPORTS.keys() - {"web"}
 

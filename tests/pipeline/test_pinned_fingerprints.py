@@ -15,8 +15,8 @@ import pytest
 
 from compress.errors import CompressError
 from compress.pipeline.plan import make_plan
-from compress.pipeline.preflight.allowed_names import NAMES
-from compress.pipeline.resolve import resolve
+from compress.pipeline.preflight.recipe_checks import NAMES
+from compress.pipeline.run import resolve
 from compress.recipe.load import parse_recipe
 from tests.recipe.test_documented import PAGES, shown_sections
 
@@ -26,21 +26,15 @@ HOLD_THE_RECIPE = ("package", "report", "publish")
 """Kinds of steps whose settings are the whole recipe, which grows with every new key."""
 SHORTEST = {"task": "sst2", "teacher": "minilm-l6", "student": "half-depth"}
 """Keys added to a section that is shown by itself."""
+PLANNING = ("plan", "plan_variants", "steps.latency_step")
 MACHINE = {
-    "data_steps.contents_digest": lambda *_: "contents",
-    **{f"{name}.describe": lambda: SimpleNamespace(fingerprint="machine") for name in ("latency_goal", "result_steps")},
-    **{
-        f"{name}.describe": lambda: SimpleNamespace(fingerprint="machine")
-        for name in ("quantized_steps", "variant_steps")
-    },
-    "latency_goal.usable_cores": lambda: 64,
-    "result_steps.cuda_devices": list,
-    **{
-        f"{name}.versions": lambda _: {}
-        for name in ("latency_goal", "result_steps", "quantized_steps", "variant_steps")
-    },
+    "plan.contents_digest": lambda *_: "contents",
+    **{f"{name}.describe": lambda: SimpleNamespace(fingerprint="machine") for name in PLANNING},
+    **{f"{name}.versions": lambda _: {} for name in PLANNING},
+    "steps.latency_step.usable_cores": lambda: 64,
+    "plan.cuda_devices": list,
 }
-"""What differs from machine to machine, in `compress.pipeline.planning`."""
+"""What differs from machine to machine, in `compress.pipeline`."""
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +45,7 @@ def no_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def stand_in(patch: pytest.MonkeyPatch) -> None:
     for name, value in MACHINE.items():
-        patch.setattr(f"compress.pipeline.planning.{name}", value)
+        patch.setattr(f"compress.pipeline.{name}", value)
     patch.setattr("compress.pipeline.plan.check_columns", lambda _: None)
 
 

@@ -12,9 +12,9 @@ from compress.cli import main
 from compress.errors import CompressError
 from compress.models.tiny import write_tiny_model
 from compress.pipeline.pretrain_run import PretrainOptions, run_pretrain
-from compress.pretrain.report.report_page import page, result_table
+from compress.pretrain.pretrain_report import page, result_table
 from compress.train.core.optimizer import ModelAndOptimizer
-from compress.train.precision.choose_precision import always_tried
+from compress.train.precision import always_tried
 
 SUBJECTS = ("the cat", "a dog", "the tokenizer", "my neighbour", "the old plant")
 VERBS, OBJECTS = ("sees", "likes", "splits", "finds"), ("words", "a tree", "photosynthesis", "the mat", "small fish")
@@ -142,8 +142,8 @@ def test_a_trial_of_both_precisions_changes_nothing(
 ) -> None:
     monkeypatch.setenv("COMPRESS_CACHE", str(tmp_path / "cache"))
     cpu = SimpleNamespace(model="a CPU", instructions=("avx512_bf16",), has_bf16=True)
-    monkeypatch.setattr("compress.train.precision.choose_precision.describe_cpu", lambda: cpu)
-    monkeypatch.setattr("compress.train.precision.choose_precision.BF16_GAIN", 0.0)
+    monkeypatch.setattr("compress.train.precision.describe_cpu", lambda: cpu)
+    monkeypatch.setattr("compress.train.precision.BF16_GAIN", 0.0)
     results = {}
     for precision in ("auto", "bf16"):
         settings = {**sections(folder, method), "train": {**TRAIN, "precision": precision}}

@@ -6,7 +6,7 @@ import pytest
 
 from compress.cli import main
 from compress.console import Console
-from compress.model_info import read_info, write_info
+from compress.model_folder.model_info import read_info, write_info
 from compress.pipeline.steps.publish_step import publish_winners
 from compress.report.report_schema import read_report
 from compress.storage.atomic_write import atomic_copy_folder

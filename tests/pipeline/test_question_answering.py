@@ -7,7 +7,7 @@ import pytest
 
 import compress
 from compress.cli import main
-from compress.model_info import read_info
+from compress.model_folder.model_info import read_info
 from compress.models.tiny import write_tiny_model
 from compress.report.report_schema import read_report
 

@@ -9,12 +9,12 @@ import pytest
 import compress
 from compress.cli import main
 from compress.errors import UsageError
-from compress.model_info import read_info
+from compress.model_folder.model_info import read_info
 from compress.pipeline.commands.plan_command import preview
 from compress.pipeline.run import Options, prepare
 from compress.pipeline.run_lock import named_steps
 from compress.report.report_schema import read_report
-from compress.train.precision.choose_precision import PrecisionChoice
+from compress.train.precision import PrecisionChoice
 from tests.conftest import write_tiny_recipe
 
 
@@ -184,7 +184,7 @@ def test_from_reruns_a_step_and_its_dependents(copy: Path) -> None:
 
 @pytest.mark.slow
 def test_a_further_method_that_is_not_worth_it_is_screened_out(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("compress.export.short_timing.time_folders", lambda folders, *_: [1.0, 2.0, 0.5])
+    monkeypatch.setattr("compress.export.tune_ort_session.time_folders", lambda folders, *_: [1.0, 2.0, 0.5])
     methods = "quantize.methods=[dynamic,static-minmax,static-entropy]"
     code, ran = rerun(copy, "--set", methods)
     assert code == 0

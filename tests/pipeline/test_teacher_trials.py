@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from compress.cli import main
-from compress.model_info import read_info
+from compress.model_folder.model_info import read_info
 from compress.report.report_schema import read_report
 from compress.storage.file_digests import file_digest
 from compress.train.core.optimizer import ModelAndOptimizer

@@ -13,9 +13,9 @@ from compress.errors import DataError, UsageError
 from compress.models.tiny import write_tiny_model
 from compress.pipeline.execute import Executor
 from compress.pipeline.forecast.cost_estimates import Estimates
-from compress.pipeline.preflight import model_availability
-from compress.pipeline.preflight.model_availability import absent_models
+from compress.pipeline.preflight import preflight
 from compress.pipeline.preflight.model_compatibility import compatibility_errors
+from compress.pipeline.preflight.preflight import absent_models
 from compress.pipeline.run import Options, prepare
 from compress.pipeline.step_store import StepStore
 from compress.pipeline.strip_paths import recipe_without_paths
@@ -168,7 +168,7 @@ def test_missing_masked_model_is_reported_by_plan(plan_of, tmp_path, monkeypatch
     (fault,) = compatibility_errors(plan_of(f"distill.augment.model={tmp_path / 'teacher'}").recipe)
     assert fault.startswith("distill: augment.model: ")
     assert "holds a BertModel where a masked language model is expected" in fault
-    monkeypatch.setattr(model_availability, "hub_state", lambda timeout: "not reachable")
+    monkeypatch.setattr(preflight, "hub_state", lambda timeout: "not reachable")
     (fault,) = absent_models(plan_of("distill.augment.model=owner/words").recipe, ("distill",))
     assert fault.startswith("distill.augment.model: there is no folder owner/words, and owner/words@main is not on")
 

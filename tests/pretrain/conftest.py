@@ -43,8 +43,8 @@ def text_file(tmp_path_factory, made_documents):
 @pytest.fixture(scope="session")
 def vocabulary_folder(tmp_path_factory, made_documents):
     """The tokenizer of a vocabulary learned from them."""
+    from compress.pretrain.pretrain_schema import PretrainVocabulary
     from compress.pretrain.vocabulary.train_vocabulary import train_vocabulary
-    from compress.recipe.pretrain_schema import PretrainVocabulary
 
     folder = tmp_path_factory.mktemp("vocabulary")
     train_vocabulary(made_documents, PretrainVocabulary(size=150), folder)
@@ -66,7 +66,7 @@ def corpus_folder(tmp_path_factory, made_documents, vocabulary_folder):
 def packed_folder(tmp_path_factory, corpus_folder):
     """Their sequences of 32 pieces, and their pairs of 48."""
     from compress.pretrain.text.corpus_pieces import PARTS, Corpus
-    from compress.pretrain.text.packing import pack
+    from compress.pretrain.text.sentence_packing import pack
 
     folder = tmp_path_factory.mktemp("packed")
     for part in PARTS:

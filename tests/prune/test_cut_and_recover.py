@@ -16,7 +16,7 @@ import torch
 from compress.console import Console
 from compress.data.splits.prepare_splits import load_prepared, prepare_splits
 from compress.errors import ModelError, UsageError
-from compress.model_info import read_info
+from compress.model_folder.model_info import read_info
 from compress.models.encoder_parts import family_of, layer_shapes, layers_of, part, shape_of
 from compress.models.load_save import load
 from compress.prune.criteria import CRITERIA

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from compress.errors import ModelError
-from compress.model_info import ShapeInfo
+from compress.model_folder.model_info import ShapeInfo
 from compress.prune.latency_table import LatencyTable, read_table, unreachable, wanted_speedup
 from compress.recipe.prune_schema import PruneTo
 

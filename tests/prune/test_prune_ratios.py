@@ -5,7 +5,7 @@ import torch
 
 from compress.errors import ModelError
 from compress.families import FAMILIES
-from compress.model_info import ShapeInfo
+from compress.model_folder.model_info import ShapeInfo
 from compress.models.encoder_parts import layers_of, shape_of
 from compress.prune.allocation import select_units
 from compress.prune.prune_ratios import equivalent_ratios, layer_parameters, max_removable, resolve_ratios

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from compress.export.comparison.golden_file import write_golden
-from compress.export.comparison.golden_inputs import golden_batches
+from compress.export.comparison.golden_inputs import golden_batches, write_golden
 from compress.measure.quality.quality_result import Quality
 from compress.measure.timing.latency import Latency
-from compress.model_info import Parent, read_info, write_info
+from compress.model_folder.model_info import Parent, read_info, write_info
 from compress.publish.local_zoo import publish_entry
 from compress.report.report_schema import Report
 from compress.runtime import open_predictor

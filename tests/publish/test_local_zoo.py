@@ -8,9 +8,9 @@ import textwrap
 import pytest
 
 from compress.errors import CompressError, ModelError, UsageError
-from compress.model_info import read_info, write_info
+from compress.model_folder.model_info import read_info, write_info
 from compress.publish.local_zoo import is_published, publish_entry, read_index
-from compress.publish.pull import pull
+from compress.publish.push_pull import pull
 from compress.publish.verify import verify
 from compress.report.report_schema import read_report, write_report
 from compress.runtime.text_model import TextModel

@@ -4,8 +4,8 @@ import pytest
 import yaml
 
 import compress
-from compress.model_history import VocabularyInfo
-from compress.model_info import GOLDEN_FILE, read_info, write_info
+from compress.model_folder.model_history import VocabularyInfo
+from compress.model_folder.model_info import GOLDEN_FILE, read_info, write_info
 from compress.publish.entry import make_entry
 from compress.publish.local_zoo import publish_entry
 from compress.publish.model_card import base_model, front_matter, hub_data, model_card

@@ -1,4 +1,4 @@
-"""Verification and download, from folders and from an HTTP server on this machine."""
+"""The check of a published folder before it predicts."""
 
 import json
 import os
@@ -12,8 +12,85 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from compress.errors import ModelError, UsageError
-from compress.publish.pull import pull
-from compress.publish.verify import verify
+from compress.publish import verify as module
+from compress.publish.push_pull import pull
+from compress.publish.verify import find_damage, parse_digests, read_digests, verify, write_digests
+
+GOOD = {"sha256": "0" * 64, "bytes": 1}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../up",
+        "/etc/passwd",
+        "a/../b",
+        "a//b",
+        ".hidden",
+        "a/.b",
+        "a\\b",
+        "C:/x",
+        "a/",
+        "",
+        "-rf",
+        "~/x",
+        "a\n",
+        "a\n/b",
+        "a/b\n",
+    ],
+)
+def test_unsafe_paths_are_refused(path):
+    content = json.dumps({"schema_version": 1, "files": {path: GOOD}}).encode()
+    with pytest.raises(ModelError, match="there is not a list of digests"):
+        parse_digests(content, "there")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"[]",
+        b"\xff\xfe",
+        b'{"files": {}}',
+        b'{"schema_version": 2, "files": {"a": {"sha256": "%s", "bytes": 1}}}' % (b"0" * 64),
+        b'{"files": {"a": {"sha256": "short", "bytes": 1}}}',
+        b'{"files": {"a": {"sha256": "%s", "bytes": -1}}}' % (b"0" * 64),
+    ],
+)
+def test_invalid_lists_are_refused(content):
+    with pytest.raises(ModelError, match="there is not a list of digests"):
+        parse_digests(content, "there")
+
+
+def test_every_other_file_is_listed(tmp_path):
+    (tmp_path / "onnx").mkdir()
+    (tmp_path / "onnx" / "model.onnx").write_bytes(b"abc")
+    (tmp_path / "config.json").write_bytes(b"{}")
+    first = write_digests(tmp_path)
+    assert sorted(first.files) == ["config.json", "onnx/model.onnx"]
+    assert first.files["onnx/model.onnx"].bytes == 3
+    assert write_digests(tmp_path) == first
+    (tmp_path / "config.json").write_bytes(b"[]")
+    assert write_digests(tmp_path).combined != first.combined
+
+
+def test_a_list_of_many_digests_is_refused_without_reading_it(tmp_path):
+    entry = json.dumps(GOOD)
+    files = ",".join(f'"file-{number}": {entry}' for number in range(20_000))
+    (tmp_path / "digests.json").write_text(f'{{"files": {{{files}}}}}')
+    with pytest.raises(ModelError, match="has more than 1,048,576 bytes"):
+        read_digests(tmp_path)
+
+
+def test_a_list_of_a_newer_version_is_refused():
+    content = json.dumps({"schema_version": 2, "files": {"a": GOOD}}).encode()
+    with pytest.raises(ModelError, match="written by a newer version of compress"):
+        parse_digests(content, "there")
+
+
+def test_a_path_that_is_too_long_is_refused(tmp_path):
+    with pytest.raises(ModelError, match="cannot be read: File name too long"):
+        read_digests(tmp_path / ("a" * 300))
 
 
 class Silent(SimpleHTTPRequestHandler):
@@ -189,5 +266,55 @@ def test_an_unreachable_hub_is_reported(tmp_path, monkeypatch):
 
 def test_pull_and_verify_need_no_heavy_libraries():
     blocked = "import sys; sys.modules.update(dict.fromkeys(['torch', 'transformers', 'datasets', 'huggingface_hub']))"
-    code = f"{blocked}; from compress.publish.pull import pull, verify"
+    code = f"{blocked}; from compress.publish.push_pull import pull, verify"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("COMPRESS_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "entry"
+    folder.mkdir()
+    (folder / "model.onnx").write_bytes(b"weights")
+    (folder / "config.json").write_text("{}")
+    write_digests(folder)
+    return folder
+
+
+def test_intact_folder_and_folder_without_digests(folder, tmp_path):
+    assert find_damage(folder) is None
+    assert find_damage(tmp_path) is None
+
+
+def test_checksums_are_computed_once_per_file(folder, monkeypatch):
+    assert find_damage(folder) is None
+    monkeypatch.setattr(module, "file_digest", lambda path: pytest.fail("read again"))
+    assert find_damage(folder) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"weigh", "model.onnx has 5 bytes, 7 were published"), (b"Weights", "differs"), (None, "is missing")],
+)
+def test_changed_file_is_described(folder, content, message):
+    assert find_damage(folder) is None
+    path = folder / "model.onnx"
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content)
+    assert message in find_damage(folder)
+
+
+def test_unreadable_cache_and_list_of_digests(folder, tmp_path):
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "verified.json").write_text("[")
+    assert find_damage(folder) is None
+    (folder / "digests.json").write_text(json.dumps({"files": {"../x": {}}}))
+    assert "not a list of digests" in find_damage(folder)
+
+
+def test_links_are_damage(folder, tmp_path):
+    (folder / "model.onnx").rename(tmp_path / "elsewhere")
+    (folder / "model.onnx").symlink_to(tmp_path / "elsewhere")
+    assert find_damage(folder).startswith("model.onnx is a symbolic link")

@@ -6,10 +6,9 @@ import sys
 import pytest
 
 from compress.cli import main
-from compress.export.comparison.golden_file import GOLDEN_FILE, write_golden
-from compress.export.comparison.golden_inputs import golden_batches
-from compress.model_info import read_info
-from compress.publish.checksums import DIGESTS_FILE
+from compress.export.comparison.golden_inputs import GOLDEN_FILE, golden_batches, write_golden
+from compress.model_folder.model_info import read_info
+from compress.publish.verify import DIGESTS_FILE
 from compress.runtime import open_predictor
 from tests.measure.conftest import write_variant
 from tests.without_torch import light

@@ -8,7 +8,7 @@ import pytest
 
 import compress.quantize.quantize_export as quantize_export
 from compress.errors import MissingExtra, ModelError
-from compress.model_info import read_info
+from compress.model_folder.model_info import read_info
 from compress.runtime.text_model import TextModel
 from tests.edge_exports import largest_difference
 from tests.variant_builder import build

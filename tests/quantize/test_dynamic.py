@@ -12,7 +12,7 @@ import compress.quantize.quantize_export as quantize_export
 from compress.console import Console
 from compress.errors import ModelError, UsageError
 from compress.export.comparison.parity_check import LIMITS, ParityLimit, check_golden
-from compress.model_info import read_info
+from compress.model_folder.model_info import read_info
 from compress.quantize import quantize_folder
 from compress.quantize.dynamic import quantize_int8_dynamic_model
 from compress.quantize.integer_products import can_any_saturate, product_names

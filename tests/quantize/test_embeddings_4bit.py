@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 import pytest
 
-from compress.model_info import read_info
+from compress.model_folder.model_info import read_info
 from compress.quantize import embeddings_4bit
 from compress.quantize.embeddings_4bit import BLOCK, four_bits, packed
 from compress.runtime.text_model import TextModel

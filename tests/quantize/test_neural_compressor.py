@@ -10,7 +10,7 @@ import pytest
 import compress.quantize.neural_compressor as neural_compressor
 import compress.quantize.quantize_export as quantize_export
 from compress.errors import MissingExtra, ModelError, UsageError
-from compress.model_info import read_info
+from compress.model_folder.model_info import read_info
 from compress.quantize.integer_products import can_any_saturate, integer_products
 from compress.runtime import open_predictor
 from compress.runtime.text_model import TextModel

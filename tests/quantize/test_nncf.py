@@ -11,7 +11,7 @@ import pytest
 import compress.quantize.nncf as nncf
 from compress.errors import MissingExtra, ModelError, UsageError
 from compress.families import FAMILIES
-from compress.model_info import read_info
+from compress.model_folder.model_info import read_info
 from compress.runtime import open_predictor
 from compress.runtime.text_model import TextModel
 from compress.storage.file_digests import digests

@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from compress.quantize.integer_products import can_any_saturate, integer_products
-from compress.quantize.qdq_graph import store_integer_weights
+from compress.quantize.neural_compressor import store_integer_weights
 
 GENERATOR = np.random.default_rng(0)
 WEIGHTS = GENERATOR.normal(size=(4, 6)).astype(np.float32)

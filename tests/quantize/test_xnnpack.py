@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from compress.errors import MissingExtra
-from compress.model_info import read_info
+from compress.model_folder.model_info import read_info
 from compress.runtime.text_model import TextModel
 from tests.edge_exports import largest_difference
 from tests.variant_builder import build

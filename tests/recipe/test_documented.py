@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from compress.pipeline.preflight.allowed_names import NAMES
-from compress.pipeline.preflight.unused_settings import unused_settings
+from compress.pipeline.preflight.recipe_checks import NAMES, unused_settings
+from compress.pretrain.pretrain_schema import PretrainRecipe
 from compress.recipe.load import parse_as, parse_recipe
 from compress.recipe.measure_schema import Measure
-from compress.recipe.pretrain_schema import PretrainRecipe
 from compress.tasks import KINDS
 from compress.tasks.validate_task import task_problems
 

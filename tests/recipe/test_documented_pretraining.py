@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from compress.pipeline.preflight.allowed_names import NAMES
+from compress.pipeline.preflight.recipe_checks import NAMES
+from compress.pretrain.pretrain_schema import PretrainRecipe
 from compress.recipe.load import parse_as
-from compress.recipe.pretrain_schema import PretrainRecipe
 
 PAGES = sorted((Path(__file__).parents[2] / "docs").glob("pretraining*.md"))
 SHOWN = [text for page in PAGES for text in re.findall(r"```yaml\n(.*?)```", page.read_text("utf-8"), re.DOTALL)]

@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from compress.measure.interference.machine_snapshot import Machine, MachineSnapshot
+from compress.measure.machine_snapshot import Machine, MachineSnapshot
 from compress.measure.quality.quality_result import (
     Bin,
     Calibration,
@@ -23,10 +23,10 @@ from compress.measure.resources.serving_memory import ServingMemory
 from compress.measure.result_base import Score
 from compress.measure.roofline.roofline import KernelRate, LimitShares, MachineLimits
 from compress.measure.timing.latency import Latency, Noise, UnderLoad, timing
-from compress.model_info import TaskInfo, VariantInfo
+from compress.model_folder.model_info import TaskInfo, VariantInfo
 from compress.report.report_schema import LedgerRow, Report, ReportModel
 from compress.report.run_facts import DataFacts, StepCost, TargetFacts
-from compress.report.winner_comparisons import compare_winners
+from compress.report.winner_summary import compare_winners
 from compress.select.ledger import GridCell, Rules, TargetResult
 from compress.select.winner import select_winner
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from compress.errors import DeviceUnavailable, ModelError
-from compress.model_info import FolderInfo, VariantInfo, write_info
+from compress.model_folder.model_info import FolderInfo, VariantInfo, write_info
 from compress.runtime import RUN_MODES, open_predictor
 from compress.runtime.model_formats import FP32, describe_model_file
 from compress.runtime.predictor import Placement

@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto
 
 from compress.errors import DeviceUnavailable, ModelError
-from compress.model_info import FolderInfo, VariantInfo, write_info
+from compress.model_folder.model_info import FolderInfo, VariantInfo, write_info
 from compress.runtime import onnx_runtime, open_predictor
 from compress.runtime.onnx_runtime import GUARD, existing_onnx, make_session
 from compress.runtime.predictor import ONE_THREAD, Placement

@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto
 
 from compress.errors import MissingExtra, ModelError
-from compress.model_info import FolderInfo, write_info
+from compress.model_folder.model_info import FolderInfo, write_info
 from compress.runtime import RUN_MODES, open_predictor
 from compress.runtime.openvino_runtime import load_openvino, settings
 from compress.runtime.predictor import ONE_THREAD, Placement

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from compress.cli import main, parsed
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.runtime.predict_command import format_field, format_prediction
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import compress
 from compress.errors import ModelError, UsageError
-from compress.model_info import read_info, write_info
+from compress.model_folder.model_info import read_info, write_info
 from compress.runtime import RUN_MODES
 from compress.runtime.predictor import Placement
 from compress.runtime.text_model import ANY_BATCH, TextModel, usual_batch

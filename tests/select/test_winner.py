@@ -6,7 +6,7 @@ from compress.report.pages.render import render_html, render_markdown
 from compress.report.report_schema import Report, report_json
 from compress.report.tables.ledger_tables import ledger_table
 from compress.report.tables.speed_tables import timing_table
-from compress.report.winner_comparisons import held_back_lines
+from compress.report.winner_summary import held_back_lines
 from compress.select.gate import correction, gate
 from compress.select.ledger import HeldBack, Limits, Rules, Verdict
 from tests.report.conftest import apply_gates, edited

@@ -1,8 +1,7 @@
 import pytest
 
 from compress.errors import RecipeError
-from compress.pipeline.preflight.allowed_names import NAMES
-from compress.pipeline.preflight.unused_settings import unused_settings
+from compress.pipeline.preflight.recipe_checks import NAMES, unused_settings
 from compress.recipe.load import parse_recipe
 
 FILES = "data: {train: a.csv, test: b.csv}"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from compress.errors import ModelError, UsageError
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.recipe.task_schema import Task
 from compress.tasks import KINDS, kind_of, primary_metric, task_info
 from compress.tasks.presets import KIND_DEFAULTS

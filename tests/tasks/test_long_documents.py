@@ -5,7 +5,7 @@ import pytest
 
 from compress.data.encode import encode_rows
 from compress.data.tokenizer import TextTokenizer
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.tasks import KINDS
 
 LABELS = ("x", "y")

@@ -6,14 +6,12 @@ import pytest
 from compress.batch_arrays import BATCH_POSITIONS, EXTRA_COLUMNS, INPUT_ARRAYS, LABELLED, SOFT_LABELS
 from compress.data.encode import encode_rows, training_examples
 from compress.data.tokenizer import TextTokenizer
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.models.heads import HEADS
 from compress.runtime.text_model import TextModel
 from compress.tasks import KINDS
-from compress.tasks.kind import Kind
-from compress.tasks.model_interface import ModelInterface
+from compress.tasks.kind import Kind, ModelInterface, RowReader
 from compress.tasks.presets import KIND_DEFAULTS
-from compress.tasks.row_reader import RowReader
 from compress.tasks.scorer import Scorer
 
 INPUTS = {
@@ -126,12 +124,12 @@ def test_predict_and_scoring_read_texts_alike(name, long, word_folder):
 def test_a_new_extra_column_needs_one_declaration(word_folder, monkeypatch):
     """A new extra column needs one line: it is encoded, collated and stays on the host."""
     import compress.batch_arrays as declarations
-    from compress.tasks import model_interface
+    from compress.tasks import kind
 
     weight = declarations.BatchArray("weight", "example", np.float32, where="host")
     columns = (*EXTRA_COLUMNS, weight)
     monkeypatch.setattr(declarations, "EXTRA_NAMES", tuple(array.name for array in columns))
-    monkeypatch.setattr(model_interface, "EXTRA_COLUMNS", columns)
+    monkeypatch.setattr(kind, "EXTRA_COLUMNS", columns)
     info = info_of("classification")
     rows = [{"text": text, "label": 0, "weight": weight} for text, weight in (("a film", 0.5), ("bad", 2.0))]
     batch = encode_rows(rows, info, TextTokenizer.load(word_folder)).batch([1, 0])

@@ -20,11 +20,10 @@ import compress.storage.atomic_write as store
 import compress.train.probe as probes
 import compress.train.save_trained as made
 from compress.models.load_save import load_model
-from compress.quantize.qat.quantization_aware import quantization_aware
+from compress.quantize.quantization_aware import quantization_aware
 from compress.recipe.distill_schema import Distill, QuantizationAware
-from compress.recipe.finetune_schema import Finetune
 from compress.recipe.student_schema import Student
-from compress.recipe.training_schema import Checkpoints, EpochBounds
+from compress.recipe.training_schema import Checkpoints, EpochBounds, Finetune
 from compress.train.core.checkpoints import CheckpointStore
 from compress.train.core.optimizer import ModelAndOptimizer
 from compress.train.distill import distill

@@ -5,11 +5,11 @@ from compress.data.splits.prepare_splits import load_prepared
 from compress.errors import ModelError, UsageError
 from compress.families import FAMILIES
 from compress.losses import LOSSES
-from compress.model_info import TaskInfo, read_info
+from compress.model_folder.model_info import TaskInfo, read_info
 from compress.models.encoder_parts import layer_shapes, layers_of, word_embeddings
 from compress.models.load_save import load, load_model
 from compress.models.student.build_student import build_student
-from compress.prune.vocabulary.prune_vocabulary import prune_vocabulary, prune_vocabulary_from_model
+from compress.prune.prune_vocabulary import prune_vocabulary, prune_vocabulary_from_model
 from compress.recipe.distill_schema import Distill
 from compress.recipe.loss_schema import Losses
 from compress.recipe.student_schema import Student

@@ -7,13 +7,13 @@ import pytest
 from compress.data.splits.prepare_splits import load_prepared
 from compress.data.tokenizer import TextTokenizer
 from compress.measure.predict_rows import predict_rows
-from compress.model_info import read_info
+from compress.model_folder.model_info import read_info
 from compress.models.load_save import load
 from compress.prune.cut_and_recover import cut
 from compress.recipe.distill_schema import Distill
-from compress.recipe.finetune_schema import Finetune
 from compress.recipe.prune_schema import Prune
 from compress.recipe.student_schema import Student
+from compress.recipe.training_schema import Finetune
 from compress.runtime import open_predictor
 from compress.runtime.predictor import Placement
 from compress.train.distill import distill

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from compress.data.splits.prepare_splits import prepare_splits
-from compress.model_info import read_info
+from compress.model_folder.model_info import read_info
 from compress.models.load_save import load
-from compress.recipe.finetune_schema import Finetune
 from compress.recipe.schema import Task
+from compress.recipe.training_schema import Finetune
 from compress.train.finetune import finetune
 from tests.variant_builder import build
 

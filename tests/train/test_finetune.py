@@ -9,12 +9,12 @@ from compress.data.splits.prepare_splits import prepare_splits
 from compress.data.tokenizer import read_json
 from compress.errors import ModelError, UsageError
 from compress.families import FAMILIES
-from compress.model_info import read_info
+from compress.model_folder.model_info import read_info
 from compress.models.load_save import load, load_model
 from compress.recipe.distill_schema import Distill
-from compress.recipe.finetune_schema import Finetune
 from compress.recipe.student_schema import Student
 from compress.recipe.task_schema import Task
+from compress.recipe.training_schema import Finetune
 from compress.train.core.auto_settings import RULES
 from compress.train.core.training_data import fast_tokenizer, from_rows
 from compress.train.distill import distill

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compress.prune.vocabulary.prune_vocabulary import prune_vocabulary
+from compress.prune.prune_vocabulary import prune_vocabulary
 from compress.storage.file_digests import digests
 
 ATTEMPTS = Path(__file__).with_name("attempts.py")

@@ -10,7 +10,7 @@ from compress.errors import CompressError, ModelError
 from compress.measure.predict_rows import predict_encoded
 from compress.recipe.training_schema import Checkpoints, Training
 from compress.train.core import training_data as materials
-from compress.train.evaluate import predict_function
+from compress.train.core.training_data import predict_function
 from compress.train.loop import train
 from compress.train.objective import TaskObjective
 from tests.train.recording_examples import RecordingExamples

@@ -10,9 +10,9 @@ import torch
 from torch.nn.functional import linear
 
 from compress.console import Console
-from compress.model_info import read_info
+from compress.model_folder.model_info import read_info
 from compress.models.load_save import load, load_model, output_layer
-from compress.recipe.finetune_schema import Finetune
+from compress.recipe.training_schema import Finetune
 from compress.train import probe as probes
 from compress.train.core import probe_effort, training_data
 from compress.train.core.probe_effort import QUICK, THOROUGH, Search

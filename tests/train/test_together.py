@@ -13,7 +13,7 @@ import pytest
 
 from compress.data.splits.prepare_splits import load_prepared
 from compress.environment import describe_cpu
-from compress.model_info import read_info
+from compress.model_folder.model_info import read_info
 
 TOGETHER = Path(__file__).with_name("together.py")
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from compress.measure.resources.flops import flops
-from compress.model_info import ShapeInfo
-from compress.models.bilstm import BiLSTM
+from compress.measure.resources.footprint import flops
+from compress.model_folder.model_info import ShapeInfo
+from compress.models.last_layers_head import BiLSTM
 from compress.recipe.distill_schema import Distill
-from compress.recipe.finetune_schema import Finetune
-from compress.train.core.train_state import TrainResult
+from compress.recipe.training_schema import Finetune
+from compress.train.core.checkpoints import TrainResult
 from compress.train.training_costs import (
     disk,
     finished_weights,

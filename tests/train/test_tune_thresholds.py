@@ -6,17 +6,16 @@ import pytest
 
 from compress.data.splits.prepare_splits import load_prepared, prepare_splits
 from compress.measure.predict_rows import predict_rows
-from compress.model_info import read_info
+from compress.model_folder.model_info import read_info
 from compress.prune.cut_and_recover import cut
 from compress.recipe.distill_schema import Distill
-from compress.recipe.finetune_schema import Finetune
 from compress.recipe.prune_schema import Prune
 from compress.recipe.student_schema import Student
 from compress.recipe.task_schema import Task
+from compress.recipe.training_schema import Finetune
 from compress.tasks import kind_of
-from compress.train.core.training_data import fast_tokenizer
+from compress.train.core.training_data import BATCH, fast_tokenizer, make_evaluator, predict_function
 from compress.train.distill import distill
-from compress.train.evaluate import BATCH, make_evaluator, predict_function
 from compress.train.finetune import finetune
 
 CONTEXT = "the plot was dull but a great film it was"

@@ -15,16 +15,15 @@ from compress.data.splits.prepare_splits import load_prepared
 from compress.measure.predict_rows import predict_encoded
 from compress.models.load_save import load_model, load_tokenizer
 from compress.recipe.distill_schema import Distill
-from compress.recipe.finetune_schema import Finetune
 from compress.recipe.student_schema import Student
-from compress.recipe.training_schema import Checkpoints
+from compress.recipe.training_schema import Checkpoints, Finetune
 from compress.train.core import training_data as materials
+from compress.train.core.training_data import predict_function
 from compress.train.distill import distill
-from compress.train.evaluate import predict_function
 from compress.train.finetune import finetune
 from compress.train.loop import train
 from compress.train.objective import TaskObjective
-from compress.train.precision.choose_precision import always_tried
+from compress.train.precision import always_tried
 from tests.train.recording_examples import RecordingExamples
 
 # Batches of 7 split into 4 and 3; the last one of an epoch holds one row, and leaves the second process none.

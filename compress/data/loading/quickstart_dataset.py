@@ -18,7 +18,7 @@ from pathlib import Path
 from compress.console import Console
 from compress.errors import DataError, UsageError, nearest
 from compress.storage.atomic_write import atomic_write
-from compress.storage.cache_folder import cache_folder
+from compress.storage.file_names import cache_folder
 from compress.tasks.base import RawRow
 from compress.tasks.parsing.bio_tags import BEGIN, OUTSIDE
 

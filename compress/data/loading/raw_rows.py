@@ -1,7 +1,8 @@
-"""Raw rows, streamed from files and hub sets: a mapping by column, with the location of each row.
+"""Raw rows, streamed from files: a mapping by column, with the location of each row.
 
 Nothing is repaired and nothing skipped: a row that does not fit its header, a broken line or a truncated file is an
-error that names file, row and line. Only empty lines at the end of a file are ignored.
+error that names file, row and line. Only empty lines at the end of a file are ignored. CoNLL files have a word and its
+tags per line and an empty line after each sentence, which is a row.
 """
 
 from __future__ import annotations
@@ -14,15 +15,63 @@ from contextlib import closing
 from itertools import chain, islice
 from pathlib import Path
 
-from compress.data.loading.conll import sentence_rows
 from compress.data.loading.json_files import document_rows, unique_keys
 from compress.data.loading.text_decoding import reading, text_lines
 from compress.environment import require
-from compress.errors import DataError
+from compress.errors import DataError, pluralize
 from compress.recipe.field_types import Header, Part
 from compress.recipe.task_schema import Data
 from compress.tasks.base import RawRow
 from compress.tasks.parsing.columns import SKIP_HINT, separator_hint
+
+WORDS, TAGS = "tokens", "tags"
+"""Names of the first and the last column, besides their numbers, where no header names them."""
+NEW_DOCUMENT = "-DOCSTART-"
+
+Sentence = dict[int, list[str]]
+"""The columns of each word by its line in the file."""
+
+
+def sentence_rows(path: Path, encoding: str, header: Header, tagged: bool = True) -> Iterator[RawRow]:
+    """Yield a row per sentence, a list per column. Columns are `tokens` (first), `tags` (last), and 0, 1, 2 and so on.
+
+    Without ``tagged``, lines may hold a word alone.
+    """
+    columns = 0
+    for number, sentence in enumerate(_sentences(path, encoding), 1):
+        for line, fields in sentence.items():
+            columns = columns or len(fields)
+            _check_columns(len(fields), columns, header, f"{path}, line {line}", least=2 if tagged else 1)
+        lists = list(map(list, zip(*sentence.values(), strict=True)))
+        names = header if isinstance(header, tuple) else map(str, range(columns))
+        ends = {} if isinstance(header, tuple) else {WORDS: lists[0], TAGS: lists[-1]}
+        yield RawRow(f"{path}, row {number} (line {min(sentence)})", {**ends, **dict(zip(names, lists, strict=True))})
+
+
+def _sentences(path: Path, encoding: str) -> Iterator[Sentence]:
+    """Yield the words of each sentence; a document separator ends a sentence and belongs to none."""
+    sentence: Sentence = {}
+    for number, line in enumerate(text_lines(path, encoding, newline="\n"), 1):
+        text = line.rstrip("\r\n")
+        fields = text.split("\t") if "\t" in text else [field for field in text.split(" ") if field]
+        if text.strip() and fields[0] != NEW_DOCUMENT:
+            sentence[number] = fields
+        elif sentence:
+            yield sentence
+            sentence = {}
+    if sentence:
+        yield sentence
+
+
+def _check_columns(count: int, columns: int, header: Header, where: str, least: int) -> None:
+    if columns < least:
+        raise DataError(f"{where} has 1 column where a word and its tag are expected, with a tab or spaces between.")
+    if count != columns:
+        hint = "a word has lost its tag, or has white space in it"
+        raise DataError(f"{where} has {pluralize(count, 'column')} where the lines before have {columns}.", hint=hint)
+    if isinstance(header, tuple) and len(header) != columns:
+        raise DataError(f"{where} has {columns} columns where task.data.header names {len(header)}.")
+
 
 FORMATS = ("csv", "tsv", "jsonl", "json", "parquet", "conll", "txt")
 EXTENSIONS = {**{form: form for form in FORMATS}, "ndjson": "jsonl", "bio": "conll", "iob": "conll"}

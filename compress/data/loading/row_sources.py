@@ -1,6 +1,8 @@
 """Sources of a task's rows: files, hub splits or a builtin set; each can be read again from the start.
 
-Raw rows become canonical rows by what they are for: to train on, to score, or without a label.
+Raw rows become canonical rows by what they are for: to train on, to score, or without a label. The columns by which
+scores are broken down are read apart from them: models depend on texts and labels alone, so another slice column redoes
+no training.
 """
 
 from __future__ import annotations
@@ -10,7 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import chain, groupby, islice, starmap
-from typing import IO
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from compress.console import Console
 from compress.data.loading.data_digest import PARTS, ROLES, part_files, source_entries
@@ -20,18 +25,20 @@ from compress.data.loading.raw_rows import LINE, file_rows
 from compress.errors import DataError, UsageError
 from compress.recipe.field_types import Part, Role
 from compress.recipe.task_schema import Data, Task
-from compress.tasks import RawRow, Row, kind_of, task_info
-from compress.tasks.base import TaskInput
+from compress.tasks import Row, kind_of, task_info
+from compress.tasks.base import RawRow, TaskInput
 from compress.tasks.parsing.columns import (
+    EMPTY_VALUE,
     SKIP_HINT,
+    class_name,
     column_value,
     has_column,
+    is_missing,
     label_columns,
     soft_label_columns,
     text_value,
 )
-from compress.tasks.parsing.labels import UnknownClass
-from compress.tasks.parsing.probability_columns import has_label, parse_train_row
+from compress.tasks.parsing.labels import UnknownClass, has_label, parse_train_row
 
 Source = Callable[[], Iterator[RawRow]]
 """Returns all rows of a role, from the first one, each time it is called."""
@@ -40,7 +47,9 @@ Source = Callable[[], Iterator[RawRow]]
 SkipRow = Callable[[DataError], None]
 """Is given the error of each row that is left out."""
 
-NO_ROW_HINT = "are task.kind and the columns (task.text, task.label) right? `compress ls kinds` says what each kind reads"
+NO_ROW_HINT = (
+    "are task.kind and the columns (task.text, task.label) right? `compress ls kinds` says what each kind reads"
+)
 
 COPIED_TOGETHER = 1024
 """Rows that are copied at once."""
@@ -243,3 +252,39 @@ def row_parser(task: Task, labels: tuple[str, ...], part: Part) -> Callable[[Raw
     if part == "train":
         return lambda raw: parse_train_row(kind, raw.values, task, labels, raw.where)
     return lambda raw: kind.read_row(raw.values, task, labels, raw.where)
+
+
+LONGEST = 60
+"""Characters of a value that are used: it is a name, not a text."""
+
+
+def slice_values(task: Task, numbers: NDArray[np.int64], console: Console) -> dict[str, list[str]]:
+    """Return by column of ``task.slices`` the value of each row of test; ``numbers`` are the rows' in their source."""
+    values: dict[str, list[str]] = {column: [] for column in task.slices}
+    for raw in _numbered_rows(task, numbers, console):
+        for column, names in values.items():
+            names.append(value_name(column_value(raw.values, column, task, raw.where), column, raw.where))
+    for column, names in values.items():
+        if len(names) != len(numbers):
+            counts = f"{len(names)} values for {len(numbers)} rows of test"
+            raise DataError(f"'{column}' has {counts}: the data changed meanwhile.")
+    return values
+
+
+def value_name(value: Any, column: str, where: str) -> str:
+    """Return the name of a value's slice; long text is cut, and lists and mappings are refused."""
+    if is_missing(value):
+        return EMPTY_VALUE
+    if isinstance(value, (list, tuple, dict)):
+        kind = type(value).__name__
+        raise DataError(f"{where}: column '{column}' holds a {kind} where task.slices expects one value.")
+    name = " ".join(class_name(value).split())
+    return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
+
+
+def _numbered_rows(task: Task, numbers: NDArray[np.int64], console: Console) -> Iterator[RawRow]:
+    sources = open_sources(task, console, named=True)
+    rows, last = sources["test" if "test" in sources else "train"](), -1
+    for number in numbers.tolist():
+        yield from islice(rows, number - last - 1, number - last)
+        last = number

@@ -15,9 +15,9 @@ from compress.data.splits.row_store import StoredRows
 from compress.errors import DataError, pluralize
 from compress.recipe.field_types import Role
 from compress.recipe.task_schema import Task
-from compress.tasks.label_problems import spelling_key
 from compress.tasks.parsing.columns import class_name, is_missing, label_columns
 from compress.tasks.parsing.labels import UnknownClass
+from compress.tasks.validate_task import spelling_key
 
 FEW = 10
 """A column of fewer values than this is not taken for one that identifies rows."""

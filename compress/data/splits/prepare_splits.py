@@ -28,19 +28,26 @@ from compress.data.loading.row_sources import (
     row_parser,
 )
 from compress.data.splits.check_roles import check_roles, refuse_identifiers, unseen_classes
-from compress.data.splits.corpus import SearchedRows, documents_name
 from compress.data.splits.row_statistics import Indices, RowStatistics, RowWarnings, read_info, write_info
-from compress.data.splits.row_store import ROWS, RowWriter, StoredRows, remove_rows, subset_file, write_subset
+from compress.data.splits.row_store import (
+    ROWS,
+    RowWriter,
+    SearchedRows,
+    StoredRows,
+    documents_name,
+    remove_rows,
+    subset_file,
+    write_subset,
+)
 from compress.data.splits.split_indices import assign_roles, automatic_share
 from compress.errors import DataError, pluralize
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.recipe.field_types import Part, Role
 from compress.recipe.task_schema import Task
 from compress.tasks import Row, kind_of, task_info
-from compress.tasks.label_problems import label_problems
 from compress.tasks.parsing.columns import column_value, label_columns
 from compress.tasks.parsing.labels import UnknownClass
-from compress.tasks.validate_task import task_problems
+from compress.tasks.validate_task import label_problems, task_problems
 
 DATA_FILE = "data.json"
 

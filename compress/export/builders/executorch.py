@@ -15,12 +15,10 @@ from torch.export import ExportedProgram
 from compress.environment import require
 from compress.export.build_context import BuildContext
 from compress.export.conversion import converting
-from compress.export.exporter_config import example_inputs
-from compress.export.lstm_operators import refuse_lstm
-from compress.export.positional_model import PositionalModel
-from compress.export.source_folder import longest_input, take_over, write_compared
+from compress.export.from_pytorch import PositionalModel, example_inputs, longest_input, take_over, write_compared
+from compress.export.inference_graph import refuse_lstm
 from compress.formats import FORMATS
-from compress.model_info import FolderInfo
+from compress.model_folder.model_info import FolderInfo
 from compress.models.load_save import load
 from compress.runtime.executorch_runtime import INPUTS, OUTPUTS, SHORTEST
 

@@ -10,13 +10,12 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from compress.environment import require
-from compress.environment.silence_libraries import silent_native_code
+from compress.environment.libraries import silent_native_code
 from compress.export.build_context import BuildContext
 from compress.export.conversion import converting
-from compress.export.exporter_config import example_inputs
-from compress.export.source_folder import longest_input, take_over, write_compared
+from compress.export.from_pytorch import example_inputs, longest_input, take_over, write_compared
 from compress.formats import FORMATS
-from compress.model_info import FolderInfo
+from compress.model_folder.model_info import FolderInfo
 from compress.models.encoder_parts import family_of
 from compress.models.load_save import load
 from compress.runtime.torch_eager import tensors

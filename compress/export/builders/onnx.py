@@ -14,16 +14,14 @@ from transformers import PreTrainedModel
 
 from compress.errors import ModelError
 from compress.export.build_context import BuildContext
-from compress.export.exporter_config import example_inputs, exporter_config
-from compress.export.inference_graph import inference_modules, make_reshapes_constant
-from compress.export.lstm_operators import lstm_operators
-from compress.export.source_folder import take_over, write_compared
-from compress.model_info import FolderInfo
+from compress.export.from_pytorch import example_inputs, exporter_config, take_over, write_compared
+from compress.export.inference_graph import inference_modules, lstm_operators, make_reshapes_constant
+from compress.model_folder.model_info import FolderInfo
 from compress.models.embedding_model import token_states
 from compress.models.encoder_parts import family_of
 from compress.models.load_save import load
 from compress.runtime.onnx_runtime import ONNX_FILE
-from compress.runtime.runtime_errors import first_line, root_cause
+from compress.runtime.predictor import first_line, root_cause
 
 OPSET = 20
 """The first with GELU as one operator: on MiniLM 4 % faster in fp32 and 11 % in INT8 than opset 18. Later ones do not

@@ -13,10 +13,10 @@ from compress.export.build_context import BuildContext
 from compress.export.comparison.parity import TOLERANCE
 from compress.export.write_variant import operators, write_variant
 from compress.formats import FORMATS
-from compress.model_info import FolderInfo, read_info
+from compress.model_folder.model_info import FolderInfo, read_info
 from compress.runtime import open_predictor
 from compress.runtime.onnx_runtime import GUARD, ONNX_FILE, ORT_ERRORS, PROVIDERS, SILENT, existing_onnx
-from compress.runtime.runtime_errors import first_line
+from compress.runtime.predictor import first_line
 
 NOT_PORTABLE = ("SkipLayerNormFusion", "NchwcTransformer")
 """Optimizers that are left out. What the file holds is final, so it cannot be chosen by timing as for ONNX: the first

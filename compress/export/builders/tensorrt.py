@@ -10,7 +10,7 @@ import shutil
 
 from compress.export.build_context import BuildContext
 from compress.export.write_variant import write_variant
-from compress.model_info import FolderInfo, read_info
+from compress.model_folder.model_info import FolderInfo, read_info
 from compress.runtime import open_predictor
 from compress.runtime.onnx_runtime import ONNX_FILE, check_provider, existing_onnx
 from compress.runtime.onnx_tensorrt import PROVIDER

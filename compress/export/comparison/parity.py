@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from compress.errors import ModelError
 from compress.export.build_context import Batches
-from compress.model_info import TaskInfo
-from compress.runtime.predictor import Predictor
-from compress.runtime.row_by_row import is_per_token
+from compress.model_folder.model_info import TaskInfo
+from compress.runtime.predictor import Predictor, is_per_token
 from compress.tasks import KINDS
 from compress.tasks.base import Arrays
 

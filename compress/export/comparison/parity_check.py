@@ -14,10 +14,9 @@ from pathlib import Path
 
 from compress.data.tokenizer import TOKENIZER_FILE, TextTokenizer, read_tokenizer
 from compress.errors import ModelError, ParityMissed, UsageError, nearest
-from compress.export.comparison.golden_file import GoldenBatch, golden_outputs, read_golden
-from compress.export.comparison.golden_inputs import golden_batches
+from compress.export.comparison.golden_inputs import GoldenBatch, golden_batches, golden_outputs, read_golden
 from compress.export.comparison.parity import TOLERANCE, Parity, compare_stored, total
-from compress.model_info import GOLDEN_FILE, TaskInfo, VariantInfo, read_info
+from compress.model_folder.model_info import GOLDEN_FILE, TaskInfo, VariantInfo, read_info
 from compress.runtime import default_placement, open_predictor
 from compress.runtime.model_formats import FP32, describe_model_file
 from compress.runtime.predictor import ONE_THREAD, Predictor

@@ -1,4 +1,4 @@
-"""Makes a folder that is served as it is: the layout of transformers.js, the runtime, and a page with the model."""
+"""Makes a folder that is served as it is: transformers.js' layout, the runtime, a page with the model, a README."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ import onnxruntime
 from compress.data.tokenizer import TextTokenizer, read_json
 from compress.errors import ModelError
 from compress.export.build_context import BuildContext
+from compress.export.runners import export_readme
 from compress.export.web.node_check import check_in_node, shortened
 from compress.export.web.npm_assets import PACKAGES, archive_of, unpack_assets
-from compress.export.web.web_readme import web_readme
 from compress.export.write_variant import write_variant
 from compress.formats import FORMATS
-from compress.model_info import FolderInfo, TaskInfo, find_info, read_info
+from compress.model_folder.model_info import FolderInfo, TaskInfo, find_info, read_info
 from compress.runtime import open_predictor
 from compress.runtime.onnx_runtime import existing_onnx
 from compress.storage.atomic_write import copy_content
 from compress.storage.file_digests import combined_digest, file_digest
+from compress.tasks import kind_of
 
 INT8_FILE, FP32_FILE = FORMATS["web"].files
 
@@ -114,3 +115,43 @@ def _write_file_list(work: Path, model: str) -> None:
 
 def _write_json(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+SERVED = """\
+## As it is
+
+    python -m http.server 8000
+
+and http://localhost:8000 predicts what one types there. Any server of static files will do.
+"""
+
+OWN = """\
+## In a page of your own
+
+A page in this folder that prints what `compress predict` does{difference}:
+"""
+
+SCRIPT = """\
+<script type="module">
+  import {{ Model }} from "./model.js";
+  const read = async (name) => new Uint8Array(await (await fetch(name)).arrayBuffer());
+  const model = await Model.load(read);
+  const {{ prediction }} = await model.predict({texts});
+  document.body.textContent = JSON.stringify(prediction);
+</script>"""
+
+
+DIFFERENCES = {
+    "token_classification": ", without `entities`",
+    "question_answering": ", with an answer of whole words and without `start` and `end`",
+}
+"""Kinds of tasks whose predictions are not quite those of Python."""
+
+
+def web_readme(info: FolderInfo, task: TaskInfo, file: str) -> str:
+    """Return the README.md of the folder with this compress.json, whose model is ``file``."""
+    count = 3 if kind_of(task).is_variadic else len(task.text)
+    texts = json.dumps(["a text", "another text", "a third one"][:count])
+    script = SCRIPT.format(texts=texts)
+    own = OWN.format(difference=DIFFERENCES.get(task.kind, ""))
+    return "\n".join([export_readme(info, file), SERVED, own, f"```html\n{script}\n```", ""])

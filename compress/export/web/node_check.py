@@ -21,7 +21,7 @@ from compress.data.tokenizer import TextTokenizer
 from compress.errors import CompressError, ModelError
 from compress.export.comparison.golden_inputs import bounded, examples_of, golden_inputs
 from compress.export.comparison.parity import TOLERANCE
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.runtime.predictor import Predictor
 from compress.tasks import kind_of
 from compress.tasks.base import Example, TaskInput

@@ -20,7 +20,7 @@ from typing import Any
 
 from compress.errors import CompressError, UsageError
 from compress.storage.atomic_write import atomic_write
-from compress.storage.cache_folder import cache_folder
+from compress.storage.file_names import cache_folder
 
 TIMEOUT = 600
 """Seconds that npm may take to download one package."""

@@ -34,7 +34,7 @@ def row_view(outputs: Tensors, batch: Tensors, pooling: str) -> tuple[LogitView,
 def pool_window_logits(logits: Tensor, groups: RowGroups, how: str) -> Tensor:
     """Return the logits of each row (rows, labels) from those of its windows (windows, outputs), with gradients.
 
-    In numpy, `tasks/decoding/window_pooling.py` does the same.
+    In numpy, `tasks/decoding.py` does the same.
 
     `mean` and `max` apply to each label separately. `attention` takes the last output of each window as its score and
     averages the other outputs with the softmax of these scores. `cut` has one window per row.

@@ -13,7 +13,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from compress.errors import UsageError, nearest
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.tasks.base import Row
 
 Predict = Callable[[Sequence[Row], Sequence[Row], TaskInfo, int, Sequence[Row]], NDArray[Any]]
@@ -38,8 +38,8 @@ BASELINES: Mapping[str, Baseline] = {
     "multi_label": BAG_OF_WORDS,
     "regression": BAG_OF_WORDS,
     "question_answering": Baseline("a sliding window", "compress.measure.baselines.sliding_window:sliding_window"),
-    "multiple_choice": Baseline("a bag of words", "compress.measure.baselines.bag_of_choices:bag_of_choices"),
-    "ranking": Baseline("BM25", "compress.measure.baselines.lexical_ranking:lexical_ranking"),
+    "multiple_choice": Baseline("a bag of words", "compress.measure.baselines.bag_of_words:bag_of_choices"),
+    "ranking": Baseline("BM25", "compress.measure.baselines.lexical_search:lexical_ranking"),
     "retrieval": Baseline("BM25", "compress.measure.baselines.lexical_search:lexical_search"),
     "similarity": BAG_OF_WORDS,
     "token_classification": WORD_TAGS,

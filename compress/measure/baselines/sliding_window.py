@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.measure.baselines.bag_of_words import sample_rows
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.tasks import kind_of
 from compress.tasks.base import Row
 from compress.tasks.kinds.question_answering import prediction_fields

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from compress.environment import require
 from compress.measure.baselines.bag_of_words import row_parts, sample_rows
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.tasks.base import Row
 from compress.tasks.kinds.token_classification import WORD, TokenClassification
 

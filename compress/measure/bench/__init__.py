@@ -1,7 +1,7 @@
 """`compress bench`: any models side by side, as ratios to one of them.
 
-`parse_options` parses the options, `bench_models` resolves the models they name, this file runs the sessions,
-`bench_result` has the types of their results and `bench_tables` the tables that are shown.
+`parse_options` parses the options and resolves the models they name, this file runs the sessions, `bench_result` has the
+types of their results, and `bench_command` shows them as tables.
 """
 
 from __future__ import annotations
@@ -15,10 +15,16 @@ from compress import __version__
 from compress.console import Console, duration
 from compress.data.tokenizer import TOKENIZER_FILE
 from compress.errors import CompressError, pluralize
-from compress.measure.bench.bench_models import ModelEntry, chosen_base, resolve_models
 from compress.measure.bench.bench_result import Bench, Comparison, TimedModel
-from compress.measure.bench.parse_options import GridOptions, read_texts, with_lengths
-from compress.measure.interference.machine_snapshot import snapshot_machine
+from compress.measure.bench.parse_options import (
+    GridOptions,
+    ModelEntry,
+    chosen_base,
+    read_texts,
+    resolve_models,
+    with_lengths,
+)
+from compress.measure.machine_snapshot import snapshot_machine
 from compress.measure.roofline.roofline import (
     LimitShares,
     MachineLimits,
@@ -27,7 +33,7 @@ from compress.measure.roofline.roofline import (
     shares_of_limits,
 )
 from compress.measure.timing.latency import Job, Latency, ratio
-from compress.measure.timing.timing_inputs import tokenizer_folder
+from compress.measure.timing.schedule import tokenizer_folder
 from compress.measure.timing.timing_session import time_jobs
 from compress.recipe.measure_schema import Measure, Target
 from compress.runtime.predictor import Placement

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import SerializerFunctionWrapHandler, field_serializer
 
-from compress.measure.interference.machine_snapshot import MachineSnapshot
+from compress.measure.machine_snapshot import MachineSnapshot
 from compress.measure.resources.footprint import Footprint
 from compress.measure.result_base import ResultModel, Score
 from compress.measure.roofline.roofline import LimitShares, MachineLimits

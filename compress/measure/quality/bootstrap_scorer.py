@@ -17,7 +17,7 @@ from compress.errors import ModelError, UsageError, nearest
 from compress.measure.quality.quality_result import Difference
 from compress.measure.quality.significance import Interval, draw_counts, mcnemar, paired_p_value, percentile_interval
 from compress.measure.result_base import Score
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.tasks.base import Metric
 from compress.tasks.kind import Kind
 from compress.tasks.kinds.text_kind import check_finite

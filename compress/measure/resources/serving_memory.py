@@ -12,7 +12,7 @@ from compress.measure.result_base import ResultModel
 from compress.measure.timing.process_limits import device_memory, peak_memory, resident_memory
 from compress.measure.timing.worker_process import RunningProcesses, WorkerLost, WorkerProcess
 from compress.measure.timing.worker_protocol import Task, serve_task
-from compress.model_info import VariantInfo
+from compress.model_folder.model_info import VariantInfo
 
 TIMEOUT = 300.0
 """Seconds for loading a model and running it a few times."""
@@ -90,7 +90,7 @@ def serving_memory(
 
 def serve_batches(task: ServingTask) -> Iterator[ServingMemory]:
     """Load the model, run it a few times at each batch size, and read this process's memory after each."""
-    from compress.measure.timing.timing_inputs import fixed_arrays
+    from compress.measure.timing.schedule import fixed_arrays
     from compress.runtime import open_predictor
     from compress.runtime.predictor import Placement
 

@@ -21,10 +21,9 @@ from numpy.typing import NDArray
 
 from compress.environment import describe_cpu_state, memory_limit, require
 from compress.errors import CompressError
-from compress.measure.interference.monitor import InterferenceMonitor
-from compress.measure.interference.verdict import aggregate
+from compress.measure.interference import InterferenceMonitor, aggregate
 from compress.measure.roofline.roofline import KernelRate, KernelRates, rank_rates
-from compress.measure.timing.cpu_affinity import Cores
+from compress.measure.timing.process_limits import Cores
 from compress.measure.timing.worker_protocol import Task, serve_task
 from compress.runtime.onnx_runtime import ORT_ERRORS, make_session
 from compress.runtime.predictor import Placement

@@ -20,15 +20,15 @@ from pydantic import ValidationError
 from compress.console import Console
 from compress.environment import cuda_devices, describe, usable_cores, versions
 from compress.errors import DeviceUnavailable, ModelError, pluralize
-from compress.measure.interference.verdict import instabilities
-from compress.measure.resources.flops import flops
+from compress.measure.interference import instabilities
+from compress.measure.resources.footprint import flops
 from compress.measure.result_base import ResultModel
 from compress.measure.timing.latency import Latency, Noise
 from compress.measure.timing.worker_process import WorkerLost, run_in_subprocess
 from compress.measure.timing.worker_protocol import Task
-from compress.model_info import ShapeInfo
+from compress.model_folder.model_info import ShapeInfo
 from compress.storage.atomic_write import atomic_write
-from compress.storage.cache_folder import cache_folder
+from compress.storage.file_names import cache_folder
 
 SCHEMA = 1
 TIMEOUT = 180.0

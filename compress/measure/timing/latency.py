@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.measure.quality.clustered_ci import (
+from compress.measure.quality.significance import (
     MIN_CLUSTERS,
     NORMAL,
     PROCESS_SPREAD,
@@ -20,11 +20,11 @@ from compress.measure.quality.clustered_ci import (
     clustered_mean,
     coarser_grouping,
     harrell_davis_median,
+    resamples,
     t_quantile,
 )
-from compress.measure.quality.significance import resamples
 from compress.measure.result_base import ResultModel, Score
-from compress.model_info import VariantInfo
+from compress.model_folder.model_info import VariantInfo
 from compress.runtime.predictor import Placement
 
 QUANTILES = {"p50": (0.50, 1), "p95": (0.95, 20), "p99": (0.99, 100)}

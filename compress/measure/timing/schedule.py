@@ -1,18 +1,23 @@
-"""The order of turns, the lifetime of processes, and what fits into a time budget. Pure arithmetic.
+"""What a session times and when: its inputs, the order of turns, the lifetime of processes, and what fits its budget.
 
 A session is a sequence of generations: in each, the jobs' processes run one or a few rounds; then those that start
 quickly are restarted. Rounds come in pairs, the second in the reverse order of the first, so that a machine that slows
-down steadily favours no job; the longer a job takes to start, the more generations its processes live.
+down steadily favours no job; the longer a job takes to start, the more generations its processes live. Every job runs
+the same few calls, which represent the lengths of all rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from math import ceil
+from pathlib import Path
 
 import numpy as np
 
 from compress.errors import pluralize
+from compress.tasks.base import Arrays, TaskInput
 
 DEFAULT_BUDGET = 45.0
 """Seconds of timing for all jobs together where the settings give neither a budget nor rounds or processes."""
@@ -115,3 +120,94 @@ def load_test_seconds(callers: Sequence[int], call_seconds: Mapping[str, float],
 def lap_seconds(seconds: float, call: float) -> float:
     """Return the longest time a lap takes if a call takes ``call`` seconds and calls run one after another."""
     return max(seconds, min(MAX_LAP_SECONDS, LAP_CALLS * call))
+
+
+Call = tuple[TaskInput, ...]
+"""The rows of one batch."""
+
+MAX_CALLS = 64
+"""Different calls in a session, at most."""
+MIN_CALLS = 8
+"""Different calls in a turn at the data's lengths, at least: fewer would not represent their spread."""
+SMALL_VOCABULARY = 8
+"""Word pieces that any model has, for sessions with a file of unknown vocabulary."""
+MAX_PIECES = 512
+"""Where longer texts are cut for a model of unknown maximum length."""
+
+
+def make_calls(texts: Sequence[TaskInput], batch: int, seed: int) -> list[Call]:
+    """Return up to 64 batches of rows as they would arrive, from the shortest to the longest.
+
+    Rows meet in batches at random, as in use, so a batch is as long as its longest row. Of more than 64 batches, those
+    at even steps of length are taken; if there are fewer rows than a batch holds, rows repeat.
+    """
+    shuffled = np.random.default_rng(seed).permutation(len(texts))
+    count = max(1, len(texts) // batch)
+    batches = [np.resize(shuffled[start * batch :], batch) for start in range(count)]
+    calls = [tuple(texts[int(row)] for row in rows) for rows in batches]
+    calls.sort(key=lambda call: max(len("".join(text)) for text in call))  # of a pair both texts count
+    return [calls[index] for index in evenly_spaced(min(MAX_CALLS, count), count)]
+
+
+def evenly_spaced(count: int, total: int) -> list[int]:
+    """Return ``count`` indices below ``total`` at even steps, each in the middle of its share."""
+    return [int((index + 0.5) * total / count) for index in range(count)]
+
+
+def calls_in_turn(available: int, slowest_call: float, seconds: float) -> int:
+    """Return how many different calls a turn has so that the slowest job runs them in ``seconds``."""
+    affordable = int(seconds / slowest_call)
+    return max(min(MIN_CALLS, available), min(available, affordable))
+
+
+def fixed_arrays(model: Path, batch: int, length: int, seed: int, vocabulary: int | None = None) -> Arrays:
+    """Return inputs of exactly ``length`` pieces, without padding, drawn from ``vocabulary`` pieces or the model's own.
+
+    Which pieces they are matters little for speed, how many matters more: the vectors of a few stay in the caches.
+    """
+    known = vocabulary or vocabulary_of(model) or SMALL_VOCABULARY
+    pieces = np.random.default_rng(seed).integers(0, known, size=(batch, length), dtype=np.int64)
+    return {
+        "input_ids": pieces,
+        "attention_mask": np.ones_like(pieces),
+        "token_type_ids": np.zeros_like(pieces),
+    }
+
+
+def shared_vocabulary(models: Iterable[Path]) -> int | None:
+    """Return the number of word pieces that all models have; a few where one is unknown, None where none exists."""
+    return min((vocabulary_of(model) or SMALL_VOCABULARY for model in models if model.exists()), default=None)
+
+
+def vocabulary_of(model: Path) -> int | None:
+    """Return the vocabulary size in the config of a folder, or of the folder of a file; None where it is unknown.
+
+    A config that cannot be read counts as unknown here and fails when the model is opened.
+    """
+    folder = model if model.is_dir() else model.parent
+    with suppress(OSError, ValueError, RecursionError, KeyError, TypeError):
+        size = json.loads((folder / "config.json").read_text(encoding="utf-8"))["vocab_size"]
+        return size if isinstance(size, int) and size > 0 else None
+    return None
+
+
+def tokenizer_folder(model: Path) -> Path | None:
+    """Return the folder of a model's tokenizer (a file's own folder); None where there is none."""
+    from compress.data.tokenizer import TOKENIZER_FILE
+
+    folder = model if model.is_dir() else model.parent
+    return folder if (folder / TOKENIZER_FILE).is_file() else None
+
+
+def tokenize_without_task(model: Path, calls: Iterable[Call]) -> Iterator[Arrays]:
+    """Yield each call as one padded batch for a model of unknown task, cut to the model's maximum length."""
+    from compress.batch_arrays import INPUT_ARRAYS
+    from compress.data.tokenizer import TextTokenizer
+    from compress.tasks.kind import collate
+
+    tokens = TextTokenizer.load(model if model.is_dir() else model.parent)
+    for call in calls:
+        pairs = [(text, None) if isinstance(text, str) else text for text in call]
+        encoded = [tokens(first, second, tokens.longest or MAX_PIECES) for first, second in pairs]
+        examples = [{"input_ids": each.input_ids, "token_type_ids": each.token_type_ids} for each in encoded]
+        yield collate(examples, INPUT_ARRAYS, tokens.pad_id)

@@ -16,7 +16,7 @@ from statistics import median
 from typing import Self
 
 from compress.errors import ModelError
-from compress.measure.interference.monitor import InterferenceMonitor
+from compress.measure.interference import InterferenceMonitor
 from compress.measure.resources.energy import EnergyMeter
 from compress.measure.timing.latency import CallTimes
 from compress.measure.timing.schedule import LAP_CALLS, MAX_LAP_SECONDS

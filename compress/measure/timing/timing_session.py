@@ -3,7 +3,7 @@
 Jobs with the same placement, batch and length form a session. Each job is a resident worker process; a round gives
 every worker one turn over the same inputs, in an order that is shuffled and then reversed, so that a machine that slows
 down slows all of them and ratios hold. Every few rounds the processes are restarted, since two processes of the same
-model differ: intervals rest on the processes, not on the many calls of each (see ``clustered_ci``).
+model differ: intervals rest on the processes, not on the many calls of each (see ``quality/significance``).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from compress.console import Console, Progress
 from compress.environment import usable_cores
 from compress.errors import UsageError
 from compress.measure.timing import schedule
-from compress.measure.timing.cpu_affinity import choose_cores
 from compress.measure.timing.latency import Job, Latency
-from compress.measure.timing.timing_inputs import calls_in_turn, evenly_spaced, make_calls
+from compress.measure.timing.process_limits import choose_cores
+from compress.measure.timing.schedule import calls_in_turn, evenly_spaced, make_calls
 from compress.measure.timing.worker_pool import WorkerPool
 from compress.measure.timing.worker_protocol import Command
 from compress.recipe.measure_schema import Measure

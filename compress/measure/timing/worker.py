@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import IO
 
-from compress.measure.interference.monitor import InterferenceMonitor
+from compress.measure.interference import InterferenceMonitor
 from compress.measure.resources.energy import EnergyMeter
 from compress.measure.resources.nvml import Nvml
 from compress.measure.timing.latency import Latency
 from compress.measure.timing.process_limits import device_memory, limit_memory, peak_memory, resident_memory
-from compress.measure.timing.timing_inputs import fixed_arrays, tokenize_without_task
+from compress.measure.timing.schedule import fixed_arrays, tokenize_without_task
 from compress.measure.timing.timing_loop import TimedCalls, closed_loop, take_turn, warm_up, with_delay
 from compress.measure.timing.worker_protocol import Command, Reply, Send, WorkerSpec, serve
-from compress.model_info import find_info
+from compress.model_folder.model_info import find_info
 from compress.runtime.predictor import Predictor, TimedOnDevice
 from compress.runtimes import RUNTIMES
 from compress.tasks.base import Arrays

@@ -15,16 +15,21 @@ from pathlib import Path
 import numpy as np
 
 from compress.errors import CompressError
-from compress.measure.interference import verdict
+from compress.measure import interference
 from compress.measure.resources.footprint import needed_files
-from compress.measure.timing.cpu_affinity import Cores
 from compress.measure.timing.latency import CallTimes, Job, Latency, Timing, UnderLoad, throughput, timing
-from compress.measure.timing.process_limits import available_memory
-from compress.measure.timing.schedule import MIN_CALLS_FOR_P95, lap_seconds
-from compress.measure.timing.timing_inputs import MIN_CALLS, Call, evenly_spaced, shared_vocabulary
+from compress.measure.timing.process_limits import Cores, available_memory
+from compress.measure.timing.schedule import (
+    MIN_CALLS,
+    MIN_CALLS_FOR_P95,
+    Call,
+    evenly_spaced,
+    lap_seconds,
+    shared_vocabulary,
+)
 from compress.measure.timing.worker_process import Unsupported, WorkerExited, WorkerLost, WorkerProcess
 from compress.measure.timing.worker_protocol import Command, Reply, WorkerSpec
-from compress.model_info import VariantInfo
+from compress.model_folder.model_info import VariantInfo
 from compress.recipe.measure_schema import Measure
 
 START_TIMEOUT = 600.0
@@ -245,11 +250,11 @@ def job_result(worker: Worker, last: Latency, settings: Measure, seed: int, core
     turns, batch, loaded = worker.turns, worker.job.batch, worker.ready.latency
     model_rounds, full_rounds = [turn.model for turn in turns], [turn.end_to_end for turn in turns]
     model, full, device = map(summarise, (model_rounds, full_rounds, [turn.device for turn in turns]))
-    noise = verdict.aggregate([turn.interference for turn in turns], cores)
+    noise = interference.aggregate([turn.interference for turn in turns], cores)
     if noise is not None:
-        noise = noise.model_copy(update={"waited": verdict.wait_share([*model_rounds, *full_rounds])})
-    unstable = verdict.instabilities(noise, model, full, device)
-    unstable += verdict.warm_up_instabilities(worker.unsteady, len(set(worker.processes)))
+        noise = noise.model_copy(update={"waited": interference.wait_share([*model_rounds, *full_rounds])})
+    unstable = interference.instabilities(noise, model, full, device)
+    unstable += interference.warm_up_instabilities(worker.unsteady, len(set(worker.processes)))
     replaced = [f"a worker process was lost and restarted: {reason}" for reason in worker.lost]
     energy = [(turn.joules, turn.energy_calls * batch) for turn in turns if turn.joules is not None]
     changes = {
@@ -282,7 +287,7 @@ def _under_load(worker: Worker, callers: int, cores: Cores) -> UnderLoad:
         p50=float(np.median(waits)),
         p95=float(np.quantile(waits, 0.95)) if len(waits) >= MIN_CALLS_FOR_P95 else None,
         calls=len(waits),
-        unstable="; ".join(verdict.lap_instabilities([lap.interference for lap in laps], rates, cores)) or None,
+        unstable="; ".join(interference.lap_instabilities([lap.interference for lap in laps], rates, cores)) or None,
     )
 
 

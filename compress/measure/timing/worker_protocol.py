@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterable
 from typing import IO, Literal, TypeVar
 
 from compress.errors import CompressError, DeviceUnavailable, MissingExtra
-from compress.measure.interference.monitor import Interference
+from compress.measure.interference import Interference
 from compress.measure.result_base import ResultModel
-from compress.measure.timing.cpu_affinity import Cores, choose_cores
 from compress.measure.timing.latency import CallTimes, Job, Latency
-from compress.measure.timing.process_limits import available_memory, ignore_sigint, limit_memory
-from compress.measure.timing.timing_inputs import Call
+from compress.measure.timing.process_limits import Cores, available_memory, choose_cores, ignore_sigint, limit_memory
+from compress.measure.timing.schedule import Call
 
 Send = Callable[[ResultModel], None]
 """Sends a reply to the process that started this one."""

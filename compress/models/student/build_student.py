@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.model_shapes import Start, StudentShape, changes_shape, plan_student_shape, shape_of_config
 from compress.models.embedding_model import (
     SentenceEmbedding,

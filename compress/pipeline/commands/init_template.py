@@ -14,7 +14,7 @@ from compress.data.loading.row_sources import check_columns
 from compress.errors import UsageError, nearest
 from compress.families import Family, family_named
 from compress.model_sources import source_kind
-from compress.pipeline.preflight.allowed_names import NAMES
+from compress.pipeline.preflight.recipe_checks import NAMES
 from compress.recipe.load import parse_recipe
 from compress.steps.model_configs import config_of
 from compress.storage.atomic_write import atomic_write

@@ -17,7 +17,7 @@ from compress.errors import CompressError, UsageError, nearest
 from compress.formats import FORMATS
 from compress.losses import LOSSES
 from compress.measure.quality.robustness import PERTURBATIONS
-from compress.pretrain.report.pretrain_report import read_pretrain_report
+from compress.pretrain.pretrain_report import read_pretrain_report
 from compress.recipe import schema_lookup
 from compress.recipe.distill_schema import DEFAULT_LOSSES
 from compress.recipe.loss_schema import Losses

@@ -20,7 +20,7 @@ from compress.data.splits.unlabelled_texts import UNLABELLED, unlabelled_info
 from compress.data.tokenizer import TextTokenizer
 from compress.environment import describe
 from compress.errors import CompressError, DataError, pluralize
-from compress.model_info import ShapeInfo, read_info
+from compress.model_folder.model_info import ShapeInfo, read_info
 from compress.model_shapes import shape_of_folder
 from compress.model_sources import local_folder
 from compress.pipeline.forecast.raw_sample import RawSample

@@ -16,7 +16,7 @@ from compress.data.loading.data_digest import part_files
 from compress.data.loading.quickstart_dataset import builtin_file
 from compress.data.loading.raw_rows import LINE, file_rows, format_of
 from compress.errors import CompressError
-from compress.model_info import ShapeInfo
+from compress.model_folder.model_info import ShapeInfo
 from compress.model_shapes import shape_of_config
 from compress.recipe.field_types import Part, Role
 from compress.recipe.task_schema import Task

@@ -14,11 +14,19 @@ from compress.errors import CompressError
 from compress.pipeline.execute import Executor
 from compress.pipeline.forecast.cost_estimates import Estimates
 from compress.pipeline.forecast.raw_sample import RawSample, raw_sample
-from compress.pipeline.forecast.rough_times import TOLERANCE, RoughTimes, matrix_rate
-from compress.pipeline.forecast.time_forecast import UPDATES, Forecast, TrainingSpeed, forecast, measured_memory
+from compress.pipeline.forecast.time_forecast import (
+    TOLERANCE,
+    UPDATES,
+    Forecast,
+    RoughTimes,
+    TrainingSpeed,
+    forecast,
+    matrix_rate,
+    measured_memory,
+)
 from compress.pipeline.graph import Plan, Step
 from compress.pipeline.step_store import StepRecord, StepStore
-from compress.pipeline.steps.screen_step import ADMISSION, screened_out
+from compress.pipeline.steps.quantized_steps import ADMISSION, screened_out
 from compress.pipeline.torchrun_launch import Launch
 from compress.recipe.training_schema import Training
 

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from compress.console import Console, duration
-from compress.data.splits.corpus import documents_name
 from compress.data.splits.prepare_splits import DATA_FILE, PreparedData, load_prepared
-from compress.data.splits.row_store import RowWriter
+from compress.data.splits.row_store import RowWriter, documents_name
 from compress.data.splits.unlabelled_texts import UNLABELLED
 from compress.errors import pluralize
 from compress.pipeline.execute import Executor
@@ -38,7 +37,7 @@ SELECT_ROWS = 64
 def calibrate(plan: Plan, options: Options, console: Console) -> dict[str, TrainingSpeed]:
     """Try every training of ``plan`` that is not cached; returns their speeds by step name."""
     import compress.train.distill  # noqa: F401  # so that the time of imports is not measured
-    from compress.train.precision.choose_precision import always_tried
+    from compress.train.precision import always_tried
 
     store = StepStore(options.root)
     executor = Executor(plan, store, console, options.root / "calibrated.jsonl", Launch())

@@ -15,25 +15,23 @@ from compress.data.splits.prepare_splits import PreparedData, load_prepared
 from compress.environment import LIBRARIES, versions
 from compress.label.service_info import read_service
 from compress.measure.baselines import baseline_for
-from compress.measure.interference.machine_snapshot import describe_machine
+from compress.measure.machine_snapshot import describe_machine
 from compress.measure.resources.footprint import footprint
-from compress.model_info import FolderInfo, find_info, read_info
+from compress.model_folder.model_info import FolderInfo, find_info, read_info
 from compress.pipeline.graph import ModelVariant, Plan
 from compress.pipeline.step_context import StepContext
-from compress.pipeline.steps.data_facts import data_facts
+from compress.pipeline.steps.prepare_data import data_facts
 from compress.pipeline.steps.provenance import chosen_precisions, chosen_settings, provenance, trials
-from compress.pipeline.steps.quality_step import QualityScorer, reference_key
+from compress.pipeline.steps.scoring_steps import QualityScorer, reference_key
 from compress.pipeline.steps.select_step import failure_of, join_ledgers, rules_of
 from compress.pipeline.strip_paths import recipe_without_paths
 from compress.prune.latency_table import SpeedupResult
 from compress.recipe.measure_schema import Target
-from compress.report.pruned_units import pruned_structure
 from compress.report.report_schema import LedgerRow, Report, ReportModel
-from compress.report.run_facts import ServiceFacts, StepCost, TargetFacts
-from compress.report.winner_comparisons import compare_winners
-from compress.report.winner_usage import run_addresses
+from compress.report.run_facts import ServiceFacts, StepCost, TargetFacts, pruned_structure
+from compress.report.winner_summary import compare_winners, run_addresses
 from compress.select.ledger import Ledger, PackagedFormat, read_ledger
-from compress.select.quantization_loss import Fallback
+from compress.select.quantized_files import Fallback
 from compress.steps.model_step import PlannedModel
 from compress.storage.file_digests import file_digest
 from compress.tasks import kind_of

@@ -120,7 +120,7 @@ def draw_train(prepared: PreparedData, count: int, seed: int) -> NDArray[np.int6
     """Return the indices of ``count`` rows of train, drawn in the proportions of the classes."""
     import numpy as np
 
-    from compress.data.splits.stratified_sample import stratified_sample
+    from compress.data.splits.split_indices import stratified_sample
 
     train, task = prepared.rows("train"), prepared.info.task_info
     candidates = np.random.default_rng(seed).permutation(len(train))[: max(CANDIDATE_ROWS, count)]

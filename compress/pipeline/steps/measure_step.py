@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Literal
 from compress.console import Console, duration
 from compress.errors import CompressError, pluralize
 from compress.measure import Job, Latency, time_jobs
-from compress.measure.interference.machine_snapshot import snapshot_machine
+from compress.measure.machine_snapshot import snapshot_machine
 from compress.measure.resources.footprint import footprint
 from compress.measure.resources.serving_memory import ServingMemory, serving_memory
 from compress.measure.roofline.roofline import LimitShares, MachineLimits, find_limits, machine_limits, shares_of_limits
 from compress.measure.timing.latency import describe_precision, ratio
 from compress.measure.timing.worker_process import RunningProcesses
-from compress.model_info import VariantInfo, find_info
+from compress.model_folder.model_info import VariantInfo, find_info
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.strip_paths import strip_paths_deep
 from compress.recipe.measure_schema import Measure, Target, TimingGrid

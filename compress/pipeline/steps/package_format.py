@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compress.errors import CompressError, DeviceUnavailable, MissingExtra, StepIncomplete, unexpected
-from compress.export.build_once import BuildOnce
+from compress.export.build_context import BuildOnce
 from compress.pipeline.graph import ModelVariant, Plan
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import share_folder
@@ -116,7 +116,7 @@ class FormatPackager:
     def _package(self, target: Target, winner: ModelVariant, folder: Path) -> dict[str, Any]:
         """Build and score the format, and return what is known of it."""
         from compress.measure.resources.footprint import footprint
-        from compress.model_info import read_info
+        from compress.model_folder.model_info import read_info
 
         variant = variant_in(self.form, winner.variant.precision)
         share_folder(self._built.get(winner.key, partial(self._build, variant, winner)), folder)
@@ -156,7 +156,7 @@ class FormatPackager:
 
     def _score(self, variant: Variant, winner: ModelVariant, target: Target, folder: Path) -> TargetResult:
         """Return the scores of the built file in its own runtime, compared with the teacher's and its own model's."""
-        from compress.pipeline.steps.quality_step import QualityScorer
+        from compress.pipeline.steps.scoring_steps import QualityScorer
 
         device = target.device if target.device in variant.devices else "cpu"
         work = self._scratch_folder()
@@ -168,7 +168,7 @@ class FormatPackager:
 
     def _gate(self, variant: Variant, scores: TargetResult, target: Target) -> Any:
         """Judge it as every variant is judged."""
-        from compress.pipeline.steps.quality_step import reference_key
+        from compress.pipeline.steps.scoring_steps import reference_key
         from compress.pipeline.steps.select_step import rules_of
 
         reference = read_ledger(self.context.inputs["quality"]).result(reference_key(self.plan), target.title)

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from compress.errors import UsageError, nearest
-from compress.model_info import INFO_FILE, FolderInfo, Parent, VariantInfo, read_info, write_info
+from compress.model_folder.model_info import INFO_FILE, FolderInfo, Parent, VariantInfo, read_info, write_info
+from compress.model_folder.tokenizer_files import write_tokenizer_files
 from compress.pipeline.graph import ModelVariant, Plan
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import RECORD_FILE, StepRecord, share_folder
@@ -25,7 +26,6 @@ from compress.select.ledger import read_ledger
 from compress.storage.atomic_write import atomic_copy_folder
 from compress.storage.file_digests import digests
 from compress.storage.file_names import ANSWERS_FILE
-from compress.tokenizer_files import write_tokenizer_files
 
 PACKAGE_FILE = "package.json"
 WINNER_FOLDER = "winner"

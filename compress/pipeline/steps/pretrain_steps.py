@@ -11,11 +11,11 @@ from compress import __version__
 from compress.environment import describe_cpu
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.torchrun_launch import Launch
-from compress.recipe.pretrain_schema import PretrainRecipe
+from compress.pretrain.pretrain_schema import PretrainRecipe
 
 if TYPE_CHECKING:
-    from compress.pretrain.method import PretrainData, Setting
-    from compress.pretrain.report.pretrain_report import MatrixRate, TrainingPart
+    from compress.pretrain.encoders import PretrainData, Setting
+    from compress.pretrain.pretrain_report import MatrixRate, TrainingPart
 
 VOCABULARY, CORPUS, PACKING, PRETRAIN, REPORT = "vocabulary", "corpus", "packing", "pretrain", "report"
 RESULTS_FILE = "training.json"
@@ -33,8 +33,7 @@ def packed_lengths(recipe: PretrainRecipe) -> list[int]:
 def vocabulary(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) -> None:
     """Learn a vocabulary from the documents that are trained on, or add their words to that of the checkpoint."""
     from compress.models.fetch import fetch
-    from compress.pretrain.text.corpus_pieces import part_of
-    from compress.pretrain.text.documents import documents
+    from compress.pretrain.text.corpus_pieces import documents, part_of
     from compress.pretrain.vocabulary.extend_vocabulary import extend_vocabulary
     from compress.pretrain.vocabulary.train_vocabulary import train_vocabulary
 
@@ -54,8 +53,7 @@ def corpus(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) 
     from compress.data.tokenizer import read_tokenizer
     from compress.models.load_save import load_tokenizer
     from compress.pretrain.encoders import special_pieces
-    from compress.pretrain.text.corpus_pieces import PARTS, write_corpus
-    from compress.pretrain.text.documents import documents
+    from compress.pretrain.text.corpus_pieces import PARTS, documents, write_corpus
 
     folder = _tokenizer_folder(context, recipe, cards)
     tokenizer = read_tokenizer(folder)
@@ -71,7 +69,7 @@ def corpus(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) 
 def packing(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) -> None:
     """Pack the sentences into sequences; those of other parts than `train` at the full length alone."""
     from compress.pretrain.text.corpus_pieces import SCORED_PARTS, Corpus
-    from compress.pretrain.text.packing import pack
+    from compress.pretrain.text.sentence_packing import pack
 
     options: dict[str, Any] = {"pairs": recipe.next_sentence, "seed": recipe.seed, "folder": context.work}
     folder = context.inputs[CORPUS]
@@ -99,11 +97,9 @@ def pretrain(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]
 
 def report(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) -> None:
     """Score the model on held-out documents; write the report and the cards."""
-    from compress.model_info import read_info
-    from compress.pretrain.pretrain import method_name
-    from compress.pretrain.report.encoder_cards import write_cards
-    from compress.pretrain.report.pretrain_report import REPORT_JSON, PretrainReport
-    from compress.pretrain.report.report_page import REPORT_PAGE, page
+    from compress.model_folder.model_info import read_info
+    from compress.pretrain.pretrain import method_name, write_cards
+    from compress.pretrain.pretrain_report import REPORT_JSON, REPORT_PAGE, PretrainReport, page
     from compress.pretrain.scores.score_method import score_method
     from compress.pretrain.text.corpus_pieces import CORPUS_FILE, PARTS
     from compress.storage.atomic_write import write_model
@@ -138,7 +134,7 @@ def report(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) 
 
 
 def _training_parts(folder: Path, recipe: PretrainRecipe) -> list[TrainingPart]:
-    from compress.pretrain.report.pretrain_report import TrainingPart
+    from compress.pretrain.pretrain_report import TrainingPart
 
     stored = json.loads((folder / RESULTS_FILE).read_bytes())
     return [
@@ -158,7 +154,7 @@ def _training_parts(folder: Path, recipe: PretrainRecipe) -> list[TrainingPart]:
 
 def _matrix_rate(folder: Path, recipe: PretrainRecipe, cards: Sequence[Path]) -> MatrixRate | None:
     """Return how much of the rate of the fastest matrix product the training reached."""
-    from compress.pretrain.report.pretrain_report import MatrixRate
+    from compress.pretrain.pretrain_report import MatrixRate
     from compress.pretrain.scores.matrix_rate import ProductRate, operations, passes_of
 
     if not (folder / PRODUCT_FILE).is_file():  # a training of an earlier version
@@ -181,14 +177,14 @@ def _matrix_rate(folder: Path, recipe: PretrainRecipe, cards: Sequence[Path]) ->
 
 
 def _setting(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) -> Setting:
-    from compress.pretrain.method import Setting
+    from compress.pretrain.encoders import Setting
 
     data, start = _data(context, recipe, cards), _start_folder(context, recipe, cards)
     return Setting(recipe, data, start, context.console, cards)
 
 
 def _data(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) -> PretrainData:
-    from compress.pretrain.method import PretrainData
+    from compress.pretrain.encoders import PretrainData
 
     folder = _tokenizer_folder(context, recipe, cards)
     return PretrainData.load(context.inputs[CORPUS], context.inputs[PACKING], folder)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from compress.model_history import ChosenSetting, TrainingInfo, TrialInfo
-from compress.model_info import find_info
+from compress.model_folder.model_history import ChosenSetting, TrainingInfo, TrialInfo
+from compress.model_folder.model_info import find_info
 from compress.pipeline.graph import Plan
 from compress.report.run_facts import Provenance
 from compress.steps import STEPS

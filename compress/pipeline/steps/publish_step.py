@@ -8,7 +8,7 @@ from pathlib import Path
 
 from compress.console import Console
 from compress.errors import UsageError, nearest
-from compress.model_info import read_info
+from compress.model_folder.model_info import read_info
 from compress.pipeline.run_lock import step_folder
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import read_record
@@ -17,7 +17,7 @@ from compress.publish.entry import VARIANTS_FOLDER
 from compress.publish.local_zoo import is_published, publish_entry
 from compress.recipe.schema import Publish
 from compress.report.report_schema import Report, read_report
-from compress.report.winner_comparisons import verdict_by_hand
+from compress.report.winner_summary import verdict_by_hand
 
 PUBLISH_FILE = "publish.json"
 

@@ -7,14 +7,14 @@ from typing import Any
 
 from compress.measure import Latency
 from compress.measure.resources.footprint import footprint
-from compress.model_info import read_info
+from compress.model_folder.model_info import read_info
 from compress.pipeline.graph import ModelVariant, Plan
 from compress.pipeline.step_context import StepContext
-from compress.pipeline.steps.quality_step import reference_key
+from compress.pipeline.steps.scoring_steps import reference_key
 from compress.pipeline.strip_paths import strip_paths
 from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Recipe
-from compress.runtime_releases import EVERYWHERE, why_not_in_all
+from compress.runtimes import EVERYWHERE, why_not_in_all
 from compress.select.ledger import Ledger, Limits, Rules, TargetResult, Verdict, read_ledger, write_ledger
 from compress.select.winner import select_winner
 from compress.variants import Variant

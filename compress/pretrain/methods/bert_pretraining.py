@@ -12,8 +12,8 @@ from transformers import PreTrainedModel
 
 from compress.batch_arrays import IGNORED_LABEL, INDEX
 from compress.pretrain.methods.masking import mask_pieces
-from compress.pretrain.text.packed_examples import MASKABLE, NEXT_SENTENCE, WORD_START
-from compress.recipe.pretrain_schema import MaskedLM
+from compress.pretrain.pretrain_schema import MaskedLM
+from compress.pretrain.text.sentence_packing import MASKABLE, NEXT_SENTENCE, WORD_START
 from compress.train.objective import Batch, Losses, Objective, forward
 
 MASKED_LM = "masked_lm"

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from compress.batch_arrays import IGNORED_LABEL
-from compress.recipe.pretrain_schema import MaskedLM
+from compress.pretrain.pretrain_schema import MaskedLM
 
 MASKED, RANDOM = 0.8, 0.1
 """Of the chosen pieces: the shares that become the mask, and a random piece. The others stay as they are."""

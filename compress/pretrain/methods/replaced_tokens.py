@@ -19,13 +19,12 @@ from compress.batch_arrays import IGNORED_LABEL, INDEX
 from compress.errors import ModelError
 from compress.models.encoder_parts import base_of, family_of, head_size, word_embeddings
 from compress.models.load_save import read_config
-from compress.models.silence_transformers import quiet
-from compress.pretrain.encoders import bert_config, check_positions, load_with_head
-from compress.pretrain.method import Method, Setting
+from compress.models.read_checkpoint import quiet
+from compress.pretrain.encoders import Method, Setting, bert_config, check_positions, load_with_head
 from compress.pretrain.methods.bert_pretraining import MaskedLMObjective, mean_over_rows, predict_at, word_losses
 from compress.pretrain.methods.masking import PIECE, Hashes
+from compress.pretrain.pretrain_schema import ReplacedTokens
 from compress.pretrain.scores.held_out import make_evaluator
-from compress.recipe.pretrain_schema import ReplacedTokens
 from compress.train.objective import Batch, Losses, Objective, forward
 
 GENERATOR, REPLACED_TOKENS = "generator", "replaced_tokens"

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from compress.measure.quality.clustered_ci import t_quantile
+from compress.measure.quality.significance import t_quantile
 
 LARGEST = 700.0
 """The largest exponent whose power is a finite number."""

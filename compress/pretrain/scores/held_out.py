@@ -16,8 +16,8 @@ from compress.batch_arrays import IGNORED_LABEL
 from compress.data.encode import batches_by_length
 from compress.errors import DataError
 from compress.pretrain.methods.bert_pretraining import MaskedLMObjective, predict_at, word_losses
-from compress.pretrain.text.packed_examples import NEXT_SENTENCE, PackedExamples
-from compress.recipe.pretrain_schema import MaskedLM
+from compress.pretrain.pretrain_schema import MaskedLM
+from compress.pretrain.text.sentence_packing import NEXT_SENTENCE, PackedExamples
 from compress.train.loop import Evaluate
 from compress.train.objective import Objective
 

@@ -9,14 +9,14 @@ from typing import NamedTuple
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from compress.measure.resources.flops import flops_per_token
+from compress.measure.resources.footprint import flops_per_token
 from compress.measure.roofline.matmul_bench import CPU_KERNELS, CPU_SIZES, CUDA_KERNELS, CUDA_SIZES, time_products
 from compress.measure.roofline.roofline import KernelRate
-from compress.model_info import ShapeInfo
+from compress.model_folder.model_info import ShapeInfo
 from compress.model_shapes import shape_of_folder
 from compress.models.fetch import fetch
 from compress.pretrain.methods.replaced_tokens import GENERATOR
-from compress.recipe.pretrain_schema import PretrainRecipe
+from compress.pretrain.pretrain_schema import PretrainRecipe
 
 
 class ProductRate(BaseModel):

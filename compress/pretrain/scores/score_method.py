@@ -1,28 +1,33 @@
-"""How well a trained model does on held-out documents what its method trained it for."""
+"""How well a trained model does on held-out documents what its method trained it for.
+
+Beside it, on the same masked pieces: the model it started from, and what counting alone predicts.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from transformers import ElectraForPreTraining, PreTrainedModel
 
 from compress.data.encode import batches_by_length
+from compress.errors import ModelError, pluralize
 from compress.models.fetch import fetch
 from compress.models.read_checkpoint import read_checkpoint
-from compress.pretrain.distillation.relations import RelationsObjective
-from compress.pretrain.distillation.teacher_and_student import load_teacher, start_of_student
-from compress.pretrain.encoders import load_encoder
-from compress.pretrain.method import Setting
+from compress.pretrain.encoders import Setting, load_encoder
+from compress.pretrain.methods.general_distillation import load_teacher, start_of_student
+from compress.pretrain.methods.relations import RelationsObjective
 from compress.pretrain.methods.replaced_tokens import GENERATOR, corrupt
-from compress.pretrain.report.pretrain_report import HeldOut, MethodScore
+from compress.pretrain.pretrain_report import HeldOut, HeldOutResult, MethodScore
+from compress.pretrain.pretrain_schema import MaskedLM
 from compress.pretrain.scores.clustered_mean import Estimate, clustered_mean
-from compress.pretrain.scores.held_out import BATCH, batch_tensors, fixed_masks, sample
-from compress.pretrain.scores.score_held_out import score_held_out
+from compress.pretrain.scores.held_out import BATCH, HeldOutScores, batch_tensors, fixed_masks, sample, score
 from compress.pretrain.text.corpus_pieces import Corpus
-from compress.pretrain.text.packed_examples import PackedExamples
+from compress.pretrain.text.sentence_packing import PackedExamples
 
 MOST_RELATIONS = 300
 """Held-out sequences whose relations are compared, one by one."""
@@ -107,3 +112,89 @@ def _relation_loss(setting: Setting, objective: RelationsObjective, model: PreTr
         float(sum(objective(model, batch_tensors(examples, each[None], model.device)).values())) for each in chosen
     ]
     return clustered_mean(np.array(losses), examples.documents(chosen))
+
+
+def score_held_out(
+    model: PreTrainedModel,
+    untouched: PreTrainedModel | None,
+    examples: PackedExamples,
+    train: Corpus,
+    settings: MaskedLM,
+) -> HeldOut:
+    """Score models on the same masked pieces of held-out sequences, and count what n-grams predict of them."""
+    special = examples.special
+    chosen = sample(examples)
+    scores = score(model, examples, chosen, settings, special.mask)
+    _check_finite(scores)
+    before = np.where(scores.before == special.cls, special.sep, scores.before)  # a document begins after a separator
+    counted = ngram_losses(train, scores.targets, before, special.sep)
+
+    def mean(values: np.ndarray) -> Estimate:
+        return clustered_mean(values, scores.documents)
+
+    first = score(untouched, examples, chosen, settings, special.mask) if untouched is not None else None
+    if first is not None:
+        _check_finite(first)
+    return HeldOut(
+        documents=len(np.unique(scores.documents)),
+        sequences=len(chosen),
+        pieces=len(scores.losses),
+        trained=_result(scores),
+        untouched=_result(first) if first is not None else None,
+        unigram=mean(counted.unigram),
+        bigram=mean(counted.bigram),
+        below_unigram=mean(counted.unigram - scores.losses),
+        below_bigram=mean(counted.bigram - scores.losses),
+    )
+
+
+def _check_finite(scores: HeldOutScores) -> None:
+    bad = int((~np.isfinite(scores.losses)).sum())
+    if bad:
+        raise ModelError(
+            f"the model's loss is not a finite number at {bad:,} of {pluralize(len(scores.losses), 'held-out piece')}.",
+            hint="a lower train.learning_rate, or train.precision: fp32; corpus and packing are kept",
+        )
+
+
+def _result(scores: HeldOutScores) -> HeldOutResult:
+    loss = clustered_mean(scores.losses, scores.documents)
+    pairs = clustered_mean(scores.pairs_right, scores.pair_documents) if len(scores.pairs_right) else None
+    return HeldOutResult(loss=loss, perplexity=loss.exponential(), pairs=pairs)
+
+
+PRIORS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1_000.0, 3_000.0, 10_000.0)
+"""How many observations the unigram distribution counts for after each piece: the bigram model uses the best of these
+for the very pieces that it is scored on, which favours it."""
+
+
+@dataclass(frozen=True)
+class NgramLosses:
+    """The loss of each held-out piece, by a model that counts."""
+
+    unigram: NDArray[np.float64]
+    bigram: NDArray[np.float64]
+
+
+def ngram_losses(train: Corpus, targets: NDArray[np.int64], before: NDArray[np.int64], separator: int) -> NgramLosses:
+    """Return the losses of pieces (count,), given for the bigram the pieces ``before`` them.
+
+    The separators of documents are contexts, but never predicted, so unigrams do not count them.
+    Only the pairs that are scored are counted, so memory does not grow with the corpus. Unigrams are smoothed by one
+    observation each, bigrams by the unigrams (MacKay and Peto, "A Hierarchical Dirichlet Language Model", 1995).
+    """
+    size = int(train.info["vocabulary"])
+    keys, place = np.unique(before * size + targets, return_inverse=True)
+    counts, pairs, last = np.zeros(size, np.int64), np.zeros(len(keys), np.int64), -1
+    for block in train.pieces.blocks():
+        pieces = block.astype(np.int64)
+        counts += np.bincount(pieces, minlength=size)
+        contexts = np.concatenate([[last], pieces[:-1]])
+        seen = contexts * size + pieces
+        found = np.minimum(np.searchsorted(keys, seen), len(keys) - 1)
+        pairs += np.bincount(found[keys[found] == seen], minlength=len(keys))
+        last = int(pieces[-1])
+    words = np.where(np.arange(size) == separator, 0, counts)
+    unigram = (words + 1) / (words.sum() + size)
+    by_prior = [-np.log((pairs[place] + prior * unigram[targets]) / (counts[before] + prior)) for prior in PRIORS]
+    return NgramLosses(-np.log(unigram[targets]), min(by_prior, key=lambda losses: float(losses.mean())))

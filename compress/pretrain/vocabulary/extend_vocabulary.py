@@ -1,25 +1,32 @@
-"""`vocabulary: {add: N}`: a checkpoint with more pieces, for the frequent words of the texts that it goes on with."""
+"""`vocabulary: {add: N}`: a checkpoint with more pieces, for the frequent words of the texts that it goes on with.
+
+A new piece's vector is the mean of the vectors of the pieces that its word was cut into.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor, nn
 from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForPreTraining, PreTrainedModel
 
 from compress.console import Console
 from compress.errors import DataError, ModelError, pluralize
-from compress.models.load_save import load_tokenizer, read_config
-from compress.models.read_checkpoint import check_finite, missing_head_weights, read_checkpoint
-from compress.models.replace_tokenizer_json import replace_tokenizer_json
-from compress.models.silence_transformers import quiet
-from compress.pretrain.text.documents import Document
+from compress.model_folder.tokenizer_files import write_tokenizer_files
+from compress.models.encoder_parts import family_of, word_embeddings
+from compress.models.load_save import load_tokenizer, read_config, replace_tokenizer_json
+from compress.models.masked_lm import WORD_STARTS
+from compress.models.read_checkpoint import check_finite, missing_head_weights, quiet, read_checkpoint
+from compress.models.student.factorised_embeddings import FactoredEmbedding
+from compress.pretrain.text.corpus_pieces import Document
 from compress.pretrain.vocabulary.add_pieces import add_pieces
-from compress.pretrain.vocabulary.count_words import count_words
-from compress.pretrain.vocabulary.new_vectors import add_vectors
 from compress.pretrain.vocabulary.train_vocabulary import MOST_CHARACTERS, first_texts
-from compress.tokenizer_files import write_tokenizer_files
 
 SHOWN = 8
 """Words that a message names."""
@@ -68,3 +75,61 @@ def _with_its_heads(folder: Path) -> PreTrainedModel:
             break
     check_finite(model, folder)
     return model
+
+
+MAX_WORDS = 2**20
+"""Distinct words that are counted at once; beyond it the rarest are forgotten, so that memory stays flat."""
+WORD = re.compile(r"\s?(\w+)")
+
+
+def count_words(texts: Iterable[str], tokenizer: Tokenizer, most: int = MAX_WORDS) -> Counter[str]:
+    """Return how often each word occurs, with a space before it where the tokenizer marks the starts of words.
+
+    With more than ``most`` distinct words those that are rare are left out. Punctuation that a tokenizer does not
+    separate (SentencePiece: `▁word,`) is no part of a word.
+    """
+    counts = Counter[str]()
+    for text in texts:
+        normalized = tokenizer.normalizer.normalize_str(text) if tokenizer.normalizer else text
+        for piece, (start, end) in tokenizer.pre_tokenizer.pre_tokenize_str(normalized):
+            if match := WORD.match(normalized, start, end):
+                counts[" " * piece.startswith(WORD_STARTS) + match.group(1)] += 1
+        if len(counts) > most:
+            _forget_rare(counts, most // 2)
+    return counts
+
+
+def _forget_rare(counts: Counter[str], kept: int) -> None:
+    """Remove the rarest words, so that at most ``kept`` are left."""
+    limit = sorted(counts.values(), reverse=True)[kept]
+    for word in [word for word, count in counts.items() if count <= limit]:
+        del counts[word]
+
+
+def add_vectors(model: PreTrainedModel, parts: Mapping[int, Sequence[int]]) -> None:
+    """Give a model vectors for new ids, in place; the config's `vocab_size` follows.
+
+    Ids may already have a row, where a table was padded with unused ones.
+
+    Args:
+        model: with or without a masked-LM head.
+        parts: by new id the ids of the pieces that it replaces.
+    """
+    vectors = word_embeddings(model)
+    if isinstance(vectors, FactoredEmbedding) or not family_of(model).resizable:
+        reason = (
+            "whose word vectors are factorised" if family_of(model).resizable else "whose output layer has two parts"
+        )
+        raise ModelError(f"pieces cannot be added to a model {reason}.", hint="leave vocabulary.add out")
+    rows = max(vectors.num_embeddings, *(index + 1 for index in parts))
+    if rows > vectors.num_embeddings:
+        with quiet():
+            model.resize_token_embeddings(rows, mean_resizing=False)
+    output = model.get_output_embeddings()  # type: ignore[no-untyped-call]
+    tables: list[Tensor] = [word_embeddings(model).weight]
+    if isinstance(output, nn.Linear):
+        tables += [own for own in output.parameters(recurse=False) if own is not tables[0]]
+    with torch.no_grad():
+        for table in tables:
+            for index, old in parts.items():
+                table[index] = table[list(old)].mean(dim=0)

@@ -10,9 +10,9 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from transformers import PreTrainedTokenizerFast
 
 from compress.errors import DataError
-from compress.models.silence_transformers import quiet
-from compress.pretrain.text.documents import Document, empty_corpus
-from compress.recipe.pretrain_schema import PretrainVocabulary
+from compress.models.read_checkpoint import quiet
+from compress.pretrain.pretrain_schema import PretrainVocabulary
+from compress.pretrain.text.corpus_pieces import Document, empty_corpus
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 """The special pieces, whose ids are 0 to 4."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from compress.report.charts.report_charts import reliability_chart
+from compress.report.charts.score_and_speed_charts import reliability_chart
 from compress.report.report_schema import Report
 from compress.report.retention import quality_on_test
-from compress.report.tables import ledger_tables, quality_tables, size_tables, speed_tables, throughput_unit
+from compress.report.tables import ledger_tables, quality_tables, size_tables, speed_tables
 from compress.select.ledger import Verdict
 from compress.tables import Table
 
@@ -111,10 +111,10 @@ def _confusion_block(report: Report, title: str, key: str) -> Block:
 
 
 def _speed_blocks(report: Report, title: str, key: str) -> Iterator[Block]:
-    units = throughput_unit.timed_units(report)
+    units = speed_tables.timed_units(report)
     yield Block(
         "All timings",
-        f"The model alone, {throughput_unit.describe_call(report)}, from padded arrays to outputs on the host."
+        f"The model alone, {speed_tables.describe_call(report)}, from padded arrays to outputs on the host."
         " ≈ marks an unstable timing, to be read as a rough estimate. The spread is between rounds, not inputs.",
         speed_tables.timing_table(report, title),
     )
@@ -156,7 +156,7 @@ def _resource_blocks(report: Report, title: str) -> Iterator[Block]:
     energy = f" {'; '.join(sources)}." if sources else ""
     yield Block(
         "Parameters, operations, bytes and energy",
-        f"Operations are those of the encoder's matrix products for one {throughput_unit.timed_unit(report)} of so many"
+        f"Operations are those of the encoder's matrix products for one {speed_tables.timed_unit(report)} of so many"
         f" word pieces; all files are those that prediction needs.{energy}",
         size_tables.footprint_table(report, title),
     )

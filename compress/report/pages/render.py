@@ -11,25 +11,26 @@ from typing import TYPE_CHECKING, Any
 
 from compress import format_numbers as fmt
 from compress.environment import require
-from compress.report.charts.latency_chart import latency_charts
-from compress.report.charts.layer_map_chart import layer_map_chart
-from compress.report.charts.pruning_chart import pruning_chart
-from compress.report.charts.report_charts import NARROW, WIDE, colour_of, legend, speed_chart
+from compress.report.charts.heat_maps import layer_map_chart, pruning_chart
+from compress.report.charts.score_and_speed_charts import NARROW, WIDE, colour_of, latency_charts, legend, speed_chart
 from compress.report.pages.page_sections import block_groups
 from compress.report.report_schema import ROWS_PAGE, LedgerRow, Report, write_report
 from compress.report.retention import winner_above_baseline
 from compress.report.run_facts import TargetFacts
 from compress.report.tables import ledger_tables
+from compress.report.tables.ledger_tables import packaged_table
 from compress.report.tables.machine_facts import describe_target, environment_facts, row_counts, truncation
-from compress.report.tables.packaged_table import packaged_table
-from compress.report.tables.pruning_table import describe_goal, pruning_table, speedup_table
+from compress.report.tables.model_tables import describe_goal, pruning_table, speedup_table, training_table
 from compress.report.tables.quality_tables import format_quality
 from compress.report.tables.size_tables import vocabulary_table
-from compress.report.tables.speed_tables import format_p50, limits_table, unstable_reasons
-from compress.report.tables.throughput_unit import describe_call, per_call_suffix
-from compress.report.tables.training_table import training_table
-from compress.report.winner_comparisons import held_back_lines
-from compress.report.winner_usage import predict_command, predict_in_python
+from compress.report.tables.speed_tables import (
+    describe_call,
+    format_p50,
+    limits_table,
+    per_call_suffix,
+    unstable_reasons,
+)
+from compress.report.winner_summary import held_back_lines, predict_command, predict_in_python
 from compress.select.ledger import Verdict
 from compress.tables import markdown_cell, markdown_table
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.report.pages.render import page_environment
 from compress.report.report_schema import ROWS_PAGE
 from compress.tasks.base import Array, Row, TaskInput

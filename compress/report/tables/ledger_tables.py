@@ -1,9 +1,10 @@
-"""Tables of a target's results: the ledger, the stages, the comparisons of the winner, the gate and the steps."""
+"""Tables of a target's results: the ledger, packaged formats, stages, comparisons of the winner, gate and steps."""
 
 from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Iterable
 
 from compress import format_numbers as fmt
 from compress.measure.result_base import Score
@@ -12,9 +13,8 @@ from compress.report.retention import gain_over_probe, larger_is_better
 from compress.report.run_facts import StepCost
 from compress.report.speedup_breakdown import speedup, speedup_stages
 from compress.report.tables.quality_tables import format_above, format_change, format_quality
-from compress.report.tables.speed_tables import format_p50
-from compress.report.text_costs import cost_of_texts, shows_costs
-from compress.select.ledger import TargetResult, Verdict
+from compress.report.tables.speed_tables import cost_of_texts, format_p50, shows_costs
+from compress.select.ledger import PackagedFormat, TargetResult, Verdict
 from compress.tables import Cells, Table, make_table
 
 MILLION = "1M texts"
@@ -268,3 +268,32 @@ def _state(step: StepCost) -> str:
     if step.status != "ok":
         return f"{step.status}: {step.reason}" if step.reason else step.status
     return "from an earlier run" if step.reused else "done"
+
+
+def packaged_table(report: Report, packaged: Iterable[PackagedFormat]) -> Table:
+    """Every format with its score on test in its own runtime, its size, and the verdict of the gate on select."""
+    metric, larger = f"{fmt.metric(report.task.metric)} (95 %)", larger_is_better(report)
+    return make_table(
+        (
+            {
+                "target": each.target,
+                "format": each.format,
+                "variant": each.variant.name if each.variant else fmt.ABSENT,
+                metric: format_quality(each.test),
+                "vs teacher": format_change(each.test.versus_teacher if each.test else None, larger),
+                "size": fmt.size(each.footprint.bytes_total if each.footprint else None),
+                "gate": each.outcome,
+                "reason": _reason(each),
+            }
+            for each in packaged
+        ),
+        names=3,
+        left=("gate",),
+        sentences=("reason",),
+    )
+
+
+def _reason(packaged: PackagedFormat) -> str:
+    reasons = packaged.gate.reasons if packaged.gate else ()
+    left_out = () if packaged.is_delivered or packaged.variant is None else ("not delivered",)
+    return "; ".join([*left_out, *reasons]) or packaged.reason or fmt.ABSENT

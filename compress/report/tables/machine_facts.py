@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compress import format_numbers as fmt
-from compress.measure.interference.machine_snapshot import MachineSnapshot
+from compress.measure.machine_snapshot import MachineSnapshot
 from compress.report.report_schema import Report
 from compress.report.run_facts import TargetFacts
 from compress.tasks import kind_of

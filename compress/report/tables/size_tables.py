@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from compress import format_numbers as fmt
 from compress.report.report_schema import Report
-from compress.report.tables.throughput_unit import timed_unit
+from compress.report.tables.speed_tables import timed_unit
 from compress.select.ledger import TargetResult
 from compress.tables import Table, make_table
 

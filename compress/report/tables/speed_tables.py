@@ -1,4 +1,7 @@
-"""Tables of speed: timings, interference, batch and length, several callers, and shares of the machine's limits."""
+"""Tables of speed: timings, interference, batch and length, several callers, and shares of the machine's limits.
+
+With the unit of a timing, and what a million texts cost at that speed.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,10 @@ from compress.measure.result_base import Score
 from compress.measure.roofline.roofline import LimitShares, MachineLimits
 from compress.measure.timing.latency import Latency, Noise, UnderLoad, ratio
 from compress.report.report_schema import Report
-from compress.report.tables.throughput_unit import timed_units
-from compress.select.ledger import GridCell
+from compress.report.run_facts import TargetFacts
+from compress.select.ledger import GridCell, TargetResult
 from compress.tables import Cells, Table, make_table
+from compress.tasks import kind_of
 
 
 def timing_table(report: Report, title: str) -> Table:
@@ -178,3 +182,54 @@ def unstable_reasons(report: Report, title: str, *keys: str) -> list[str]:
 
 def _milliseconds(score: Score | None) -> str:
     return fmt.milliseconds(score.value if score else None)
+
+
+ROW = "row"
+
+
+def timed_unit(report: Report) -> str:
+    """What a call at batch 1 processes: `row`, `choice`, `candidate`, `window` or `text`."""
+    return kind_of(report.task).unit_name(report.task)
+
+
+def timed_units(report: Report) -> str:
+    """The plural of the unit."""
+    return f"{timed_unit(report)}s"
+
+
+def describe_call(report: Report) -> str:
+    """What is timed: `one call`, and for rows of several examples, of which ones."""
+    if timed_unit(report) == ROW:
+        return "one call"
+    mean = report.data.examples_per_row
+    per_row = f" (a test row has {mean:.1f} on average)" if mean else ""
+    return f"one call with a batch of {timed_units(report)}{per_row}; end to end covers complete rows"
+
+
+def per_call_suffix(report: Report, target: TargetFacts) -> str:
+    """What one call processed, unless it is rows: ` for 1 choice`, ` for 8 choices`."""
+    if timed_unit(report) == ROW:
+        return ""
+    return f" for {pluralize(target.batch, timed_unit(report))}"
+
+
+TEXTS, SECONDS_PER_HOUR = 1_000_000, 3600.0
+
+
+def shows_costs(report: Report, title: str) -> bool:
+    """Return whether there are prices to compare: of the target's hour, or of the service."""
+    return report.target(title).price is not None or report.service is not None
+
+
+def cost_of_texts(report: Report, title: str, result: TargetResult | None) -> float | None:
+    """Return the price of the time that one process needs for a million texts, tokenizing and decoding included.
+
+    None where the target has no price, or texts were not timed from end to end.
+    """
+    target, latency = report.target(title), result.latency if result else None
+    if target.price is None or latency is None or latency.model is None or latency.end_to_end is None:
+        return None
+    if latency.rows_per_second is None:
+        return None
+    around = (latency.end_to_end.p50.value - latency.model.p50.value) / 1e3 / target.batch
+    return TEXTS * (1.0 / latency.rows_per_second + max(0.0, around)) / SECONDS_PER_HOUR * target.price

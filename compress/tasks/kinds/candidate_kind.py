@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from compress.batch_arrays import BatchArray
 from compress.errors import DataError, pluralize
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.tasks.base import Array, Arrays, Encode, Example, Row, TaskInput
 from compress.tasks.kind import Kind
 from compress.tasks.kinds.text_kind import check_texts, model_output, same_argmax

@@ -10,11 +10,21 @@ from numpy.typing import NDArray
 
 from compress.batch_arrays import BatchArray
 from compress.errors import DataError, Problem
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.tasks.base import Array, Confidence, ConfusionCounts, Metric, Row, Rows
 from compress.tasks.kinds.text_kind import TextKind, label_column, same_argmax, softmax
-from compress.tasks.metrics.f1_mcc import ClassCounts, class_f1, count_pairs, macro_f1, matthews, total_variation
-from compress.tasks.metrics.weighted_metrics import Scores, Weights, safe_divide, weighted_counts
+from compress.tasks.metrics import (
+    ClassCounts,
+    Scores,
+    Weights,
+    class_f1,
+    count_pairs,
+    macro_f1,
+    matthews,
+    safe_divide,
+    total_variation,
+    weighted_counts,
+)
 from compress.tasks.parsing.columns import column_value, label_columns, text_fields
 from compress.tasks.parsing.labels import class_index, collect_classes
 

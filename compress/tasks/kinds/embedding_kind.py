@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.tasks.base import Array, Arrays
 from compress.tasks.kind import Kind
 from compress.tasks.kinds.text_kind import model_output

@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from compress.batch_arrays import BatchArray
 from compress.errors import DataError, Problem
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.tasks.base import Array, Confidence, ConfusionCounts, Metric, Row, Rows
 from compress.tasks.kinds.text_kind import TextKind
-from compress.tasks.metrics.f1_mcc import ClassCounts, macro_f1, micro_f1
-from compress.tasks.metrics.weighted_metrics import Scores, Weights, weighted_means
+from compress.tasks.metrics import ClassCounts, Scores, Weights, macro_f1, micro_f1, weighted_means
 from compress.tasks.parsing.columns import column_value, label_columns, parse_list, text_fields, wrong_value
 from compress.tasks.parsing.labels import class_index, collect_classes
 

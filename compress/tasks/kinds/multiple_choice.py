@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.errors import DataError, pluralize
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.tasks.base import Array, Confidence, Metric, Row, Rows
+from compress.tasks.kind import pad_rows
 from compress.tasks.kinds.candidate_kind import CandidateKind, check_list, split_rows_scores
 from compress.tasks.kinds.text_kind import label_column, softmax
-from compress.tasks.metrics.f1_mcc import total_variation
-from compress.tasks.model_interface import pad_rows
+from compress.tasks.metrics import total_variation
 from compress.tasks.parsing.columns import (
     SKIP_HINT,
     class_name,

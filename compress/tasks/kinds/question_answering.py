@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from compress.batch_arrays import BatchArray
 from compress.errors import DataError, Problem
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.tasks.base import Array, Arrays, Confidence, Encode, Example, Metric, Row, Rows, TaskInput
-from compress.tasks.decoding.answer_spans import SPAN, best_spans, best_threshold, merge_windows, token_span
+from compress.tasks.decoding import SPAN, best_spans, best_threshold, merge_windows, token_span
 from compress.tasks.kind import Kind
 from compress.tasks.kinds.text_kind import column_texts, model_output, truncate_text
-from compress.tasks.metrics.squad_metrics import match_answers, word_f1
+from compress.tasks.metrics import match_answers, word_f1
 from compress.tasks.parsing.columns import SKIP_HINT, text_value
 from compress.tasks.parsing.squad_answers import parse_answers
 

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.errors import DataError, pluralize
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.tasks.base import Array, Metric, RawRow, Row, Rows
+from compress.tasks.kind import pad_rows
 from compress.tasks.kinds.candidate_kind import CandidateKind, check_list, split_rows_scores
-from compress.tasks.metrics.ir_metrics import ndcg, reciprocal_ranks
-from compress.tasks.model_interface import pad_rows
+from compress.tasks.metrics import ndcg, reciprocal_ranks
 from compress.tasks.parsing.columns import SKIP_HINT, column_value, label_columns, parse_number, text_value, wrong_value
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.batch_arrays import BatchArray
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.tasks.base import Array, Metric, Row, Rows
 from compress.tasks.kinds.text_kind import TextKind, label_column
-from compress.tasks.metrics.weighted_metrics import Scores, Weights, pearson, spearman, weighted_means
+from compress.tasks.metrics import Scores, Weights, pearson, spearman, weighted_means
 from compress.tasks.parsing.columns import LABEL_HINT, column_value, label_columns, parse_number, text_fields
 
 if TYPE_CHECKING:

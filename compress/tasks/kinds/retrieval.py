@@ -1,7 +1,7 @@
 """The documents that answer a query, found by embeddings: a document's is computed once, a query's when it comes.
 
 A row of train is a query with a document that answers it, and documents that do not. A row of select or test is a query
-with the numbers of the documents that answer it, among those that `data/splits/corpus.py` stores with the rows.
+with the numbers of the documents that answer it, among those that `data/splits/row_store.py` stores with the rows.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from compress.batch_arrays import BatchArray
 from compress.errors import DataError
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.tasks.base import Array, Encode, Example, Metric, Row, Rows, TaskInput
-from compress.tasks.decoding.nearest_neighbours import nearest_documents
+from compress.tasks.decoding import nearest_documents
 from compress.tasks.kinds.embedding_kind import EmbeddingKind, embeddings_to_json
 from compress.tasks.kinds.text_kind import check_texts
-from compress.tasks.metrics.ir_metrics import is_relevant, list_overlap, ndcg, recall_at, reciprocal_ranks
+from compress.tasks.metrics import is_relevant, list_overlap, ndcg, recall_at, reciprocal_ranks
 from compress.tasks.parsing.columns import column_value, has_column, is_missing, label_columns, parse_list, text_value
 
 if TYPE_CHECKING:

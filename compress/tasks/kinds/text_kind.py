@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.errors import ModelError, UsageError
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.tasks.base import Array, Arrays, Encode, Example, Row, Rows, TaskInput
-from compress.tasks.decoding.window_pooling import pool_window_logits
+from compress.tasks.decoding import pool_window_logits
 from compress.tasks.kind import Kind
 
 

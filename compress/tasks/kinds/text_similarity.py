@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.errors import DataError, Problem, UsageError
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.tasks.base import Array, Encode, Example, Metric, Row, Rows, TaskInput
 from compress.tasks.kinds.embedding_kind import EmbeddingKind, embeddings_to_json
 from compress.tasks.kinds.regression import Regression, correlation_scores
 from compress.tasks.kinds.text_kind import check_texts
-from compress.tasks.metrics.weighted_metrics import Scores, Weights
+from compress.tasks.metrics import Scores, Weights
 
 if TYPE_CHECKING:
     from compress.recipe.task_schema import Task

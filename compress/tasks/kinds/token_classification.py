@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from compress.batch_arrays import IGNORED_LABEL, BatchArray
 from compress.errors import DataError, Problem, UsageError, nearest
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.tasks.base import (
     Array,
     Arrays,
@@ -30,13 +30,29 @@ from compress.tasks.base import (
 )
 from compress.tasks.kind import Kind
 from compress.tasks.kinds.text_kind import as_tuple, check_finite, model_output
-from compress.tasks.metrics.f1_mcc import ClassCounts, count_pairs, macro_f1, micro_f1
-from compress.tasks.metrics.weighted_metrics import Scores, Weights, safe_divide, weighted_means
+from compress.tasks.metrics import (
+    ClassCounts,
+    Scores,
+    Weights,
+    count_pairs,
+    macro_f1,
+    micro_f1,
+    safe_divide,
+    weighted_means,
+)
 from compress.tasks.parsing import bio_tags
-from compress.tasks.parsing.bio_tags import OUTSIDE, PAD_TAG, Tags, is_tag
+from compress.tasks.parsing.bio_tags import (
+    OUTSIDE,
+    PAD_TAG,
+    Tags,
+    cell_tags,
+    is_tag,
+    is_word,
+    parse_tagged_words,
+    parse_words,
+)
 from compress.tasks.parsing.columns import SKIP_HINT, column_value, label_columns
 from compress.tasks.parsing.labels import UnknownClass, label_indices
-from compress.tasks.parsing.tagged_sentences import cell_tags, is_word, parse_tagged_words, parse_words
 
 if TYPE_CHECKING:
     from compress.recipe.task_schema import Task

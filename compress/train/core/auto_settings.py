@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from compress.model_history import ChosenSetting
+from compress.model_folder.model_history import ChosenSetting
 from compress.recipe.distill_schema import Distill
-from compress.recipe.finetune_schema import Finetune
-from compress.recipe.training_schema import AUTO, EpochBounds, Training, number
+from compress.recipe.training_schema import AUTO, EpochBounds, Finetune, Training, number
 
 RULES_VERSION = 6
 """Of the rules; raised with every change, so that trainings with other values are made anew."""

@@ -1,12 +1,17 @@
-"""The processes of a training, through Accelerate: one, or several started by torchrun or accelerate launch."""
+"""The processes of a training, and its experiment tracker, through Accelerate.
+
+There is one process, or several started by torchrun or accelerate launch.
+"""
 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import lru_cache
+from pathlib import Path
 
 import torch
 from accelerate import Accelerator, InitProcessGroupKwargs
@@ -14,7 +19,6 @@ from accelerate.utils import broadcast, gather
 from torch import Tensor, nn
 
 from compress.errors import CompressError
-from compress.train.core.experiment_tracker import TRACKING_FOLDER, ExperimentTracker
 
 TIMEOUT = timedelta(hours=6)
 """How long processes wait for the main one, which alone evaluates and saves."""
@@ -133,3 +137,29 @@ def _readable_errors() -> Iterator[None]:
             f"another process of this training no longer responds: {str(error).splitlines()[0].split('. ')[0]}",
             hint="see its last output for the reason; the same command resumes from the last checkpoint",
         ) from error
+
+
+TRACKING_FOLDER = Path("tracked")
+"""For trackers that write files, in the current folder."""
+
+
+class ExperimentTracker:
+    """Logs a training where the recipe names a tracker, and does nothing elsewhere."""
+
+    def __init__(self, accelerator: Accelerator) -> None:
+        self._accelerator = accelerator
+
+    @contextmanager
+    def running(self, label: str, settings: Mapping[str, object]) -> Iterator[None]:
+        """Start the tracker with the training's settings, and finish it after the block."""
+        scalars = {key: value for key, value in settings.items() if isinstance(value, (str, int, float))}
+        self._accelerator.init_trackers(label, config=scalars)
+        try:
+            yield
+        finally:
+            for tracker in self._accelerator.trackers:
+                tracker.finish()
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        """Log finite values."""
+        self._accelerator.log({key: value for key, value in values.items() if math.isfinite(value)}, step=step)

@@ -1,22 +1,92 @@
-"""The gradients of one update, summed over its batches and over the processes that share them."""
+"""The gradients of one update, summed over its batches and over the processes that share them.
+
+With the batches on their device, and the rows responsible when a loss or gradient is NaN or infinite.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from compress.train.core.device_batches import DeviceBatches
+from compress.batch_arrays import BatchArray
+from compress.errors import CompressError
+from compress.recipe.distill_schema import Distill
+from compress.recipe.training_schema import Training
+from compress.tasks.kind import token_fills
 from compress.train.core.distributed import Processes
 from compress.train.core.optimizer import ModelAndOptimizer
 from compress.train.core.shares import Replica, ShareThreads, replicate
 from compress.train.core.update_schedule import UpdateSchedule
-from compress.train.objective import Batch, Objective
+from compress.train.objective import Batch, Examples, Objective, forward_teacher
+
+Indices = NDArray[np.int64]
+
+
+class DeviceBatches:
+    """Creates batches. The next one is known in advance, so on a GPU a thread prepares it.
+
+    On a CPU this would gain nothing: the thread would take time from the training.
+    """
+
+    def __init__(self, examples: Examples, device: torch.device, pad_id: int = 0, multiple: int = 1) -> None:
+        """Create batches of ``examples``, with widths padded to multiples of ``multiple``."""
+        self._examples = examples
+        self._device = device
+        self._arrays = examples.arrays()
+        self._on_host = {name for name, array in self._arrays.items() if array.where == "host"}
+        self._pad_id, self._multiple = pad_id, multiple
+        self.look_ahead = device.type == "cuda"
+        """Whether batches are prepared in advance."""
+        self._thread = ThreadPoolExecutor(1, "batches") if self.look_ahead else None
+        self._pending: tuple[Indices, Future[dict[str, Tensor]]] | None = None
+
+    def __call__(self, indices: Indices, next_indices: Indices | None = None) -> dict[str, Tensor]:
+        """Return the batch of these examples, on the device unless declared for the host.
+
+        ``next_indices`` are those of the next call, if known.
+        """
+        arrays = self._take(indices)
+        if self._thread is not None and next_indices is not None:
+            self._pending = next_indices, self._thread.submit(self._create, next_indices)
+        # Copies from pinned memory overlap with computation; the device keeps the order.
+        return {
+            name: array if name in self._on_host else array.to(self._device, non_blocking=True)
+            for name, array in arrays.items()
+        }
+
+    def _take(self, indices: Indices) -> dict[str, Tensor]:
+        pending, self._pending = self._pending, None
+        if pending is not None and np.array_equal(pending[0], indices):
+            return pending[1].result()
+        return self._create(indices)
+
+    def _create(self, indices: Indices) -> dict[str, Tensor]:
+        batch = {name: torch.from_numpy(array) for name, array in self._examples.batch(indices).items()}
+        if self._multiple > 1:
+            batch = pad_width(batch, self._arrays, self._pad_id, self._multiple)
+        pinned = self._device.type == "cuda"
+        return {name: tensor.pin_memory() for name, tensor in batch.items()} if pinned else batch
+
+
+def pad_width(
+    batch: Mapping[str, Tensor], arrays: Mapping[str, BatchArray], pad_id: int, multiple: int
+) -> dict[str, Tensor]:
+    """Return the batch padded to the next multiple; only arrays that are declared per token get wider."""
+    more = -batch["input_ids"].shape[1] % multiple
+    fills = token_fills(arrays.values(), pad_id)
+    return {
+        name: F.pad(tensor, (0, more), value=fills[name]) if name in fills else tensor for name, tensor in batch.items()
+    }
 
 
 class UpdateGradients(NamedTuple):
@@ -128,3 +198,65 @@ def weighted_losses(
     """Return the sum of the losses of a batch times ``weight``, and each of them without gradient."""
     losses = {name: loss.float() * weight for name, loss in objective(model, batch).items()}
     return torch.stack(list(losses.values())).sum(), {name: loss.detach() for name, loss in losses.items()}
+
+
+MAX_SHOWN = 10
+"""Row numbers per set in a message."""
+
+SETS = {"train": "{} of train", "unlabelled": "{} of unlabelled", "augmented": "augmented copies of {} of train"}
+"""How rows of each set are called."""
+
+IsNonfinite = Callable[[NDArray[np.int64]], bool]
+"""Whether the loss of a batch of these examples is NaN or infinite."""
+
+
+def find_nonfinite(losses: Mapping[str, float], norm: float) -> str | None:
+    """Return which value of an update is NaN or infinite, as text; None if none is."""
+    values = {**{f"the loss {name}": loss for name, loss in losses.items()}, "the gradient's norm": norm}
+    return next((f"{name} became {value}" for name, value in values.items() if not math.isfinite(value)), None)
+
+
+def nan_error(
+    what: str, update: int, saved: int, examples: Examples, gradients: Gradients, settings: Training
+) -> CompressError:
+    """Return the error that names the rows or the teacher responsible; ``saved`` is the last checkpoint's update."""
+    batches = gradients.schedule.batches(update)
+    rows = find_nan_rows(examples, batches, gradients.is_nonfinite)
+    weight = "a smaller weight for this loss, " if isinstance(settings, Distill) else ""
+    cause, hint = "", f"check these rows, or try a smaller learning_rate, {weight}precision: fp32"
+    if teacher := find_nan_teacher(gradients.objective.teachers(), map(gradients.batches, batches)):
+        cause = f"the outputs of {teacher} itself are not finite; "
+        hint = f"check {teacher} or use another; precision: fp32 helps if its values only overflow"
+    remains = f"the last checkpoint, saved after update {saved}, remains" if saved else "no checkpoint had been saved"
+    return CompressError(
+        f"{what} at update {update + 1} of {gradients.schedule.total}, {rows}; {cause}{remains}.", hint=hint
+    )
+
+
+def find_nan_rows(examples: Examples, batches: Sequence[NDArray[np.int64]], is_nonfinite: IsNonfinite) -> str:
+    """Return as text the rows with a non-finite loss on their own, or else all rows of the update.
+
+    A loss that is NaN only with dropout or together with other rows is not found row by row.
+    """
+    indices = np.concatenate(batches)
+    alone = np.array([index for index in indices if is_nonfinite(np.array([index]))], dtype=np.int64)
+    origins = examples.origins(alone if len(alone) else indices)
+    parts = []
+    for name, text in SETS.items():
+        if rows := sorted({origin.row + 1 for origin in origins if origin.of == name}):
+            more = f" and {len(rows) - MAX_SHOWN} more" if len(rows) > MAX_SHOWN else ""
+            numbers = ", ".join(map(str, rows[:MAX_SHOWN]))
+            parts.append(text.format(f"{'row' if len(rows) == 1 else 'rows'} {numbers}{more}"))
+    return f"{'in' if len(alone) else 'somewhere in'} {', '.join(parts)}"
+
+
+def find_nan_teacher(teachers: Sequence[PreTrainedModel], batches: Iterable[Batch]) -> str | None:
+    """Return the first teacher whose own outputs are not finite."""
+    for batch in batches:
+        for number, teacher in enumerate(teachers, 1):
+            nn.Module.to(teacher, batch["input_ids"].device)
+            with torch.no_grad():
+                outputs = forward_teacher(teacher, batch).values()
+            if not all(bool(torch.isfinite(output).all()) for output in outputs):
+                return f"the teacher {teacher.name_or_path or number}"
+    return None

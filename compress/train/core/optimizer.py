@@ -1,6 +1,6 @@
-"""A model in training, the modules trained with it, and their optimizer.
+"""A model in training, the modules trained with it, their parameters by name, and their optimizer.
 
-It has frozen parts, layer-wise learning rate decay, and no weight decay for biases and norms.
+With gradual unfreezing the head is trained first, then one more layer from the top after every epoch.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -21,7 +21,6 @@ from compress.families import check_freeze
 from compress.models.encoder_parts import base_of, family_of, layers_of
 from compress.recipe.training_schema import Training, number
 from compress.train.core.shares import Replica, ShareThreads, trained_parameters
-from compress.train.core.state_dict import load_weights, named_weights, strip_prefix
 from compress.train.fast_paths.bf16_weights import Bf16Weights, add_gradients
 from compress.train.fast_paths.sparse_embeddings import SparseEmbeddings, sparse_embeddings
 
@@ -219,3 +218,64 @@ def _frozen_parameters(model: PreTrainedModel, count: int) -> list[nn.Parameter]
     check_freeze(family_of(model), len(layers), count)
     modules = [base_of(model).get_submodule("embeddings"), *layers[:count]]
     return [parameter for module in modules for parameter in module.parameters()]
+
+
+class GradualUnfreezing:
+    """Freezes the lower layers of a model, fewer with every stage; without ``every`` nothing."""
+
+    def __init__(self, model: PreTrainedModel, every: Literal["gradual"] | float | None, per_epoch: int) -> None:
+        """``every`` is the setting `unfreeze`, ``per_epoch`` the number of updates of an epoch."""
+        self._depths = parameter_depths(model) if every is not None else {}
+        self._top = max(self._depths.values(), default=0)
+        epochs = 1.0 if every is None or every == "gradual" else every
+        self._updates = max(1, round(epochs * per_epoch))
+
+    def lowest(self, update: int) -> int:
+        """Return the lowest depth that an update trains: 0 are the embeddings, 1 the first layer."""
+        return max(0, self._top - update // self._updates)
+
+    def is_complete(self, update: int) -> bool:
+        """Return whether an update trains everything."""
+        return self.lowest(update) == 0
+
+    def left_frozen(self, total: int) -> str | None:
+        """Return what ``total`` updates do not train; None where they train everything."""
+        if not (lowest := self.lowest(total - 1)):
+            return None
+        layers = f" and the {lowest - 1} lowest layers" if lowest > 1 else ""
+        return f"the embeddings{layers} stay frozen: {total:,} updates are too few to reach them"
+
+    def apply(self, update: int, models: Sequence[PreTrainedModel]) -> None:
+        """Freeze what an update does not train, in a model and its replicas."""
+        lowest = self.lowest(update)
+        for model in models if self._depths else ():
+            for name, parameter in model.named_parameters():
+                parameter.requires_grad_(self._depths[name] >= lowest)
+
+
+@contextmanager
+def unfrozen_afterwards(model: PreTrainedModel) -> Iterator[None]:
+    """Make the parameters that are trainable now trainable again after the block."""
+    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    try:
+        yield
+    finally:
+        for parameter in trainable:
+            parameter.requires_grad_(True)
+
+
+def named_weights(module: nn.Module) -> dict[str, Tensor]:
+    """Return the parameters by name; shared ones once."""
+    return {name: parameter.detach().contiguous() for name, parameter in module.named_parameters()}
+
+
+def load_weights(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Copy tensors into the parameters of the same name."""
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            parameter.copy_(tensors[name])
+
+
+def strip_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors whose names start with the prefix, with the prefix removed."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

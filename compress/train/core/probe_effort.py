@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from compress.measure.resources.flops import flops_per_token
-from compress.model_info import ShapeInfo
+from compress.measure.resources.footprint import flops_per_token
+from compress.model_folder.model_info import ShapeInfo
 from compress.recipe.training_schema import EpochBounds, Training, number
 
 SHARE = 0.1

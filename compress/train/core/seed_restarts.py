@@ -17,13 +17,12 @@ from pathlib import Path
 from transformers import PreTrainedModel
 
 from compress.console import Console
-from compress.model_history import ChosenSetting, TrialInfo
+from compress.model_folder.model_history import ChosenSetting, TrialInfo
 from compress.models.encoder_parts import shape_of
-from compress.recipe.finetune_schema import Finetune
-from compress.recipe.training_schema import AUTO, EpochBounds, Training
+from compress.recipe.training_schema import AUTO, EpochBounds, Finetune, Training
 from compress.train.core.auto_settings import describe_chosen, resolve_auto
-from compress.train.core.state_dict import load_weights, named_weights
-from compress.train.core.train_state import TrainResult
+from compress.train.core.checkpoints import TrainResult
+from compress.train.core.optimizer import load_weights, named_weights
 from compress.train.core.training_data import TrainingData
 from compress.train.loop import train
 from compress.train.objective import Objective

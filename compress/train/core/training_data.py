@@ -1,4 +1,4 @@
-"""The data of a training: encoded training rows, and an evaluation on select."""
+"""The data of a training: encoded training rows, and an evaluation on select by the task's metric."""
 
 from __future__ import annotations
 
@@ -9,22 +9,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from transformers import PreTrainedConfig, PreTrainedTokenizerBase
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from compress.console import Console
 from compress.data.encode import encode_rows, training_examples
-from compress.data.splits.concatenated_rows import ConcatenatedRows
+from compress.data.splits.row_store import ConcatenatedRows
 from compress.data.splits.split_indices import DISAGREEMENT
 from compress.data.tokenizer import TextTokenizer
-from compress.model_info import TaskInfo
-from compress.models.silence_transformers import quiet
+from compress.measure.predict_rows import Forward, embed_encoded, predict_encoded
+from compress.model_folder.model_info import TaskInfo
+from compress.models.heads import head_of
+from compress.models.read_checkpoint import quiet
 from compress.tasks import kind_of, primary_metric
-from compress.tasks.base import Row
+from compress.tasks.base import Arrays, Row
 from compress.train.core.auto_settings import TrainingFacts
-from compress.train.evaluate import make_evaluator
 from compress.train.loop import Evaluate
-from compress.train.objective import Examples
+from compress.train.objective import Examples, forward
 
 
 @dataclass(frozen=True)
@@ -95,3 +97,41 @@ def fast_tokenizer(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase)
         config.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         return TextTokenizer.load(Path(folder), config.name_or_path or "in memory")
+
+
+BATCH = 64
+
+
+def make_evaluator(
+    rows: Sequence[Row], task: TaskInfo, tokens: TextTokenizer, documents: Sequence[Row] = ()
+) -> Evaluate:
+    """Return a function that scores a model on these rows in the task's primary metric; they are encoded once.
+
+    Where decisions depend on a threshold, the best one for these rows is used; the model's will be tuned on them too.
+    """
+    kind = kind_of(task)
+    gold, encoded = kind.gold(rows), encode_rows(rows, task, tokens)
+    searched = encode_rows(documents, task, tokens) if kind.searches else None
+
+    def score(model: PreTrainedModel) -> float:
+        run = predict_function(model)
+        predictions = predict_encoded(run, encoded, rows, task, BATCH)
+        if searched is not None:
+            predictions = kind.search(predictions, embed_encoded(run, searched, task, BATCH), task)
+        decided = kind.apply_threshold(predictions, kind.tune_threshold(predictions, gold, task))
+        return float(kind.score(decided, gold, task)[task.metric])
+
+    return score
+
+
+def predict_function(model: PreTrainedModel) -> Forward:
+    """Return the model as a function from a batch's arrays to its outputs."""
+    names = head_of(model).outputs
+
+    def run(arrays: Arrays) -> Arrays:
+        tensors = {name: torch.from_numpy(array).to(model.device) for name, array in arrays.items()}
+        with torch.no_grad():
+            outputs = forward(model, tensors)
+        return {name: outputs[name].float().cpu().numpy() for name in names}
+
+    return run

@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 
 from compress.data.encode import batches_by_length, encode_rows
 from compress.data.tokenizer import TextTokenizer
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.model_shapes import changes_shape
 from compress.models.encoder_parts import base_of, family_of, head_size, layers_of, part
 from compress.models.student.build_student import is_narrowed, source_model

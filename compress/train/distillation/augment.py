@@ -21,14 +21,12 @@ import numpy as np
 
 from compress.console import Console
 from compress.data.encode import batches_by_length
-from compress.data.splits.concatenated_rows import COPY_OF
-from compress.data.splits.row_store import RowWriter, StoredRows
+from compress.data.splits.row_store import COPY_OF, RowWriter, StoredRows
 from compress.errors import DataError, UsageError
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.model_sources import identity
 from compress.models.masked_lm import MaskedModel, MaskedWord
-from compress.recipe.distill_schema import Distill
-from compress.recipe.distill_sections import Augment
+from compress.recipe.distill_schema import Augment, Distill
 from compress.recipe.loss_schema import MARGIN_LOSS
 from compress.storage.atomic_write import new_folder
 from compress.tasks import kind_of

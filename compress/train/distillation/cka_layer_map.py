@@ -20,9 +20,8 @@ from transformers import PreTrainedModel
 
 from compress.console import Console
 from compress.data.encode import batches_by_length
-from compress.model_history import LayerMap, PruningInfo
-from compress.models.encoder_parts import layers_of
-from compress.models.forward_hooks import capture_parts
+from compress.model_folder.model_history import LayerMap, PruningInfo
+from compress.models.encoder_parts import capture_parts, layers_of
 from compress.recipe.distill_schema import Distill
 from compress.train.core.distributed import current_processes
 from compress.train.distillation.layer_pairs import Pairs, layer_map, remaining_pairs, uses_layer_map

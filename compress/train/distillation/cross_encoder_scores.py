@@ -20,7 +20,7 @@ from compress.data.encode import batches_by_length, encode_rows
 from compress.data.tokenizer import TextTokenizer
 from compress.environment import usable_cores
 from compress.errors import DataError, ModelError, UsageError
-from compress.model_info import TaskInfo, read_info
+from compress.model_folder.model_info import TaskInfo, read_info
 from compress.recipe.distill_schema import Distill
 from compress.recipe.loss_schema import MARGIN_LOSS
 from compress.recipe.task_schema import Task

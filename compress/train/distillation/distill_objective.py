@@ -15,16 +15,14 @@ from compress.batch_arrays import LABELLED, SOFT_LABELS
 from compress.losses import LOSSES, TASK_LOSSES, BatchLoss, LayerLoss, OutputLoss
 from compress.losses.tensor_ops.row_groups import GroupedBatch, loss_on_subset
 from compress.losses.tensor_ops.soft_targets import has_soft_labels, select_soft_targets
-from compress.model_info import TaskInfo
-from compress.models.encoder_parts import layers_of
-from compress.models.forward_hooks import Captured, capture_parts
+from compress.model_folder.model_info import TaskInfo
+from compress.models.encoder_parts import Captured, capture_parts, layers_of
 from compress.recipe.distill_schema import BATCH_LOSSES, Distill
 from compress.tasks import kind_of
-from compress.train.class_weights import with_label_weights
 from compress.train.distillation.layer_pairs import STUDENT, TEACHER, LayerPairs, Pair, Pairs, layer_map, uses_layer_map
 from compress.train.distillation.phases import HARD_LABEL, loss_phases, phase_at
 from compress.train.distillation.teachers import ModelOutputs, Teacher, TeacherCacheFactory
-from compress.train.objective import RETRIEVAL, Batch, Losses, Objective, forward
+from compress.train.objective import RETRIEVAL, Batch, Losses, Objective, forward, with_label_weights
 
 
 class BatchView(NamedTuple):

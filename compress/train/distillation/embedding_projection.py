@@ -18,13 +18,13 @@ from transformers import PreTrainedModel
 from compress.data.encode import batches_by_length, encode_rows
 from compress.data.tokenizer import TextTokenizer
 from compress.errors import ModelError, UsageError
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.models.embedding_model import SentenceEmbedding, embedding_size, projection_of, with_projection
 from compress.models.load_save import saved_embedding_size
 from compress.recipe.student_schema import Student
 from compress.tasks.base import Row
 from compress.train.core.distributed import current_processes
-from compress.train.evaluate import BATCH, predict_function
+from compress.train.core.training_data import BATCH, predict_function
 
 SAMPLE = 10_000
 """Training rows on which the components are fitted."""

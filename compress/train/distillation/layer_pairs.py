@@ -14,7 +14,7 @@ from compress.recipe.training_schema import AUTO
 from compress.train.distillation.phases import LossPhase
 
 if TYPE_CHECKING:
-    from compress.models.forward_hooks import LayerParts
+    from compress.models.encoder_parts import LayerParts
 
 Pair = tuple[int, int]
 """(student layer, teacher layer)."""

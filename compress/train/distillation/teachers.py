@@ -19,16 +19,14 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from compress.data.tokenizer import check_length
 from compress.errors import ModelError
 from compress.families import max_positions
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.models.checkpoint_task import CheckpointTask, checkpoint_task, fits_task, output_names
 from compress.models.embedding_model import SentenceEmbedding, embedding_size
-from compress.models.encoder_parts import word_embeddings
+from compress.models.encoder_parts import Captured, LayerParts, capture_parts, word_embeddings
 from compress.models.fetch import fetch
-from compress.models.forward_hooks import Captured, LayerParts, capture_parts
 from compress.models.heads import Head, head_for
 from compress.models.load_save import load_model, load_tokenizer, read_config
-from compress.recipe.distill_schema import Distill
-from compress.recipe.distill_sections import FurtherTeacher
+from compress.recipe.distill_schema import Distill, FurtherTeacher
 from compress.train.objective import Batch, forward_teacher
 
 ModelOutputs = Mapping[str, Tensor]

@@ -1,16 +1,4 @@
-"""Cache of teacher outputs on disk, so that the teacher runs only once per example.
-
-The teacher is frozen: its outputs for a text are the same in every epoch, up to rounding that depends on padding. Its
-logits are always cached, a few numbers per example; hidden states, queries, keys and values are cached for as many
-examples as the recipe's disk budget holds, counted from the first. A batch has two parts: examples with space for
-everything requested, and the others. The first are read; if any of them is missing, all of them are computed together,
-and everything that any later phase needs is stored. The others are computed together in every epoch. So which examples
-share a forward pass, which affects rounding, follows from the batch and never from the state of the cache, and a
-training that is killed and resumed ends in the same bits on a CPU, and on a GPU as close as the order of sums allows.
-
-Values are written before the byte that marks them as present. A power cut may still preserve the byte and lose the
-values, so files written before the last boot of the machine are discarded.
-"""
+"""Cache of teacher outputs on disk, so that the teacher runs only once per example."""
 
 from __future__ import annotations
 
@@ -29,8 +17,8 @@ from torch import Tensor
 from compress.batch_arrays import INDEX
 from compress.console import Console
 from compress.errors import format_bytes, pluralize
-from compress.model_info import TaskInfo
-from compress.models.forward_hooks import Captured, LayerParts
+from compress.model_folder.model_info import TaskInfo
+from compress.models.encoder_parts import Captured, LayerParts
 from compress.recipe.distill_schema import Distill
 from compress.tasks import kind_of
 from compress.train.core.distributed import current_processes
@@ -41,7 +29,6 @@ from compress.train.distillation.teachers import ModelOutputs, Teacher, TeacherC
 from compress.train.fast_paths.torch_compile import eager_only
 from compress.train.objective import Batch, Examples
 from compress.train.teacher_cache.cache_file import LAYER, CachedTensor, CachePlan, Indices, TensorFormat, layer_key
-from compress.train.teacher_cache.teacher_tensors import TeacherTensors, flatten, unflatten
 
 ON_GPU = "on a GPU, layer outputs are cached only if `cache` sets a size"
 """Why less is cached there than the recipe suggests."""
@@ -282,3 +269,28 @@ def make_teacher_cache(
         console=console if processes.is_main else None,
         label=label,
     )
+
+
+TeacherTensors = dict[str, Tensor]
+"""All teacher outputs of a batch, each (examples, [tokens,] ...): outputs by name, parts of layers by `layer_key`."""
+
+
+def flatten(answers: ModelOutputs, seen: Captured) -> TeacherTensors:
+    """Return all tensors by key, with examples and tokens as first dimensions."""
+    layers = {
+        layer_key(layer, part): tensor if part == "hidden" else tensor.transpose(1, 2)
+        for layer, parts in seen.items()
+        for part, tensor in parts.items()
+    }
+    return {**answers, **layers}
+
+
+def unflatten(tensors: TeacherTensors, wanted: LayerParts) -> tuple[ModelOutputs, Captured]:
+    """Invert `flatten`, for the wanted layers."""
+    answers = {key: tensor for key, tensor in tensors.items() if not key.startswith(LAYER)}
+    seen: Captured = {layer: {} for layer in wanted}
+    for layer, parts in wanted.items():
+        for part in parts:
+            tensor = tensors[layer_key(layer, part)]
+            seen[layer][part] = tensor if part == "hidden" else tensor.transpose(1, 2)
+    return answers, seen

@@ -193,7 +193,7 @@ def test_a_cache_that_cannot_be_written(small_set):
 def test_the_real_set_needs_more_than_a_bag_of_words(tmp_path, monkeypatch):
     pytest.importorskip("sklearn")
     from compress.measure.baselines import baseline_predictions
-    from compress.model_info import TaskInfo
+    from compress.model_folder.model_info import TaskInfo
     from compress.tasks import KINDS
 
     monkeypatch.setenv("COMPRESS_CACHE", str(tmp_path))

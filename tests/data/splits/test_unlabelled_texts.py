@@ -9,12 +9,12 @@ from compress.console import Console
 from compress.data.encode import encode_rows, training_examples
 from compress.data.loading.data_digest import STEP_PARTS, contents_digest
 from compress.data.loading.row_sources import check_columns
-from compress.data.splits.concatenated_rows import ConcatenatedRows
 from compress.data.splits.prepare_splits import load_prepared, prepare_splits
+from compress.data.splits.row_store import ConcatenatedRows
 from compress.data.splits.unlabelled_texts import prepare_unlabelled, unlabelled_info, unlabelled_rows
 from compress.data.tokenizer import TextTokenizer
 from compress.errors import DataError
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.recipe.task_schema import Data
 from compress.tasks import kind_of
 

@@ -10,7 +10,7 @@ import pytest
 
 from compress.errors import MissingExtra, ModelError
 from compress.formats import FORMATS
-from compress.model_info import read_info
+from compress.model_folder.model_info import read_info
 from compress.runtime import open_predictor
 from compress.runtime.text_model import TextModel
 from tests.edge_exports import largest_difference, needs_runtime, padded_batch
@@ -144,7 +144,7 @@ print(compress.open({str(exported[1])!r}).predict(["a good film"])[0]["label"])
 
 
 def test_outputs_that_differ_are_an_error(edge, exported, tmp_path, monkeypatch):
-    monkeypatch.setattr("compress.export.source_folder.TOLERANCE", 0.0)
+    monkeypatch.setattr("compress.export.from_pytorch.TOLERANCE", 0.0)
     with pytest.raises(ModelError, match="differ from those of its source"):
         build(f"{edge.name}-fp32", exported[0], tmp_path)
 

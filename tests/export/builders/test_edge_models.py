@@ -7,11 +7,11 @@ import pytest
 import compress
 from compress.export.comparison.parity_check import LIMITS
 from compress.families import FAMILIES
-from compress.model_info import FolderInfo, read_info
+from compress.model_folder.model_info import FolderInfo, read_info
 from compress.models import save_model
 from compress.models.student.build_student import build_student
+from compress.prune.prune_vocabulary import prune_vocabulary_from_model
 from compress.prune.surgery import remove_units
-from compress.prune.vocabulary.prune_vocabulary import prune_vocabulary_from_model
 from compress.recipe.student_schema import Student
 from compress.variants import VARIANTS
 from tests.edge_exports import EDGE_VARIANTS, OTHER_KINDS, model_of_kind, needs_runtime

@@ -3,9 +3,9 @@
 import pytest
 
 from compress.errors import ModelError
-from compress.export.builders import openvino_fp16
+from compress.export.builders import openvino
 from compress.export.comparison.parity_check import LIMITS, ParityLimit
-from compress.model_info import read_info
+from compress.model_folder.model_info import read_info
 from compress.runtime import open_predictor
 from tests.variant_builder import build
 
@@ -36,6 +36,6 @@ def test_weights_have_16_bits_and_products_are_fp32(exported, tmp_path):
 
 def test_outputs_that_differ_by_more_are_refused(exported, tmp_path, monkeypatch):
     limits = {**LIMITS, "fp16": ParityLimit(difference=1e-9, agreement=1.0)}
-    monkeypatch.setattr(openvino_fp16, "LIMITS", limits)
+    monkeypatch.setattr(openvino, "LIMITS", limits)
     with pytest.raises(ModelError, match="the outputs of openvino-fp16 differ"):
         build("openvino-fp16", exported, tmp_path)

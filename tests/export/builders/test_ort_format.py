@@ -7,7 +7,7 @@ from compress.errors import ModelError
 from compress.export.builders import ort_format
 from compress.families import FAMILIES
 from compress.measure.resources.footprint import footprint
-from compress.model_info import read_info, write_info
+from compress.model_folder.model_info import read_info, write_info
 from compress.quantize import embeddings_4bit
 from compress.runtime import open_predictor
 from compress.runtime.text_model import TextModel

@@ -13,7 +13,7 @@ from compress.export.comparison.golden_inputs import (
     golden_inputs,
 )
 from compress.export.comparison.parity import compare_groups, total
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.models.heads import HEADS
 from compress.runtime import RUN_MODES, open_predictor
 from compress.tasks import KINDS

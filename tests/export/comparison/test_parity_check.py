@@ -6,11 +6,10 @@ import onnx
 import pytest
 
 from compress.errors import ModelError, ParityMissed
-from compress.export.comparison.golden_file import read_golden
-from compress.export.comparison.golden_inputs import GOLDEN_TEXTS, LONG
+from compress.export.comparison.golden_inputs import GOLDEN_TEXTS, LONG, read_golden
 from compress.export.comparison.parity import Parity, compare_stored
 from compress.export.comparison.parity_check import LIMITS, ParityCheck, check_golden, check_parity
-from compress.model_info import GOLDEN_FILE, read_info, write_info
+from compress.model_folder.model_info import GOLDEN_FILE, read_info, write_info
 from compress.runtime import open_predictor
 from compress.storage.file_digests import digests
 from tests.variant_builder import add_to_logits, build

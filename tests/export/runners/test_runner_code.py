@@ -7,12 +7,11 @@ import pytest
 import compress
 from compress.data.tokenizer import TextTokenizer
 from compress.errors import ModelError
-from compress.export.comparison.golden_file import LARGEST, read_golden
+from compress.export.comparison.golden_inputs import LARGEST, read_golden
 from compress.export.comparison.parity import compare_groups, total
 from compress.export.comparison.parity_check import LIMITS
-from compress.export.runners.export_readme import export_readme
-from compress.export.runners.runner_code import DECISIONS, MAX_LINES, RUNNERS, runner_code
-from compress.model_info import FolderInfo, TaskInfo, read_info, write_info
+from compress.export.runners import DECISIONS, MAX_LINES, RUNNERS, export_readme, runner_code
+from compress.model_folder.model_info import FolderInfo, TaskInfo, read_info, write_info
 from compress.models.heads import HEADS
 from compress.runtime import open_predictor
 from compress.tasks import KINDS

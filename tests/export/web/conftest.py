@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compress.model_info import FolderInfo, TaskInfo
+from compress.model_folder.model_info import FolderInfo, TaskInfo
 from tests.conftest import make_tiny
 from tests.variant_builder import build
 

@@ -8,8 +8,8 @@ import pytest
 from compress.cli import main
 from compress.errors import CompressError, ModelError
 from compress.export.web import npm_assets
-from compress.export.web.web_readme import web_readme
-from compress.model_info import read_info, write_info
+from compress.export.web.export_web import web_readme
+from compress.model_folder.model_info import read_info, write_info
 from compress.runtime.text_model import TextModel
 from compress.storage.file_digests import digests
 from tests.variant_builder import build

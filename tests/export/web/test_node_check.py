@@ -11,7 +11,7 @@ from compress.export.comparison import golden_inputs as golden_inputs_module
 from compress.export.comparison.golden_inputs import golden_inputs
 from compress.export.web import node_check
 from compress.export.web.node_check import check_in_node, run_in_node
-from compress.model_info import read_info
+from compress.model_folder.model_info import read_info
 from compress.runtime import open_predictor
 from compress.runtime.text_model import TextModel
 from tests.variant_builder import build

@@ -7,7 +7,7 @@ import torch
 from compress.losses.distillation.soft_label import soft_label
 from compress.losses.tensor_ops.logit_views import VIEWS
 from compress.recipe.loss_schema import SoftLabel
-from compress.tasks.decoding.window_pooling import pool_window_logits
+from compress.tasks.decoding import pool_window_logits
 from tests.losses.helpers import drawn, grouped, pieces, task, unit
 
 COUNTS, STARTS = [2, 1, 3], [0, 2, 3, 6]

@@ -4,7 +4,7 @@ import torch
 
 from compress.losses.tensor_ops.logit_views import pool_window_logits
 from compress.losses.tensor_ops.row_groups import GroupedBatch, RowGroups
-from compress.tasks.decoding.window_pooling import pool_window_logits as pooled_by_numpy
+from compress.tasks.decoding import pool_window_logits as pooled_by_numpy
 from tests.losses.helpers import drawn, grouped, slope_of
 
 COUNTS = [2, 1, 3]

@@ -4,7 +4,7 @@ import pytest
 from compress.errors import UsageError
 from compress.measure.baselines import baseline_for
 from compress.measure.baselines.bag_of_words import _pair_similarity, bag_of_words, overlap, sample_rows, words
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.tasks import KINDS
 
 GOOD, BAD = ["great", "fun", "bright", "warm"], ["dull", "grim", "weak", "cold"]

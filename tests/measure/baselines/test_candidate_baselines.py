@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from compress.measure.baselines import baseline_for, baseline_predictions
-from compress.measure.baselines.bag_of_choices import Pairs
-from compress.model_info import TaskInfo
+from compress.measure.baselines.bag_of_words import Pairs
+from compress.model_folder.model_info import TaskInfo
 from compress.tasks import KINDS
 
 pytest.importorskip("sklearn")

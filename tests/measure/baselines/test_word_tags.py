@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from compress.measure.baselines import baseline_for, baseline_predictions, word_tags
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.tasks.parsing.bio_tags import tag_names
 
 TASK = TaskInfo(

@@ -3,7 +3,7 @@ import shutil
 import pytest
 
 from compress.errors import UsageError
-from compress.measure.bench.bench_models import chosen_base, resolve_models
+from compress.measure.bench.parse_options import chosen_base, resolve_models
 
 
 def one(word):

@@ -13,7 +13,7 @@ from compress.measure.bench.parse_options import (
     read_texts,
     with_lengths,
 )
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.recipe.measure_schema import Measure, Target
 
 CPU = Target(device="cpu")

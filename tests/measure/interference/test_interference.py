@@ -2,21 +2,19 @@ import sys
 
 import pytest
 
-from compress.measure.interference.monitor import (
+from compress.measure.interference import (
     Counters,
     Interference,
     InterferenceMonitor,
     _quota_stops,
-)
-from compress.measure.interference.verdict import (
     aggregate,
     instabilities,
     lap_instabilities,
     wait_share,
     warm_up_instabilities,
 )
-from compress.measure.timing.cpu_affinity import Cores, core_seconds, parse_core_seconds
 from compress.measure.timing.latency import CallTimes, Noise, Timing
+from compress.measure.timing.process_limits import Cores, core_seconds, parse_core_seconds
 
 CORES = Cores((0,), ((1,),))
 STAT = "cpu  9 9 9\ncpu0 {} 0 10 100 0 0 0 {} 0 0\ncpu1 {} 0 10 100 0 0 0 0 0 0\nintr 5\n"

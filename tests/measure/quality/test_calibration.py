@@ -7,7 +7,7 @@ from compress.measure import BootstrapScorer
 from compress.measure.quality.calibration import assign_bins, calibrate
 from compress.measure.quality.quality_result import Bin, Calibration
 from compress.measure.result_base import Score
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.tasks import KINDS
 
 CLASSES = TaskInfo(name="t", kind="classification", text=("text",), labels=("a", "b"), metric="accuracy", max_length=8)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compress.measure.quality.clustered_ci import (
+from compress.measure.quality.significance import (
     NORMAL,
     SESSION_SPREAD,
     clustered_mean,

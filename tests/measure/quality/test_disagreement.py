@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from compress.measure.quality.disagreement import largest_disagreements
-from compress.model_info import TaskInfo
+from compress.measure.quality.score_model import largest_disagreements
+from compress.model_folder.model_info import TaskInfo
 from compress.tasks import KINDS
 
 CLASSES = TaskInfo(name="t", kind="classification", text=("text",), labels=("no", "yes"), metric="f1", max_length=8)

@@ -5,7 +5,7 @@ from compress.errors import ModelError, UsageError
 from compress.measure import BootstrapScorer, score_model
 from compress.measure.quality.quality_result import Quality
 from compress.measure.quality.significance import percentile_interval, resamples
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.tasks import KINDS
 
 CLASSES = TaskInfo(

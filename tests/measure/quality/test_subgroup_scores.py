@@ -3,8 +3,8 @@ import pytest
 
 from compress.errors import UsageError
 from compress.measure import BootstrapScorer, score_model
-from compress.measure.quality.subgroup_scores import MAX_VALUES, MIN_ROWS, by_column, by_length, score_groups
-from compress.model_info import TaskInfo
+from compress.measure.quality.score_model import MAX_VALUES, MIN_ROWS, by_column, by_length, score_groups
+from compress.model_folder.model_info import TaskInfo
 from compress.tasks import KINDS
 from compress.tasks.kinds.token_classification import PREDICTION
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from compress.measure.resources.flops import flops
-from compress.model_info import ShapeInfo
+from compress.measure.resources.footprint import flops
+from compress.model_folder.model_info import ShapeInfo
 
 MINI = ShapeInfo(
     family="bert",

@@ -1,9 +1,8 @@
 import pytest
 
 from compress.errors import ModelError
-from compress.measure.resources.flops import flops
-from compress.measure.resources.footprint import Footprint, footprint, needed_files
-from compress.model_info import TaskInfo, read_info, write_info
+from compress.measure.resources.footprint import Footprint, flops, footprint, needed_files
+from compress.model_folder.model_info import TaskInfo, read_info, write_info
 from compress.runtime import RUN_MODES
 
 

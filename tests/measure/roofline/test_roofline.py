@@ -6,7 +6,7 @@ import pytest
 
 from compress.environment import Gpu
 from compress.errors import DeviceUnavailable, ModelError
-from compress.measure.resources.flops import flops
+from compress.measure.resources.footprint import flops
 from compress.measure.result_base import Score
 from compress.measure.roofline import matmul_bench, roofline
 from compress.measure.roofline.matmul_bench import CPU_KERNELS, Kernel, time_kernels, time_products, time_traffic
@@ -21,7 +21,7 @@ from compress.measure.roofline.roofline import (
 )
 from compress.measure.timing.latency import Latency, Noise, Timing
 from compress.measure.timing.worker_process import WorkerLost
-from compress.model_info import ShapeInfo
+from compress.model_folder.model_info import ShapeInfo
 
 SHAPE = ShapeInfo(
     family="bert",

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from compress.measure.quality.clustered_ci import NORMAL, SESSION_SPREAD
+from compress.measure.quality.significance import NORMAL, SESSION_SPREAD
 from compress.measure.result_base import Score
 from compress.measure.timing.latency import CallTimes, Latency, Timing, ratio, spread, throughput, timing
 

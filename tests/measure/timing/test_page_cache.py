@@ -7,7 +7,7 @@ import pytest
 
 from compress.measure import Job
 from compress.measure.timing import worker_pool
-from compress.measure.timing.cpu_affinity import Cores
+from compress.measure.timing.process_limits import Cores
 from compress.measure.timing.worker_process import WorkerProcess
 from compress.runtime import RUN_MODES
 from compress.runtime.predictor import Placement

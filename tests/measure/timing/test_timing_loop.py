@@ -6,11 +6,11 @@ from itertools import count
 import pytest
 
 from compress.errors import ModelError
-from compress.measure.interference.monitor import InterferenceMonitor
+from compress.measure.interference import InterferenceMonitor
 from compress.measure.resources.energy import EnergyMeter
 from compress.measure.timing import timing_loop
-from compress.measure.timing.cpu_affinity import Cores
 from compress.measure.timing.latency import CallTimes
+from compress.measure.timing.process_limits import Cores
 from compress.measure.timing.timing_loop import TimedCalls, closed_loop, measure_energy, take_turn, time_passes, warm_up
 from compress.measure.timing.worker_protocol import Command
 

@@ -13,7 +13,7 @@ from compress.measure.timing import worker_process as link_module
 from compress.measure.timing.latency import Latency
 from compress.measure.timing.worker_process import WorkerLost, WorkerProcess, error_line, worker_environment
 from compress.measure.timing.worker_protocol import Command, Reply, WorkerSpec
-from compress.model_info import VariantInfo
+from compress.model_folder.model_info import VariantInfo
 from compress.recipe.measure_schema import Measure
 from compress.runtime.predictor import Placement
 

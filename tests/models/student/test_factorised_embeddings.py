@@ -5,12 +5,12 @@ import torch
 from transformers import AutoModel, AutoModelForSequenceClassification, pipeline
 
 from compress.families import FAMILIES
-from compress.model_info import FolderInfo, read_info
+from compress.model_folder.model_info import FolderInfo, read_info
 from compress.models import load, save_model
 from compress.models.encoder_parts import layer_shapes, shape_of
 from compress.models.heads import HEADS
 from compress.models.nonuniform_models import match_config_to_weights
-from compress.models.silence_transformers import quiet
+from compress.models.read_checkpoint import quiet
 from compress.models.student.build_student import build_student
 from compress.models.student.factorised_embeddings import (
     FactoredEmbedding,

@@ -5,7 +5,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from compress.families import FAMILIES
 from compress.models.encoder_parts import family_of, head_size, layer_shapes, layers_of, part
-from compress.models.silence_transformers import quiet
+from compress.models.read_checkpoint import quiet
 from compress.models.student.build_student import build_student
 from compress.models.student.slicing import (
     HiddenMap,

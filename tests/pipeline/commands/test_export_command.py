@@ -12,7 +12,7 @@ from compress.cli import main
 from compress.errors import ModelError
 from compress.export.comparison.parity_check import LIMITS, ParityLimit
 from compress.formats import EXPORTS
-from compress.model_info import read_info, write_info
+from compress.model_folder.model_info import read_info, write_info
 from compress.models.tiny import write_tiny_model
 from compress.pipeline.commands import export_command
 from compress.quantize.dynamic import quantize_int8_dynamic_model

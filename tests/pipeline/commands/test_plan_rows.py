@@ -25,14 +25,18 @@ def plan(tmp_path, monkeypatch, capsys):
 def test_good_rows_are_counted(plan):
     code, shown = plan(*GOOD)
     assert code == 0
-    assert "rows: train 64, select 8, test 8" in shown.out + shown.err
+    assert "rows: train 58, select 14, test 8" in shown.out + shown.err
 
 
 @pytest.mark.parametrize(
     ("rows", "settings", "message"),
     [
         ([*GOOD, "7,a text,,1.5"], {}, "rows.csv, row 81 (line 82): the label is empty"),
-        ([f"{number},text {number},a,0" for number in range(80)], {"label": "id"}, "it identifies rows and is no class"),
+        (
+            [f"{number},text {number},a,0" for number in range(80)],
+            {"label": "id"},
+            "it identifies rows and is no class",
+        ),
         (GOOD, {"kind": "regression"}, "None of the 80 rows fits the task"),
     ],
 )

@@ -9,8 +9,7 @@ from compress.model_shapes import shape_of_folder
 from compress.models.encoder_parts import family_of, layers_of, part
 from compress.models.load_save import load
 from compress.models.tiny import write_tiny_model
-from compress.pipeline.preflight.checkpoint_sizes import check_layer_sizes
-from compress.pipeline.preflight.model_compatibility import compatibility_errors
+from compress.pipeline.preflight.model_compatibility import check_layer_sizes, compatibility_errors
 from compress.pipeline.run import Options, prepare
 
 FAMILIES = ["bert", "roberta", "electra", "distilbert"]

@@ -10,14 +10,13 @@ import torch
 from compress import model_sources
 from compress.cli import main
 from compress.errors import ModelError, UsageError
-from compress.model_info import VariantInfo, read_info, write_info
-from compress.models.encoder_parts import layers_of
-from compress.models.forward_hooks import capture_parts
+from compress.model_folder.model_info import VariantInfo, read_info, write_info
+from compress.models.encoder_parts import capture_parts, layers_of
 from compress.models.load_save import load
 from compress.models.tiny import write_tiny_model
-from compress.pipeline.preflight import model_availability
-from compress.pipeline.preflight.model_availability import absent_models
+from compress.pipeline.preflight import preflight
 from compress.pipeline.preflight.model_compatibility import compatibility_errors
+from compress.pipeline.preflight.preflight import absent_models
 from compress.pipeline.run import Options, prepare
 from compress.pipeline.strip_paths import recipe_without_paths
 from compress.steps.model_configs import attention_widths
@@ -39,8 +38,8 @@ def errors_of(recipe_file, tmp_path):
 
 @pytest.fixture
 def no_hub(monkeypatch):
-    monkeypatch.setattr(model_availability, "hub_state", lambda timeout: "not reachable")
-    for module in (model_availability, model_sources):
+    monkeypatch.setattr(preflight, "hub_state", lambda timeout: "not reachable")
+    for module in (preflight, model_sources):
         monkeypatch.setattr(module, "cached_checkpoint", lambda *_: None)
 
 

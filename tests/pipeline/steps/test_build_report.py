@@ -9,8 +9,8 @@ import pytest
 from compress.console import Console
 from compress.measure import Latency
 from compress.measure.resources.serving_memory import ServingMemory
-from compress.model_history import VocabularyInfo
-from compress.model_info import FolderInfo
+from compress.model_folder.model_history import VocabularyInfo
+from compress.model_folder.model_info import FolderInfo
 from compress.pipeline.graph import Plan
 from compress.pipeline.run import Options, prepare
 from compress.pipeline.step_context import StepContext

@@ -19,8 +19,7 @@ from compress.measure.timing.latency import timing
 from compress.measure.timing.worker_process import WorkerLost, WorkerProcess
 from compress.pipeline import plan
 from compress.pipeline.graph import Plan
-from compress.pipeline.planning import result_steps
-from compress.pipeline.planning.result_steps import timing_settings
+from compress.pipeline.plan import timing_settings
 from compress.pipeline.preflight.preflight import check
 from compress.pipeline.run import Options, prepare
 from compress.pipeline.step_store import StepStore
@@ -233,10 +232,9 @@ def test_drivers_and_cuda_are_part_of_a_measurement_there(recipe_file: Path, tmp
         return planned(recipe_file, tmp_path, "targets=[cpu, cuda]").step("measure").settings["accelerators"]
 
     assert planned(recipe_file, tmp_path).step("measure").settings["accelerators"] == {}
-    for module in (plan, result_steps):
-        monkeypatch.setattr(module, "cuda_devices", lambda: (Gpu("H200", 2**37),))
-    monkeypatch.setattr(result_steps, "driver_version", lambda: "570.1")
-    monkeypatch.setattr(result_steps, "cuda_version", lambda: "12.8")
+    monkeypatch.setattr(plan, "cuda_devices", lambda: (Gpu("H200", 2**37),))
+    monkeypatch.setattr(plan, "driver_version", lambda: "570.1")
+    monkeypatch.setattr(plan, "cuda_version", lambda: "12.8")
     assert accelerators() == {"names": ["H200"], "driver": "570.1", "cuda": "12.8"}
 
 

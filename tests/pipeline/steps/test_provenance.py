@@ -1,6 +1,6 @@
 import pytest
 
-from compress.model_info import FolderInfo
+from compress.model_folder.model_info import FolderInfo
 from compress.models.load_save import save_model
 from compress.pipeline.graph import Plan
 from compress.pipeline.steps.provenance import provenance

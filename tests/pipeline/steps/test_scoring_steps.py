@@ -13,10 +13,10 @@ from compress.measure import predict_rows
 from compress.measure.quality.robustness import PerturbedRows
 from compress.pipeline.graph import ModelVariant, Plan
 from compress.pipeline.plan import make_plan
-from compress.pipeline.preflight.allowed_names import NAMES
+from compress.pipeline.preflight.recipe_checks import NAMES
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps import prepare_data, scoring_steps
-from compress.pipeline.steps.quality_step import QualityScorer
+from compress.pipeline.steps.scoring_steps import QualityScorer
 from compress.recipe.load import load_recipe
 from compress.recipe.measure_schema import Target
 from compress.recipe.task_schema import Task

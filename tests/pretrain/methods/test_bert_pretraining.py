@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compress.recipe.pretrain_schema import MaskedLM
+from compress.pretrain.pretrain_schema import MaskedLM
 
 torch = pytest.importorskip("torch")
 
@@ -12,7 +12,7 @@ from torch.nn import functional  # noqa: E402
 
 from compress.models.encoder_parts import family_of  # noqa: E402
 from compress.pretrain.methods.bert_pretraining import MaskedLMObjective, predict_at  # noqa: E402
-from compress.pretrain.text.packed_examples import NEXT_SENTENCE  # noqa: E402
+from compress.pretrain.text.sentence_packing import NEXT_SENTENCE  # noqa: E402
 from compress.train.fast_paths.bf16_weights import Bf16Weights  # noqa: E402
 from tests.conftest import make_tiny  # noqa: E402
 

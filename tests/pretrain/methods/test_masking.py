@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from compress.recipe.pretrain_schema import MaskedLM
+from compress.pretrain.pretrain_schema import MaskedLM
 
 torch = pytest.importorskip("torch")
 

@@ -13,7 +13,7 @@ from compress.pretrain.methods.replaced_tokens import (
     generator_of,
     new_electra,
 )
-from compress.recipe.pretrain_schema import MaskedLM, ReplacedTokens
+from compress.pretrain.pretrain_schema import MaskedLM, ReplacedTokens
 from tests.pretrain.packed import MASK, SIZE, packed_batch, with_other_padding
 
 CONFIG = ElectraConfig(

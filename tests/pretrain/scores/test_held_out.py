@@ -7,11 +7,11 @@ import pytest
 from transformers import AutoModelForMaskedLM
 
 from compress.errors import DataError, ModelError
+from compress.pretrain.pretrain_schema import MaskedLM
 from compress.pretrain.scores.held_out import score
-from compress.pretrain.scores.score_held_out import score_held_out
+from compress.pretrain.scores.score_method import score_held_out
 from compress.pretrain.text.corpus_pieces import Corpus
-from compress.pretrain.text.packed_examples import PackedExamples, SpecialPieces
-from compress.recipe.pretrain_schema import MaskedLM
+from compress.pretrain.text.sentence_packing import PackedExamples, SpecialPieces
 
 
 def test_losses_that_are_not_finite_are_refused(folders, corpus_folder, packed_folder):

@@ -12,8 +12,7 @@ from transformers import BertConfig, BertForMaskedLM
 
 from compress.model_shapes import shape_of_config
 from compress.pretrain.methods.bert_pretraining import predict_at
-from compress.pretrain.report.pretrain_report import MatrixRate, PretrainReport, TrainingPart
-from compress.pretrain.report.report_page import page
+from compress.pretrain.pretrain_report import MatrixRate, PretrainReport, TrainingPart, page
 from compress.pretrain.scores.matrix_rate import Passes, operations, time_product
 
 ROWS, LENGTH, MASKED = 4, 32, 5

@@ -9,8 +9,8 @@ import tracemalloc
 import pytest
 
 from compress.errors import DataError
-from compress.pretrain.text.documents import LONGEST_DOCUMENT, documents, sentences_of
-from compress.recipe.pretrain_schema import Text
+from compress.pretrain.pretrain_schema import Text
+from compress.pretrain.text.corpus_pieces import LONGEST_DOCUMENT, documents, sentences_of
 
 
 def write_jsonl(path, made):

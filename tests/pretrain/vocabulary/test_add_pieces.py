@@ -6,7 +6,7 @@ import pytest
 from compress.data.tokenizer import whole_texts
 from compress.errors import ModelError
 from compress.pretrain.vocabulary.add_pieces import AddedPieces, add_pieces
-from compress.pretrain.vocabulary.count_words import count_words
+from compress.pretrain.vocabulary.extend_vocabulary import count_words
 from tests.pretrain.small_tokenizers import DOMAIN, bpe, content_of, unigram, word_level, wordpiece
 
 KINDS = {"wordpiece": wordpiece, "bpe": bpe, "unigram": unigram, "unigram-split": lambda: unigram(split_first=True)}

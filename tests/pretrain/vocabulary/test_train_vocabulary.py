@@ -6,8 +6,8 @@ import pytest
 from transformers import AutoTokenizer
 
 from compress.errors import DataError
+from compress.pretrain.pretrain_schema import PretrainVocabulary
 from compress.pretrain.vocabulary.train_vocabulary import SPECIAL, first_texts, train_vocabulary
-from compress.recipe.pretrain_schema import PretrainVocabulary
 
 SIZES = {"wordpiece": 120, "bpe": 320, "unigram": 120}
 

@@ -4,8 +4,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from compress.report.charts.score_and_speed_charts import Point, Series, xy_chart
 from compress.report.charts.svg import MARKERS, Frame, marker, ticks
-from compress.report.charts.xy_chart import Point, Series, xy_chart
 from compress.variants import VARIANTS
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from compress.report.charts.report_charts import reliability_chart
+from compress.report.charts.score_and_speed_charts import reliability_chart
 from compress.report.pages.page_sections import block_groups
 from compress.report.pages.render import render_html, render_markdown
 from compress.report.report_schema import Report, read_report

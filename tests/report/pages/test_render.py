@@ -4,7 +4,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from compress.report.charts.report_charts import legend, speed_chart
+from compress.report.charts.score_and_speed_charts import legend, speed_chart
 from compress.report.pages.render import render_html, render_markdown, write_pages
 from compress.report.run_facts import TargetFacts
 from compress.report.tables.ledger_tables import ledger_table, stage_table

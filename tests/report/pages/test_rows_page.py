@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.report.pages.render import write_pages
 from compress.report.pages.rows_page import MOST_CHARACTERS, WrongRows, write_rows_page, wrong_rows
 from compress.report.report_schema import ROWS_PAGE
-from compress.report.winner_usage import run_addresses
+from compress.report.winner_summary import run_addresses
 from compress.tasks import KINDS
 from compress.tasks.kinds.question_answering import prediction_fields
 from compress.tasks.kinds.token_classification import PREDICTION

@@ -7,7 +7,7 @@ import pytest
 from compress import command_handlers
 from compress.console import Console
 from compress.report.tables.ledger_tables import MARK, closing_table
-from compress.report.winner_usage import predict_command
+from compress.report.winner_summary import predict_command
 from compress.tasks import KINDS
 from tests.report.conftest import apply_gates
 

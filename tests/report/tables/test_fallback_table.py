@@ -4,7 +4,7 @@ import pytest
 
 from compress.report.pages.render import render_html, render_markdown
 from compress.report.tables.ledger_tables import fallback_table
-from compress.select.quantization_loss import Fallback, QuantizationLoss
+from compress.select.quantized_files import Fallback, QuantizationLoss
 from tests.report.conftest import apply_gates
 
 HEADING = "Layers returned to fp32"

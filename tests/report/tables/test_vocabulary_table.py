@@ -1,6 +1,6 @@
 """What pruning a vocabulary kept, as a table."""
 
-from compress.model_history import VocabularyInfo
+from compress.model_folder.model_history import VocabularyInfo
 from compress.report.pages.render import render_html, render_markdown
 from compress.report.tables.size_tables import vocabulary_table
 from tests.report.conftest import apply_gates

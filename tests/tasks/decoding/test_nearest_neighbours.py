@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from compress.tasks.decoding import nearest_neighbours
-from compress.tasks.decoding.nearest_neighbours import nearest_documents
-from compress.tasks.metrics.ir_metrics import is_relevant, ndcg, recall_at, reciprocal_ranks
+from compress.tasks import decoding
+from compress.tasks.decoding import nearest_documents
+from compress.tasks.metrics import is_relevant, ndcg, recall_at, reciprocal_ranks
 
 
 def unit(random, rows, width=8):
@@ -17,8 +17,8 @@ def unit(random, rows, width=8):
 
 @pytest.mark.parametrize(("queries", "documents", "count"), [(5, 3, 10), (7, 50, 5), (30, 90, 20), (3, 64, 64)])
 def test_blocks_find_what_sorting_everything_finds(monkeypatch, queries, documents, count):
-    monkeypatch.setattr(nearest_neighbours, "QUERIES", 4)
-    monkeypatch.setattr(nearest_neighbours, "DOCUMENTS", 16)
+    monkeypatch.setattr(decoding, "QUERIES", 4)
+    monkeypatch.setattr(decoding, "DOCUMENTS", 16)
     random = np.random.default_rng(queries)
     embedded_queries, searched = unit(random, queries), unit(random, documents)
     result, scores = nearest_documents(embedded_queries, searched, count)
@@ -31,7 +31,7 @@ def test_blocks_find_what_sorting_everything_finds(monkeypatch, queries, documen
 
 @pytest.mark.parametrize("block", [1, 3, 16])
 def test_of_equal_documents_the_earlier_comes_first(monkeypatch, block):
-    monkeypatch.setattr(nearest_neighbours, "DOCUMENTS", block)
+    monkeypatch.setattr(decoding, "DOCUMENTS", block)
     documents = np.eye(2, dtype=np.float32)[[0, 1, 0, 1, 0, 0]]
     result, scores = nearest_documents(np.eye(2, dtype=np.float32), documents, 3)
     assert result.tolist() == [[0, 2, 4], [1, 3, 0]]

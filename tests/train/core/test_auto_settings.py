@@ -5,8 +5,7 @@ import math
 import pytest
 
 from compress.recipe.distill_schema import Distill, QuantizationAware, Recover
-from compress.recipe.finetune_schema import Finetune
-from compress.recipe.training_schema import AUTO, EpochBounds, Training
+from compress.recipe.training_schema import AUTO, EpochBounds, Finetune, Training
 from compress.tasks import KINDS
 from compress.train.core.auto_settings import RULES, TrainingFacts, describe_chosen, resolve_auto, rules_for, uses_rules
 

@@ -6,9 +6,8 @@ import pytest
 from compress.console import Console
 from compress.recipe.distill_schema import Distill
 from compress.recipe.training_schema import Training
-from compress.train.core.eta import MIN_UPDATES, WARMUP_UPDATES, Forecaster
-from compress.train.core.train_state import TrainState
-from compress.train.core.update_schedule import UpdateSchedule
+from compress.train.core.checkpoints import TrainState
+from compress.train.core.update_schedule import MIN_UPDATES, WARMUP_UPDATES, Forecaster, UpdateSchedule
 
 LENGTHS = np.random.default_rng(0).integers(4, 60, 640)
 

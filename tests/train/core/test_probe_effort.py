@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 
-from compress.measure.resources.flops import flops
-from compress.model_info import ShapeInfo
-from compress.recipe.finetune_schema import Finetune
+from compress.measure.resources.footprint import flops
+from compress.model_folder.model_info import ShapeInfo
+from compress.recipe.training_schema import Finetune
 from compress.train.core.probe_effort import FREE, QUICK, SHARE, THOROUGH, ProbeWork, probe_budget, probe_work
 
 SHAPE = ShapeInfo(

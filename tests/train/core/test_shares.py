@@ -11,9 +11,8 @@ from compress.console import Console
 from compress.recipe.distill_schema import Distill
 from compress.recipe.training_schema import Checkpoints, Training
 from compress.tasks import kind_of
-from compress.train.core.device_batches import DeviceBatches
 from compress.train.core.distributed import Processes
-from compress.train.core.gradients import Gradients
+from compress.train.core.gradients import DeviceBatches, Gradients
 from compress.train.core.optimizer import ModelAndOptimizer, frozen, parameters_of, split_optimizer
 from compress.train.core.shares import ShareThreads, replicate, share_count, trained_parameters
 from compress.train.core.update_schedule import UpdateSchedule

@@ -8,15 +8,14 @@ import pytest
 
 from compress.console import Console
 from compress.errors import DataError, ModelError, UsageError
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.models.masked_lm import MaskedWord
 from compress.models.tiny import tiny_tokenizer as letters
 from compress.models.tiny import write_tiny_model
-from compress.recipe.distill_schema import Distill
-from compress.recipe.distill_sections import Augment
+from compress.recipe.distill_schema import Augment, Distill
 from compress.tasks import kind_of
 from compress.train.core import training_data
-from compress.train.core.nan_diagnosis import find_nan_rows
+from compress.train.core.gradients import find_nan_rows
 from compress.train.distill import distill_from_model
 from compress.train.distillation import augment as module
 from compress.train.distillation.augment import (

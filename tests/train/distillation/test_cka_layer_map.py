@@ -4,9 +4,9 @@ import torch
 
 from compress.console import Console
 from compress.errors import ModelError, UsageError
-from compress.model_history import PrunedLayer, PruningInfo
-from compress.model_info import read_info
-from compress.models.forward_hooks import capture_parts
+from compress.model_folder.model_history import PrunedLayer, PruningInfo
+from compress.model_folder.model_info import read_info
+from compress.models.encoder_parts import capture_parts
 from compress.models.student.build_student import build_student
 from compress.recipe.distill_schema import Distill
 from compress.recipe.student_schema import Student

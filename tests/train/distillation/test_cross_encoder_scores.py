@@ -7,7 +7,7 @@ import torch
 from compress.console import Console
 from compress.data.splits.prepare_splits import load_prepared, prepare_splits
 from compress.errors import DataError, ModelError, UsageError
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.models.student.build_student import build_student
 from compress.recipe.distill_schema import Distill
 from compress.recipe.student_schema import Student

@@ -10,7 +10,7 @@ from compress.errors import UsageError
 from compress.families import FAMILIES
 from compress.losses import EMBEDDINGS
 from compress.losses.distillation.hidden_state import hidden_state
-from compress.models.forward_hooks import capture_parts
+from compress.models.encoder_parts import capture_parts
 from compress.models.student.build_student import build_student
 from compress.recipe.distill_schema import Distill
 from compress.recipe.loss_schema import HiddenState, SoftLabel

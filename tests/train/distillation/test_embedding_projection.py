@@ -10,7 +10,7 @@ from compress.console import Console
 from compress.data.splits.prepare_splits import load_prepared, prepare_splits
 from compress.errors import ModelError, UsageError
 from compress.families import FAMILIES
-from compress.model_info import read_info
+from compress.model_folder.model_info import read_info
 from compress.models.embedding_model import embedding_size, projection_of, with_projection
 from compress.models.load_save import load, load_model
 from compress.models.student.build_student import build_student

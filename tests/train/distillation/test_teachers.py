@@ -7,7 +7,7 @@ from transformers import PreTrainedTokenizerFast
 from compress.data.encode import encode_rows
 from compress.errors import ModelError
 from compress.losses import EMBEDDINGS
-from compress.model_info import TaskInfo
+from compress.model_folder.model_info import TaskInfo
 from compress.models.encoder_parts import layers_of
 from compress.models.load_save import load
 from compress.models.student.build_student import build_student

@@ -14,7 +14,7 @@ EXCEPTIONS = {
     # transformers calls and documents it as the hook that model classes override; there is no public name.
     "_init_weights": {
         "models/embedding_model.py",
-        "models/linear_head.py",
+        "models/heads.py",
         "models/load_save.py",
         "models/nonuniform_models.py",
         "models/student/factorised_embeddings.py",
@@ -24,7 +24,7 @@ EXCEPTIONS = {
         "export/inference_graph.py",
         "models/nonuniform_models.py",
         "prune/surgery.py",
-        "prune/vocabulary/embedding_rows.py",
+        "prune/prune_vocabulary.py",
         "runtime/torch_eager.py",
     },
     # The rate of INT8 products is what is measured; torch has no public integer matrix product.

@@ -3,8 +3,7 @@ import torch
 
 from compress.console import Console
 from compress.families import FAMILIES
-from compress.models.encoder_parts import layers_of
-from compress.models.forward_hooks import capture_parts
+from compress.models.encoder_parts import capture_parts, layers_of
 from compress.recipe.training_schema import Training
 from compress.train.fast_paths.torch_compile import compilable_parts, compile_layers, eager_only
 from compress.train.loop import train

@@ -4,14 +4,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from compress.train.precision import choose_precision as module
-from compress.train.precision.choose_precision import (
-    FOLDER,
-    always_tried,
-    choose_precision,
-    is_always_tried,
-    product_gain,
-)
+from compress.train import precision as module
+from compress.train.precision import FOLDER, always_tried, choose_precision, is_always_tried, product_gain
 
 CPU = torch.device("cpu")
 FAST = SimpleNamespace(model="a CPU", instructions=("avx512_bf16",), has_bf16=True)

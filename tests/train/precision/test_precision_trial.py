@@ -7,13 +7,12 @@ import torch
 
 from compress.recipe.distill_schema import Distill
 from compress.recipe.training_schema import Checkpoints, Training
+from compress.train import precision as module
 from compress.train.core.shares import ShareThreads
 from compress.train.distill import distill_from_model
 from compress.train.loop import train
 from compress.train.objective import TaskObjective
-from compress.train.precision import choose_precision as module
-from compress.train.precision.choose_precision import FOLDER, PrecisionChoice, always_tried
-from compress.train.precision.precision_trial import PrecisionTrial
+from compress.train.precision import FOLDER, PrecisionChoice, PrecisionTrial, always_tried
 
 SETTINGS = {"epochs": 2, "batch_size": 16, "learning_rate": 3e-3}
 GAIN_FOR = {"bf16": 0.0, "fp32": 1e9}

@@ -24,9 +24,8 @@ from compress.train.distillation.distill_objective import DistillObjective
 from compress.train.distillation.teachers import Teacher
 from compress.train.fast_paths.bf16_weights import Bf16Weights
 from compress.train.teacher_cache import cache
-from compress.train.teacher_cache.cache import CachedTeacher
+from compress.train.teacher_cache.cache import CachedTeacher, flatten
 from compress.train.teacher_cache.cache_file import LAYER, CachedTensor, CachePlan, TensorFormat, as_bits, layer_key
-from compress.train.teacher_cache.teacher_tensors import flatten
 
 WANTED = {-1: {"hidden"}, 1: {"hidden", "query", "value"}}
 MIB = 2**20

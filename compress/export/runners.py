@@ -1,0 +1,313 @@
+"""How an exported folder runs without compress: its README.md, and a short script of its runtime, tokenizers and numpy.
+
+All scripts have the same few lines: the tokenizer, the model (`RUNNERS`, by format), and the decision (`DECISIONS`, by
+task kind). A new format is one record here. Each text runs alone, cut by its tokenizer.json to the task's length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from compress.export.other_tools import transformers_js_section
+from compress.formats import FORMATS
+from compress.model_folder.model_info import GOLDEN_FILE, INFO_FILE, FolderInfo, TaskInfo, VariantInfo
+from compress.tasks import kind_of
+
+BACKENDS = {
+    "onnx": 'backend="onnx"',
+    # On CPUs with bf16 it would round to that by itself.
+    "openvino": 'backend="openvino", model_kwargs={"ov_config": {"INFERENCE_PRECISION_HINT": "f32"}}',
+}
+"""How sentence-transformers opens a format; those without do not run there."""
+
+
+def export_readme(info: FolderInfo, file: str | None = None) -> str:
+    """Return the README.md of the folder with this compress.json.
+
+    Args:
+        info: of an exported folder.
+        file: the model's, where it is not where its format has it.
+    """
+    assert info.variant is not None
+    variant, task = info.variant, info.task
+    file = file or FORMATS[variant.format].files[0]
+    about = describe_task(task) if task else "An encoder"
+    parts = [
+        f"# {variant.name}",
+        f"{about}, in the format {variant.format} and in {variant.precision}. `compress predict` reads this folder.",
+        runner_section(info, file),
+        transformers_js_section(info, file),
+        sentence_transformers_section(info),
+        batch_note(variant),
+        f"- `{file}`: the model, which takes {', '.join(info.inputs)}\n"
+        f"- `tokenizer.json`, `config.json`, `{INFO_FILE}`: its tokenizer{_cut(task)}, its shape, its task\n"
+        f"- `{GOLDEN_FILE}`: texts as token ids, and what PyTorch computes for them, to check a runner in any language:"
+        " `GROUP/inputs/NAME` and `GROUP/outputs/NAME`, one padded batch a group",
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def describe_task(task: TaskInfo) -> str:
+    """Return `An encoder for sst2 (classification)`; where the task has no name of its own, the kind alone."""
+    kind = task.kind.replace("_", " ")
+    return f"An encoder for {kind}" if task.name == task.kind else f"An encoder for {task.name} ({kind})"
+
+
+def batch_note(variant: VariantInfo) -> str:
+    """Return how many texts may run together; empty where outputs do not depend on it."""
+    if not variant.batch_sensitive:
+        return ""
+    batch = variant.scored_batch
+    if batch is None:
+        use = f"Run each text alone, or in the batches in which a run scored it (`scored_batch` in `{INFO_FILE}`)"
+    else:
+        use = f"It was scored {'one text at a time' if batch == 1 else f'in batches of {batch}'}: run it so"
+    return (
+        "**Batches.** A text's outputs depend a little on the texts that run in the same batch, because a batch shares"
+        " the scales by which activations become 8-bit integers; decisions near the border change (`batch_sensitive`"
+        f" in `{INFO_FILE}`). {use}, as `compress predict` does."
+    )
+
+
+def runner_section(info: FolderInfo, file: str) -> str:
+    """Return the section with the script; empty where the format has none."""
+    code = runner_code(info, file)
+    if code is None or info.variant is None:
+        return ""
+    decision, package = decision_of(info.task), RUNNERS[info.variant.format].package
+    return "\n\n".join(
+        [
+            "## Without compress",
+            f"    pip install {package} tokenizers numpy\n    python run.py {decision.sample}",
+            f"prints {decision.prints}, where this folder holds `run.py`:",
+            f"```python\n{code}\n```",
+            *_limits(info.task),
+        ]
+    )
+
+
+def _cut(task: TaskInfo | None) -> str:
+    """Return where the tokenizer cuts texts."""
+    return f", which cuts texts at {task.max_length} tokens (`truncation=True` in transformers does)" if task else ""
+
+
+def sentence_transformers_section(info: FolderInfo) -> str:
+    """Return how sentence-transformers opens the folder; empty where it has no class or backend for it."""
+    backend = BACKENDS.get(info.variant.format) if info.variant else None
+    name = {"similarity": "SentenceTransformer", "retrieval": "SentenceTransformer", "ranking": "CrossEncoder"}.get(
+        info.task.kind if info.task else ""
+    )
+    if backend is None or name is None:
+        return ""
+    call = 'model.predict([("a query", "a text")])' if name == "CrossEncoder" else 'model.encode(["a text"])'
+    code = f'from sentence_transformers import {name}\n\nmodel = {name}(".", {backend})\n{call}'
+    return f"## sentence-transformers\n\n```python\n{code}\n```"
+
+
+def _limits(task: TaskInfo | None) -> list[str]:
+    """Return what the script does not do."""
+    if task is None or not kind_of(task).in_windows(task):
+        return []
+    return [f"It reads the first {task.max_length} tokens of a text; compress reads longer ones in windows."]
+
+
+MAX_LINES = 15
+
+
+@dataclass(frozen=True)
+class Runner:
+    """How a format is opened and called in Python."""
+
+    package: str
+    """To install, besides tokenizers and numpy."""
+    module: str
+    """To import."""
+    open: Callable[[VariantInfo, str], list[str]]
+    """Lines that open a variant's file."""
+    call: str
+    """An expression: from `feed`, lists of numbers by input, to the outputs in the graph's order, each of one row."""
+    fit: str | None = None
+    """A line that changes `encoding`, where it has to get a length that the file reads."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """How texts are read from the command line, and what is printed of the outputs."""
+
+    prints: str
+    loop: str | None = None
+    """None: over texts, or pairs where the task reads pairs."""
+    encode: str = "text"
+    """Arguments of the tokenizer."""
+    before: tuple[str, ...] = ()
+    each: tuple[str, ...] = ()
+    """After `outputs` of each text, before the next."""
+    after: tuple[str, ...] = ()
+    sample: str = '"a text" "another text"'
+    """Arguments to try it with."""
+
+
+def _open_onnx(variant: VariantInfo, file: str) -> list[str]:
+    """Without VNNI some INT8 products overflow unless an exact kernel is asked for; the folder states if its own do."""
+    if variant.precision != "int8" or not variant.session.get("guard_overflow", True):
+        return [f'session = onnxruntime.InferenceSession("{file}")']
+    return [
+        "options = onnxruntime.SessionOptions()",
+        'options.add_session_config_entry("session.x64quantprecision", "1")',
+        f'session = onnxruntime.InferenceSession("{file}", options)',
+    ]
+
+
+_ARRAYS = "{name: numpy.array([values]) for name, values in feed.items()}"
+
+RUNNERS: Mapping[str, Runner] = {
+    "onnx": Runner("onnxruntime", "onnxruntime", _open_onnx, f"session.run(None, {_ARRAYS})"),
+    "ort": Runner(
+        "onnxruntime",
+        "onnxruntime",
+        lambda variant, file: [f'session = onnxruntime.InferenceSession("{file}")'],
+        f"session.run(None, {_ARRAYS})",
+    ),
+    "openvino": Runner(
+        "openvino",
+        "openvino",
+        # On CPUs with bf16 it would round to that by itself.
+        lambda variant, file: [
+            f'model = openvino.compile_model("{file}", "CPU", {{"INFERENCE_PRECISION_HINT": "f32"}})'
+        ],
+        f"list(model({_ARRAYS}).values())",
+    ),
+    "executorch": Runner(
+        "executorch torch",
+        "torch, executorch.runtime",
+        lambda variant, file: [f'program = executorch.runtime.Runtime.get().load_program("{file}")'],
+        'list(map(numpy.array, program.load_method("forward").execute([torch.tensor([v]) for v in feed.values()])))',
+    ),
+    "litert": Runner(
+        "ai-edge-litert",
+        "ai_edge_litert.interpreter",
+        lambda variant, file: [
+            f'model = ai_edge_litert.interpreter.Interpreter("{file}")',
+            "runners = {int(name[7:]): model.get_signature_runner(name) for name in model.get_signature_list()}",
+        ],
+        # Outputs come by name; only answers have two, and their start is the first here.
+        "[v for _, v in sorted(runners[len(encoding)](**{k: numpy.int32([v]) for k, v in feed.items()}).items())]"
+        "[::-1]",
+        "encoding.pad(min(length for length in runners if length >= len(encoding)))",
+    ),
+}
+"""By format. One without a record has no runner; `compress.open` runs it."""
+
+_LABELS = ('labels = json.load(open("compress.json", encoding="utf-8"))["task"]["labels"]',)
+_TEXTS, _PAIRS = "for text in sys.argv[1:]:", "for pair in zip(sys.argv[1::2], sys.argv[2::2]):"
+_SCORES = ("scores.append(float(outputs[0][0][0]))",)
+_EMBEDDINGS = Decision(
+    "the cosine of each text with every other",
+    loop=_TEXTS,
+    before=("vectors = []",),
+    each=("vectors.append(outputs[0][0] / numpy.linalg.norm(outputs[0][0]))",),
+    after=("print(numpy.array(vectors) @ numpy.array(vectors).T)",),
+)
+
+DECISIONS: Mapping[str, Decision] = {
+    "classification": Decision(
+        "the class of each text and its probability",
+        before=_LABELS,
+        each=(
+            "logits = outputs[0][0][:len(labels)]",
+            "print(labels[logits.argmax()], 1 / numpy.exp(logits - logits.max()).sum())",
+        ),
+    ),
+    "multi_label": Decision(
+        "the classes of each text whose probability is one half or more",
+        before=_LABELS,
+        each=("print([label for label, logit in zip(labels, outputs[0][0]) if logit >= 0])",),
+    ),
+    "regression": Decision("the score of each text", each=("print(outputs[0][0][0])",)),
+    "similarity": _EMBEDDINGS,
+    "retrieval": _EMBEDDINGS,
+    "multiple_choice": Decision(
+        "the letter of the best choice, and the score of each",
+        loop="for text in sys.argv[2:]:",
+        encode="sys.argv[1], text",
+        before=("scores = []",),
+        each=_SCORES,
+        after=('print("ABCDEFGHIJKLMNOPQRSTUVWXYZ"[scores.index(max(scores))], scores)',),
+        sample='"a question" "a choice" "another choice"',
+    ),
+    "ranking": Decision(
+        "the candidates by falling score, counted from 0, and the score of each",
+        loop="for text in sys.argv[2:]:",
+        encode="sys.argv[1], text",
+        before=("scores = []",),
+        each=_SCORES,
+        after=("print(sorted(range(len(scores)), key=lambda index: -scores[index]), scores)",),
+        sample='"a query" "a candidate" "another candidate"',
+    ),
+    "token_classification": Decision(
+        "the tag of each word of each text",
+        loop='for text in (" ".join(text.split()) for text in sys.argv[1:]):',
+        before=_LABELS,
+        each=(
+            "tokens = [(text[:end].rstrip().count(' '), text[start:end].strip()) for start, end in encoding.offsets]",
+            "tags = {word: row.argmax() for (word, token), row in zip(tokens[::-1], outputs[0][0][::-1]) if token}",
+            "print([labels[tags[word]] for word in sorted(tags)])",
+        ),
+    ),
+    "question_answering": Decision(
+        "the answer to each question",
+        loop=_PAIRS,
+        encode="*pair",
+        each=(
+            "(start, end), part = (scores[0] for scores in outputs), encoding.sequence_ids",
+            "spans = [(i, j) for i in range(len(part)) for j in range(i, min(i + {max_answer}, len(part)))]",
+            "score, i, j = max((start[i] + end[j], i, j) for i, j in spans if part[i] == part[j] == 1)",
+            "print(pair[1][encoding.offsets[i][0] : encoding.offsets[j][1]].strip(){unless})",
+        ),
+        sample='"a question" "the text with its answer"',
+    ),
+}
+"""By task kind; of other models the outputs are printed as they are."""
+
+_OUTPUTS = Decision("the outputs for each text", each=("print(outputs)",))
+
+
+def decision_of(task: TaskInfo | None) -> Decision:
+    """Return how a task's texts are read and what is printed."""
+    return DECISIONS.get(task.kind, _OUTPUTS) if task else _OUTPUTS
+
+
+def runner_code(info: FolderInfo, file: str) -> str | None:
+    """Return the script that predicts with the model in ``file`` of an exported folder; None where there is none."""
+    runner = RUNNERS.get(info.variant.format) if info.variant else None
+    if info.variant is None or runner is None:
+        return None
+    task, decision = info.task, decision_of(info.task)
+    loop, encode = decision.loop or _TEXTS, decision.encode
+    if decision.loop is None and task is not None and len(task.text) > 1:
+        loop, encode = _PAIRS, "*pair"
+    fields = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
+    modules = (*(["json"] if decision.before == _LABELS else []), "sys", "numpy", runner.module, "tokenizers")
+    lines = [
+        f"import {', '.join(modules)}",
+        *decision.before,
+        'tokenizer = tokenizers.Tokenizer.from_file("tokenizer.json")',
+        *runner.open(info.variant, file),
+        loop,
+        f"    encoding = tokenizer.encode({encode})",
+        *([f"    {runner.fit}"] if runner.fit else []),
+        "    feed = {" + ", ".join(f'"{name}": encoding.{fields[name]}' for name in info.inputs) + "}",
+        f"    outputs = {runner.call}",
+        *(f"    {_filled(line, task)}" for line in decision.each),
+        *decision.after,
+    ]
+    return "\n".join(lines)
+
+
+def _filled(line: str, task: TaskInfo | None) -> str:
+    """Fill in the longest answer, and the margin from which on there is no answer."""
+    if task is None or task.kind != "question_answering":
+        return line
+    unless = "" if task.threshold is None else f' if start[0] + end[0] - score <= {task.threshold} else "no answer"'
+    return line.replace("{max_answer}", str(task.max_answer)).replace("{unless}", unless)

@@ -1,1 +1,0 @@
-"""What else used the machine while a model was timed."""

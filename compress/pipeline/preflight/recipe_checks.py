@@ -1,0 +1,95 @@
+"""Checks of a recipe alone: the names it may use, settings without effect, and the file of a service."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+from compress.errors import CompressError, Problem, group_by_reason
+from compress.label.service_info import read_service
+from compress.losses import TASK_LOSSES
+from compress.measure.quality.robustness import PERTURBATIONS
+from compress.prune.criteria import CRITERIA
+from compress.prune.latency_table import LATENCY_VARIANTS
+from compress.quantize import CHOICES, chosen_methods
+from compress.recipe.schema import Recipe
+from compress.recipe.training_schema import Training
+from compress.recipe.yaml_lines import KeyPath
+from compress.runtimes import why_not_in_all
+from compress.steps import STEPS, distillations, trainings
+from compress.steps.distillations import distillation_problems
+from compress.steps.finetune_step import HEADLESS
+from compress.tasks import KINDS
+from compress.tasks.presets import KIND_DEFAULTS, NAMED_TASKS
+from compress.variants import ALL_FORMATS, EXPORTS, QUANTIZERS, VARIANTS, competing_formats, variants_for
+
+TRACKERS = ("tensorboard", "wandb", "mlflow", "comet_ml", "aim", "clearml", "dvclive", "swanlab", "trackio")
+"""Experiment trackers that Accelerate supports; each needs its own library installed."""
+
+NAMES: Mapping[str, Collection[str]] = {
+    "task kinds": KINDS,
+    "pruning criteria": CRITERIA,
+    "latency variants": LATENCY_VARIANTS,
+    "quantizers": (*CHOICES, *QUANTIZERS),
+    "formats": (ALL_FORMATS, *EXPORTS),
+    "variants": VARIANTS,
+    "perturbations": PERTURBATIONS,
+    "trackers": TRACKERS,
+    "named tasks": NAMED_TASKS,
+    "defaults of kinds": KIND_DEFAULTS,
+}
+
+
+def unused_settings(recipe: Recipe) -> Iterator[Problem]:
+    """Yield every setting of quantization and of model steps that has no effect; defaults are never reported."""
+    yield from _quantization(recipe)
+    yield from _runs_nowhere(recipe)
+    for step in STEPS.values():
+        yield from step.problems(recipe)
+    for path, training in trainings(recipe):
+        yield from _unfit_for_the_kind(recipe.task.kind, path, training)
+    for path, settings in distillations(recipe):
+        yield from distillation_problems(recipe.task.kind, path, settings)
+
+
+def _unfit_for_the_kind(kind: str, path: KeyPath, training: Training) -> Iterator[Problem]:
+    """Yield weights of classes where there are none, and a head that is trained first where there is none."""
+    if training.class_weights and not TASK_LOSSES[KINDS[kind].problem].weighted:
+        readers = ", ".join(name for name, each in KINDS.items() if TASK_LOSSES[each.problem].weighted)
+        yield Problem((*path, "class_weights"), f"has no effect for {kind}; it is for {readers}")
+    if training.unfreeze and KINDS[kind].head == HEADLESS:
+        yield Problem((*path, "unfreeze"), f"begins with the head alone, and an embedding ({kind}) has none")
+
+
+def _runs_nowhere(recipe: Recipe) -> Iterator[Problem]:
+    """Yield `runs_in` where none of the variants that compete runs there, which is known before they are built."""
+    formats, devices = competing_formats(recipe), [target.device for target in recipe.targets]
+    methods = chosen_methods(recipe.quantize.methods, formats) if recipe.quantize else ()
+    reasons: dict[str, str] = {}
+    for each in variants_for(formats, methods, devices, also=recipe.variants) if recipe.runs_in else ():
+        stated = each.libraries.get("onnxruntime")
+        reasons[each.name] = why_not_in_all(recipe.runs_in, each.format, each.operators, stated) or ""
+    if reasons and all(reasons.values()):
+        listing = "; ".join(f"{names}: {reason}" for reason, names in group_by_reason(reasons.items()).items())
+        yield Problem(("runs_in",), f"no variant of this recipe runs there ({listing}); add onnx to export")
+
+
+def _quantization(recipe: Recipe) -> Iterator[Problem]:
+    """Yield quantization without a format for it."""
+    if recipe.quantize and not chosen_methods(recipe.quantize.methods, competing_formats(recipe)):
+        yield Problem(("quantize",), "has no effect: no format that competes has a method for INT8; add onnx to export")
+
+
+def service_problems(recipe: Recipe) -> Iterator[Problem]:
+    """Yield what is wrong with the recipe's `service`."""
+    if recipe.service is None:
+        return
+    try:
+        service = read_service(Path(recipe.service))
+    except CompressError as error:
+        yield Problem(("service",), error.full_message)
+        return
+    if service.kind != recipe.task.kind:
+        yield Problem(("service",), f"{service.model} answered a task of kind {service.kind}, not {recipe.task.kind}")
+    elif set(service.labels) != set(recipe.task.labels or service.labels):
+        yield Problem(("service",), f"{service.model} answered with other labels: {', '.join(service.labels)}")

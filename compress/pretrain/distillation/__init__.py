@@ -1,1 +1,0 @@
-"""General distillation: a student without a task learns from a teacher."""

@@ -1,1 +1,0 @@
-"""The report of a pretraining, and the cards of what it made."""

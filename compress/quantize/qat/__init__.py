@@ -1,1 +1,0 @@
-"""Quantization-aware training: a model learns while it computes as in INT8."""

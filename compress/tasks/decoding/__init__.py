@@ -1,1 +1,0 @@
-"""From model outputs to predictions: answer spans, window pooling, thresholds, nearest neighbours. Pure numpy."""

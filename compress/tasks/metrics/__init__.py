@@ -1,1 +1,0 @@
-"""Metrics: pure functions of predictions and labels, in numpy."""

@@ -1,1 +1,0 @@
-"""What the console prints with: tables and the progress line."""

@@ -1,1 +1,0 @@
-"""Which precision a training runs in where its recipe leaves that to `auto`."""

@@ -1,0 +1,19 @@
+"""Reading and writing compress.json."""
+
+import pytest
+
+from compress.errors import ModelError
+from compress.model_folder.model_info import FolderInfo, read_info
+
+
+def test_error_for_a_run_folder_names_where_its_models_are(tmp_path):
+    with pytest.raises(ModelError) as caught:
+        read_info(tmp_path)
+    assert "winner/TARGET" in caught.value.hint
+
+
+def test_newer_schema_version_is_refused(tmp_path):
+    info = FolderInfo(step="onnx-int8", made_by="tests").model_dump_json()
+    (tmp_path / "compress.json").write_text(info.replace('"schema_version":1', '"schema_version":2'), encoding="utf-8")
+    with pytest.raises(ModelError, match="written by a newer version of compress"):
+        read_info(tmp_path)
