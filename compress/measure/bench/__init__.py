@@ -1,7 +1,7 @@
 """`compress bench`: any models side by side, as ratios to one of them.
 
-`parse_options` parses the options and resolves the models they name, this file runs the sessions, `bench_result` has the
-types of their results, and `bench_command` shows them as tables.
+`parse_options` parses the options and resolves the models they name, this file runs the sessions, `bench_result` has
+the types of their results, and `bench_command` shows them as tables.
 """
 
 from __future__ import annotations
