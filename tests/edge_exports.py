@@ -9,7 +9,6 @@ from compress.model_folder.model_info import TaskInfo
 from compress.models.heads import HEADS
 from compress.runtime import open_predictor
 from compress.tasks import KINDS
-from compress.tasks.presets import KIND_DEFAULTS
 from compress.variants import VARIANTS
 
 EDGE_VARIANTS = ("executorch-fp32", "executorch-int8", "litert-fp32", "litert-int8")
@@ -19,7 +18,7 @@ OTHER_KINDS = sorted(set(KINDS) - {"classification"})
 
 def model_of_kind(kind, tiny_model, tiny_folder):
     """Return the folder of a tiny model of a task kind."""
-    columns = tuple(KIND_DEFAULTS.get(kind, {}).get("text", ["text"]))
+    columns = tuple(KINDS[kind].defaults.get("text", ["text"]))
     labels = LABELS.get(kind, ())
     task = TaskInfo(name="films", kind=kind, text=columns, labels=labels, metric="x", max_length=32, max_answer=4)
     outputs = tuple(map(str, range(KINDS[kind].output_count(task))))

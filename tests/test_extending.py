@@ -26,6 +26,7 @@ def test_each_addition_touches_at_most_four_files():
     for title, diff in DIFFS.items():
         assert len(FILES.findall(diff)) <= 4, title
     assert len(FILES.findall(DIFFS["A model step"])) == 3
+    assert "class Ordinal(TextKind):" in DIFFS["A task kind"]  # which is none of the kinds
 
 
 def try_loss(extended):
@@ -65,11 +66,12 @@ def try_step(extended):
 
 
 def try_kind(extended):
+    """A third class, which no row has, lies between the two of the tiny recipe."""
     for name in ("train", "test"):
         path = extended.recipe.parent / f"{name}.csv"
         path.write_text(path.read_text().replace("sunny", "5").replace("rainy", "1"))
-    report = extended.run("--set", "task.kind=stars")
-    assert report["task"]["metric"] == "exact"
+    report = extended.run("--set", "task.kind=ordinal", "--set", "task.labels=['1', '3', '5']")
+    assert report["task"]["metric"] == "mae"
 
 
 def try_family(extended):

@@ -93,6 +93,9 @@ KEY = "transformers.js_config"
 FUNCTIONS = {"text-classification": "classify", "token-classification": "tag", "question-answering": "answer"}
 """Pipelines of transformers.js whose outputs are those of our tasks, and what the lines call them."""
 
+PROBABLE = ("single_label_classification", "multi_label_classification")
+"""Problem types whose probabilities `text-classification` computes; for others it takes a softmax all the same."""
+
 OUTPUTS = {"sentence-similarity": ("AutoModel", "sentence_embedding")}
 """Of other tasks: the class that loads the graph and the output that is read; by default logits of a sequence."""
 
@@ -150,12 +153,13 @@ def _lines(task: TaskInfo, file: str) -> tuple[str, str, str] | None:
     """Return what is imported, the line that loads the model, and the expression that is shown."""
     kind, options = kind_of(task), "" if file.startswith("onnx/") else ', { subfolder: "" }'
     options = options.replace("{", "{{").replace("}", "}}")
-    function = FUNCTIONS.get(kind.hub_pipeline)
+    predicts = kind.hub_pipeline != "text-classification" or kind.problem in PROBABLE
+    function = FUNCTIONS.get(kind.hub_pipeline) if predicts else None
     if kind.hub_pipeline == "multiple-choice":
         return None
     is_pair = (len(task.text) > 1 or kind.is_variadic) and kind.hub_pipeline != "sentence-similarity"
     texts = '"a question", "a context"' if kind.hub_pipeline == "question-answering" else '"a text"'
-    if function and task.kind != "regression" and (not is_pair or kind.hub_pipeline == "question-answering"):
+    if function and (not is_pair or kind.hub_pipeline == "question-answering"):
         load = f'const {function} = await pipeline("{kind.hub_pipeline}", "{{folder}}"{options});'
         return "pipeline", load, f"await {function}({texts})"
     model, output = OUTPUTS.get(kind.hub_pipeline, ("AutoModelForSequenceClassification", "logits"))

@@ -1,7 +1,7 @@
 """How an exported folder runs without compress: its README.md, and a short script of its runtime, tokenizers and numpy.
 
-All scripts have the same few lines: the tokenizer, the model (`RUNNERS`, by format), and the decision (`DECISIONS`, by
-task kind). A new format is one record here. Each text runs alone, cut by its tokenizer.json to the task's length.
+All scripts have the same few lines: the tokenizer, the model (`RUNNERS`, by format), and the decision, which the task's
+kind words. A new format is one record here. Each text runs alone, cut by its tokenizer.json to the task's length.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from compress.export.other_tools import transformers_js_section
 from compress.formats import FORMATS
 from compress.model_folder.model_info import GOLDEN_FILE, INFO_FILE, FolderInfo, TaskInfo, VariantInfo
 from compress.tasks import kind_of
+from compress.tasks.base import Script
+from compress.tasks.kind import OUTPUTS
 
 BACKENDS = {
     "onnx": 'backend="onnx"',
@@ -75,12 +77,12 @@ def runner_section(info: FolderInfo, file: str) -> str:
     code = runner_code(info, file)
     if code is None or info.variant is None:
         return ""
-    decision, package = decision_of(info.task), RUNNERS[info.variant.format].package
+    script, package = script_of(info.task), RUNNERS[info.variant.format].package
     return "\n\n".join(
         [
             "## Without compress",
-            f"    pip install {package} tokenizers numpy\n    python run.py {decision.sample}",
-            f"prints {decision.prints}, where this folder holds `run.py`:",
+            f"    pip install {package} tokenizers numpy\n    python run.py {script.sample}",
+            f"prints {script.prints}, where this folder holds `run.py`:",
             f"```python\n{code}\n```",
             *_limits(info.task),
         ]
@@ -95,10 +97,8 @@ def _cut(task: TaskInfo | None) -> str:
 def sentence_transformers_section(info: FolderInfo) -> str:
     """Return how sentence-transformers opens the folder; empty where it has no class or backend for it."""
     backend = BACKENDS.get(info.variant.format) if info.variant else None
-    name = {"similarity": "SentenceTransformer", "retrieval": "SentenceTransformer", "ranking": "CrossEncoder"}.get(
-        info.task.kind if info.task else ""
-    )
-    if backend is None or name is None:
+    name = kind_of(info.task).sentence_transformers if info.task else ""
+    if backend is None or not name:
         return ""
     call = 'model.predict([("a query", "a text")])' if name == "CrossEncoder" else 'model.encode(["a text"])'
     code = f'from sentence_transformers import {name}\n\nmodel = {name}(".", {backend})\n{call}'
@@ -129,23 +129,6 @@ class Runner:
     """An expression: from `feed`, lists of numbers by input, to the outputs in the graph's order, each of one row."""
     fit: str | None = None
     """A line that changes `encoding`, where it has to get a length that the file reads."""
-
-
-@dataclass(frozen=True)
-class Decision:
-    """How texts are read from the command line, and what is printed of the outputs."""
-
-    prints: str
-    loop: str | None = None
-    """None: over texts, or pairs where the task reads pairs."""
-    encode: str = "text"
-    """Arguments of the tokenizer."""
-    before: tuple[str, ...] = ()
-    each: tuple[str, ...] = ()
-    """After `outputs` of each text, before the next."""
-    after: tuple[str, ...] = ()
-    sample: str = '"a text" "another text"'
-    """Arguments to try it with."""
 
 
 def _open_onnx(variant: VariantInfo, file: str) -> list[str]:
@@ -199,83 +182,13 @@ RUNNERS: Mapping[str, Runner] = {
 }
 """By format. One without a record has no runner; `compress.open` runs it."""
 
-_LABELS = ('labels = json.load(open("compress.json", encoding="utf-8"))["task"]["labels"]',)
+_LABELS = 'labels = json.load(open("compress.json", encoding="utf-8"))["task"]["labels"]'
 _TEXTS, _PAIRS = "for text in sys.argv[1:]:", "for pair in zip(sys.argv[1::2], sys.argv[2::2]):"
-_SCORES = ("scores.append(float(outputs[0][0][0]))",)
-_EMBEDDINGS = Decision(
-    "the cosine of each text with every other",
-    loop=_TEXTS,
-    before=("vectors = []",),
-    each=("vectors.append(outputs[0][0] / numpy.linalg.norm(outputs[0][0]))",),
-    after=("print(numpy.array(vectors) @ numpy.array(vectors).T)",),
-)
-
-DECISIONS: Mapping[str, Decision] = {
-    "classification": Decision(
-        "the class of each text and its probability",
-        before=_LABELS,
-        each=(
-            "logits = outputs[0][0][:len(labels)]",
-            "print(labels[logits.argmax()], 1 / numpy.exp(logits - logits.max()).sum())",
-        ),
-    ),
-    "multi_label": Decision(
-        "the classes of each text whose probability is one half or more",
-        before=_LABELS,
-        each=("print([label for label, logit in zip(labels, outputs[0][0]) if logit >= 0])",),
-    ),
-    "regression": Decision("the score of each text", each=("print(outputs[0][0][0])",)),
-    "similarity": _EMBEDDINGS,
-    "retrieval": _EMBEDDINGS,
-    "multiple_choice": Decision(
-        "the letter of the best choice, and the score of each",
-        loop="for text in sys.argv[2:]:",
-        encode="sys.argv[1], text",
-        before=("scores = []",),
-        each=_SCORES,
-        after=('print("ABCDEFGHIJKLMNOPQRSTUVWXYZ"[scores.index(max(scores))], scores)',),
-        sample='"a question" "a choice" "another choice"',
-    ),
-    "ranking": Decision(
-        "the candidates by falling score, counted from 0, and the score of each",
-        loop="for text in sys.argv[2:]:",
-        encode="sys.argv[1], text",
-        before=("scores = []",),
-        each=_SCORES,
-        after=("print(sorted(range(len(scores)), key=lambda index: -scores[index]), scores)",),
-        sample='"a query" "a candidate" "another candidate"',
-    ),
-    "token_classification": Decision(
-        "the tag of each word of each text",
-        loop='for text in (" ".join(text.split()) for text in sys.argv[1:]):',
-        before=_LABELS,
-        each=(
-            "tokens = [(text[:end].rstrip().count(' '), text[start:end].strip()) for start, end in encoding.offsets]",
-            "tags = {word: row.argmax() for (word, token), row in zip(tokens[::-1], outputs[0][0][::-1]) if token}",
-            "print([labels[tags[word]] for word in sorted(tags)])",
-        ),
-    ),
-    "question_answering": Decision(
-        "the answer to each question",
-        loop=_PAIRS,
-        encode="*pair",
-        each=(
-            "(start, end), part = (scores[0] for scores in outputs), encoding.sequence_ids",
-            "spans = [(i, j) for i in range(len(part)) for j in range(i, min(i + {max_answer}, len(part)))]",
-            "score, i, j = max((start[i] + end[j], i, j) for i, j in spans if part[i] == part[j] == 1)",
-            "print(pair[1][encoding.offsets[i][0] : encoding.offsets[j][1]].strip(){unless})",
-        ),
-        sample='"a question" "the text with its answer"',
-    ),
-}
-"""By task kind; of other models the outputs are printed as they are."""
-
-_OUTPUTS = Decision("the outputs for each text", each=("print(outputs)",))
 
 
-def decision_of(task: TaskInfo | None) -> Decision:
+def script_of(task: TaskInfo | None) -> Script:
     """Return how a task's texts are read and what is printed."""
-    return DECISIONS.get(task.kind, _OUTPUTS) if task else _OUTPUTS
+    return kind_of(task).script(task) if task else OUTPUTS
 
 
 def runner_code(info: FolderInfo, file: str) -> str | None:
@@ -283,15 +196,16 @@ def runner_code(info: FolderInfo, file: str) -> str | None:
     runner = RUNNERS.get(info.variant.format) if info.variant else None
     if info.variant is None or runner is None:
         return None
-    task, decision = info.task, decision_of(info.task)
-    loop, encode = decision.loop or _TEXTS, decision.encode
-    if decision.loop is None and task is not None and len(task.text) > 1:
+    task, script = info.task, script_of(info.task)
+    loop, encode = script.loop or _TEXTS, script.encode
+    if script.loop is None and task is not None and len(task.text) > 1:
         loop, encode = _PAIRS, "*pair"
     fields = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
-    modules = (*(["json"] if decision.before == _LABELS else []), "sys", "numpy", runner.module, "tokenizers")
+    modules = (*(["json"] if script.labels else []), "sys", "numpy", runner.module, "tokenizers")
     lines = [
         f"import {', '.join(modules)}",
-        *decision.before,
+        *([_LABELS] if script.labels else []),
+        *script.before,
         'tokenizer = tokenizers.Tokenizer.from_file("tokenizer.json")',
         *runner.open(info.variant, file),
         loop,
@@ -299,15 +213,7 @@ def runner_code(info: FolderInfo, file: str) -> str | None:
         *([f"    {runner.fit}"] if runner.fit else []),
         "    feed = {" + ", ".join(f'"{name}": encoding.{fields[name]}' for name in info.inputs) + "}",
         f"    outputs = {runner.call}",
-        *(f"    {_filled(line, task)}" for line in decision.each),
-        *decision.after,
+        *(f"    {line}" for line in script.each),
+        *script.after,
     ]
     return "\n".join(lines)
-
-
-def _filled(line: str, task: TaskInfo | None) -> str:
-    """Fill in the longest answer, and the margin from which on there is no answer."""
-    if task is None or task.kind != "question_answering":
-        return line
-    unless = "" if task.threshold is None else f' if start[0] + end[0] - score <= {task.threshold} else "no answer"'
-    return line.replace("{max_answer}", str(task.max_answer)).replace("{unless}", unless)

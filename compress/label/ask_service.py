@@ -15,7 +15,7 @@ from compress.errors import CompressError, pluralize
 from compress.label.answer_cache import Answer, AnswerCache
 from compress.label.chat_client import COMPLETE, CUT_OFF, Busy, ChatClient, Refused, Reply, ServiceFailure
 from compress.label.label_schema import LabelRecipe
-from compress.label.prompt_and_answer import ANSWER_FORMS, Messages
+from compress.label.prompt_and_answer import Messages, form_of
 from compress.label.spending import Spending, cost
 
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
@@ -149,7 +149,7 @@ class Asker:
             )
         example = (self.cache.example_invalid() or "")[:80]
         return ServiceFailure(
-            f"none of the first {count} answers is {ANSWER_FORMS[recipe.task.kind].expected}, such as {example!r}.",
+            f"none of the first {count} answers is {form_of(recipe).expected}, such as {example!r}.",
             hint=f"the prompt may ask for something else; --set attempts={2 * recipe.attempts} asks for the same texts"
             " again",
         )
@@ -239,7 +239,7 @@ class Asker:
 
     def _answer(self, reply: Reply, most_input: int, most_output: int) -> Answer:
         """Return what is stored of a reply: a valid answer is a label and nothing else; others may repeat the key."""
-        parsed = ANSWER_FORMS[self.recipe.task.kind].parse(reply.text, self.recipe)
+        parsed = form_of(self.recipe).parse(reply.text, self.recipe)
         valid = reply.end == COMPLETE and parsed is not None
         text = reply.text if valid else self.client.hide_key(reply.text)
         cut_off_at = self.recipe.answer_tokens if reply.end == CUT_OFF else None
@@ -252,6 +252,6 @@ class Asker:
 
         No tokenizer in use makes more tokens than a text has bytes; the schema and the marks of messages count too.
         """
-        form = ANSWER_FORMS[self.recipe.task.kind]
+        form = form_of(self.recipe)
         prompt = json.dumps([sample.messages, form.schema(self.recipe)], ensure_ascii=False)
         return len(prompt.encode()), self.recipe.answer_tokens

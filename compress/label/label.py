@@ -16,7 +16,7 @@ from compress.label.chat_client import ChatClient, ServiceFailure, read_key
 from compress.label.label_files import check_target, write_files
 from compress.label.label_schema import LabelRecipe
 from compress.label.label_task import BlankRow, LabelTask
-from compress.label.prompt_and_answer import ANSWER_FORMS
+from compress.label.prompt_and_answer import form_of
 from compress.label.service_info import ServiceInfo
 from compress.label.spending import LabelForecast, LimitReached, Spending, describe_spending, forecast
 
@@ -107,7 +107,7 @@ def survey(task: LabelTask, cache: AnswerCache) -> tuple[int, int]:
 def ask(task: LabelTask, cache: AnswerCache, expected: LabelForecast, console: Console, pace: Pace) -> None:
     """Ask for every missing sample; if that fails half-way, say how far it is."""
     recipe = task.recipe
-    client = ChatClient(recipe, ANSWER_FORMS[recipe.task.kind].schema(recipe))
+    client = ChatClient(recipe, form_of(recipe).schema(recipe))
     asker = Asker(recipe, client, cache, Spending(recipe.limit, expected.spent or 0.0), pace, expected.answered)
     with closing(client), console.progress(expected.requests, "labelling", "answers") as progress:
         try:

@@ -13,7 +13,7 @@ from compress.errors import DataError, UsageError, pluralize
 from compress.label.answer_cache import AnswerCache
 from compress.label.label_schema import LabelRecipe
 from compress.label.label_task import AskedText, LabelTask
-from compress.label.prompt_and_answer import ANSWER_FORMS, LABEL, SOFT_LABELS
+from compress.label.prompt_and_answer import LABEL, SOFT_LABELS, form_of
 from compress.label.service_info import SERVICE_FILE, ServiceInfo, write_service
 from compress.label.spending import MILLION, cost, spent_on
 from compress.recipe.yaml_lines import dump_yaml
@@ -86,7 +86,7 @@ class RowWriter:
 
     def write(self, text: AskedText) -> None:
         """Write a row with the label that its valid answers amount to."""
-        form = ANSWER_FORMS[self.recipe.task.kind]
+        form = form_of(self.recipe)
         values = [form.parse(answer, self.recipe) for answer in self.cache.valid_answers(text.key)]
         if not values:
             self._count_unanswered(text.key)
@@ -122,7 +122,7 @@ class RowWriter:
             again = f"--set answer_tokens={2 * limit} asks again"
             yield f"{pluralize(self.cut_off, 'row')} left out whose answer was cut off at {limit} tokens; {again}."
         if self.invalid:
-            expected, example = ANSWER_FORMS[self.recipe.task.kind].expected, (self.cache.example_invalid() or "")[:80]
+            expected, example = form_of(self.recipe).expected, (self.cache.example_invalid() or "")[:80]
             again = f"such as {example!r}; --set attempts={2 * self.recipe.attempts} asks again"
             yield f"{pluralize(self.invalid, 'row')} left out whose answers are not {expected}, {again}."
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
 from compress.console import Console
@@ -14,14 +15,10 @@ from compress.data.loading.row_sources import SkipRow, open_sources, valid_rows
 from compress.errors import DataError, Problem
 from compress.label.answer_cache import request_key
 from compress.label.label_schema import LabelRecipe
-from compress.label.prompt_and_answer import ANSWER_FORMS, LABEL, SOFT_LABELS, Messages, messages_for, prompt_problems
+from compress.label.prompt_and_answer import LABEL, SOFT_LABELS, Messages, form_of, messages_for, prompt_problems
 from compress.recipe.load import load_as
-from compress.tasks import KINDS, kind_of
-from compress.tasks.presets import KIND_DEFAULTS, NAMED_TASKS
+from compress.tasks import KINDS, TASK_NAMES, kind_of
 from compress.tasks.validate_task import TEXTS_ALONE, task_problems
-
-NAMES = {"task kinds": KINDS, "named tasks": NAMED_TASKS, "defaults of kinds": KIND_DEFAULTS}
-NEEDS_LABELS = ("classification", "multi_label")
 
 
 class BlankRow(DataError):
@@ -39,26 +36,28 @@ class AskedText(NamedTuple):
 
 def load_label_recipe(path: Path, overrides: Sequence[str] = ()) -> LabelRecipe:
     """Load a recipe of `compress label`; all problems are reported at once, each with its line."""
-    return load_as(LabelRecipe, path, overrides, NAMES, [label_problems])
+    return load_as(LabelRecipe, path, overrides, TASK_NAMES, [label_problems])
 
 
 def label_problems(recipe: LabelRecipe) -> Iterator[Problem]:
     """Yield every problem that the settings alone show."""
     task = recipe.task
-    if task.kind not in ANSWER_FORMS:
-        message = f"a service cannot label {task.kind}; it can label {', '.join(ANSWER_FORMS)}"
-        yield Problem(("task", "kind"), message)
+    forms = {name: kind.answer_form for name, kind in KINDS.items() if kind.answer_form}
+    if task.kind not in forms:
+        yield Problem(("task", "kind"), f"a service cannot label {task.kind}; it can label {', '.join(forms)}")
         return
     # Labels and a test set are made here, from train, which may be texts alone.
     data = task.data.model_copy(update={"test_share": recipe.held_out or 0.1})
     problems = task_problems(task.model_copy(update={"data": data, "soft_labels": None}))
     yield from (problem for problem in problems if not problem.message.endswith(TEXTS_ALONE))
-    if task.kind in NEEDS_LABELS and not task.labels:
+    needs = form_of(recipe).needs
+    if needs == "labels" and not task.labels:
         yield Problem(("task", "labels"), "is missing: the service must know which labels there are")
-    if task.kind == "regression" and recipe.scores is None:
+    if needs == "scores" and recipe.scores is None:
         yield Problem(("scores",), "is missing: the lowest and the highest score, such as [1, 5]")
-    if task.kind != "regression" and recipe.scores is not None:
-        yield Problem(("scores",), f"has no effect for {task.kind}; it is for regression")
+    if needs != "scores" and recipe.scores is not None:
+        readers = ", ".join(name for name, form in forms.items() if resolve_name(form).needs == "scores")
+        yield Problem(("scores",), f"has no effect for {task.kind}; it is for {readers}")
     for column in {LABEL, SOFT_LABELS}.intersection(task.text):
         yield Problem(("task", "text"), f"the column '{column}' would be overwritten by the answers; rename it")
     yield from prompt_problems(recipe)
@@ -74,7 +73,7 @@ class LabelTask:
     @cached_property
     def _schema(self) -> dict[str, Any]:
         """The form of an answer, which names the labels."""
-        return ANSWER_FORMS[self.recipe.task.kind].schema(self.recipe)
+        return form_of(self.recipe).schema(self.recipe)
 
     @cached_property
     def count(self) -> int:

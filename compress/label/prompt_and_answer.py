@@ -1,4 +1,4 @@
-"""What the service gets for a row, and what it answers: messages, and for each kind of task the answer's JSON schema.
+"""What the service gets for a row, and what it answers: messages, and for a kind of task the answer's JSON schema.
 
 Messages come from the recipe's templates or the default ones. An answer is a JSON object with one key. Whatever is not
 exactly a label (or a number in range) is invalid: it is asked for again, never guessed.
@@ -11,10 +11,12 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from pkgutil import resolve_name
+from typing import Any, ClassVar, Literal
 
 from compress.errors import Problem, nearest
 from compress.label.label_schema import LabelRecipe
+from compress.tasks import kind_of
 from compress.tasks.kinds.multi_label import THRESHOLD
 from compress.tasks.parsing.columns import class_name
 
@@ -36,6 +38,8 @@ class AnswerForm(ABC):
     """The answer as it is described to the service."""
     expected: ClassVar[str] = "one of the labels"
     """What an answer must be, in messages."""
+    needs: ClassVar[Literal["labels", "scores"]] = "labels"
+    """What the recipe has to give: the labels, or the range of scores."""
 
     @abstractmethod
     def value_schema(self, recipe: LabelRecipe) -> dict[str, Any]:
@@ -68,6 +72,12 @@ class AnswerForm(ABC):
         if isinstance(value, Mapping):
             value = value.get(self.key) if len(value) == 1 else None
         return None if value is None else self.check(value, recipe)
+
+
+def form_of(recipe: LabelRecipe) -> AnswerForm:
+    """Return how the recipe's kind of task is answered."""
+    form: type[AnswerForm] = resolve_name(kind_of(recipe.task).answer_form)
+    return form()
 
 
 class OneClass(AnswerForm):
@@ -121,6 +131,7 @@ class Score(AnswerForm):
     request = "Score the text: answer with a number."
     example = '{"score": a number}'
     expected = "a score in the range"
+    needs = "scores"
 
     def value_schema(self, recipe: LabelRecipe) -> dict[str, Any]:
         """Return a number with its limits."""
@@ -156,14 +167,6 @@ def _range(recipe: LabelRecipe) -> tuple[float, float]:
     return recipe.scores or (-math.inf, math.inf)
 
 
-ANSWER_FORMS: Mapping[str, AnswerForm] = {
-    "classification": OneClass(),
-    "multi_label": SeveralClasses(),
-    "regression": Score(),
-}
-"""By kind of task; the other kinds cannot be labelled by a service yet."""
-
-
 PLACEHOLDER = re.compile(r"\{([^\W\d][\w .-]*)\}")
 """`{labels}`, `{review}`; the braces of JSON are followed by a quote."""
 LABELS = "labels"
@@ -173,7 +176,7 @@ Messages = list[dict[str, str]]
 
 def messages_for(texts: Sequence[str], recipe: LabelRecipe) -> Messages:
     """Return the system and the user message for the texts of a row, in the order of the task's columns."""
-    form = ANSWER_FORMS[recipe.task.kind]
+    form = form_of(recipe)
     system = _filled(_instructions(recipe), {LABELS: _label_list(recipe)})
     columns = dict(zip(recipe.task.text, texts, strict=True))
     user = _filled(recipe.prompt.input or _default_input(recipe), columns)
@@ -216,7 +219,7 @@ def _instructions(recipe: LabelRecipe) -> str:
 
 def _default_request(recipe: LabelRecipe) -> str:
     """Return the first sentence of a kind's prompt, which names both texts of a pair."""
-    request = ANSWER_FORMS[recipe.task.kind].request
+    request = form_of(recipe).request
     columns = recipe.task.text
     return request.replace("the text", f"the {' and the '.join(columns)} together") if len(columns) > 1 else request
 

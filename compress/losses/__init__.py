@@ -1,9 +1,10 @@
-"""Loss functions: pure functions of tensors, one per file, listed in two tables (task losses and distillation losses).
+"""Loss functions: pure functions of tensors, one per file; those of distillation are listed in one table.
 
 Each loss is a mean over rows, so that a batch can be split over processes or accumulation steps without changing the
-total. Losses that compare the texts of a batch with each other are the exception. To add a loss, write a file with a
-function of the same name and add its line here; a distillation loss also needs a section in `recipe/loss_schema.py`.
-The tables import no torch, because recipes and plans read them: a function is imported when it is first used.
+total. Losses that compare the texts of a batch with each other are the exception. To add a loss of distillation, write
+a file with a function of the same name, add its line here and a section in `recipe/loss_schema.py`; the loss on true
+labels is named by the task's kind. Nothing here imports torch, because recipes and plans read it: a function is
+imported when it is first used.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["EMBEDDINGS", "LOSSES", "TASK_LOSSES", "BatchLoss", "LayerLoss", "LayerPart", "OutputLoss"]
+    from compress.losses.tensor_ops.logit_views import LogitView
+
+__all__ = ["EMBEDDINGS", "LOSSES", "BatchLoss", "LayerLoss", "LayerPart", "OutputForm", "OutputLoss", "TaskLoss"]
 
 LayerPart = Literal["hidden", "query", "key", "value"]
 """Tensors of a layer that forward hooks can capture."""
@@ -28,13 +31,11 @@ state also where a family's word vectors are narrower (ALBERT, ELECTRA)."""
 
 
 @dataclass(frozen=True)
-class LossEntry:
-    """A line of a table: where the function is, and what it compares."""
+class LossFunction:
+    """Where a loss function is."""
 
     path: str
     """`module:function`."""
-    about: str
-    """What it compares, for `compress ls losses`."""
 
     @cached_property
     def function(self) -> Callable[..., Tensor]:
@@ -44,23 +45,60 @@ class LossEntry:
 
 
 @dataclass(frozen=True)
-class BatchLoss(LossEntry):
-    """Compares model outputs with arrays of the batch (labels, scores).
+class TaskLoss(LossFunction):
+    """Compares model outputs with the true labels of a batch: the task's own loss.
 
     ``function(outputs, batch, pooling)`` returns the mean over rows.
     """
 
-    needs: tuple[str, ...] = ("labels",)
-    """The arrays of the batch that it reads."""
     weighted: bool = False
     """Whether it also reads `label_weights` (`class_weights` of a recipe), where a batch has them."""
+    compares_rows: bool = False
+    """Whether the loss of a row depends on the other rows of its batch."""
+
+
+@dataclass(frozen=True)
+class OutputForm:
+    """What model outputs are: how distillation compares those of two models."""
+
+    view: str
+    """`module:function` of the items that are compared (`tensor_ops/logit_views.py`)."""
+    distribution: Literal["softmax", "sigmoid"] | None
+    """What turns an item's logits into probabilities: of one class among all, or of each class by itself. None: they
+    are numbers or vectors, compared by their squared distance."""
+    has_target: bool = False
+    """Whether one class of each item is the true one, by the `labels` of a batch."""
+
+    def views(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], pooling: str) -> tuple[LogitView, ...]:
+        """Return the views of a model's outputs; where there are several, their losses are averaged."""
+        views: tuple[LogitView, ...] = resolve_name(self.view)(outputs, batch, pooling)
+        return views
+
+
+@dataclass(frozen=True)
+class LossEntry(LossFunction):
+    """A line of the table."""
+
+    about: str
+    """What it compares, for `compress ls losses`."""
+
+
+@dataclass(frozen=True)
+class BatchLoss(LossEntry):
+    """Compares model outputs with arrays of the batch.
+
+    ``function(outputs, batch, pooling)`` returns the mean over rows.
+    """
+
+    needs: tuple[str, ...]
+    """The arrays of the batch that it reads."""
 
 
 @dataclass(frozen=True)
 class OutputLoss(LossEntry):
     """Compares the outputs of student and teacher.
 
-    ``function(student outputs, teacher outputs, batch, pooling, problem, settings)`` returns the mean over rows.
+    ``function(student outputs, teacher outputs, batch, pooling, form, settings)`` returns the mean over rows.
     """
 
     needs: tuple[str, ...] = ("outputs",)
@@ -86,34 +124,6 @@ class LayerLoss(LossEntry):
         """Return the parts that it reads with these settings."""
         return tuple(settings.sides) if self.chosen else self.needs
 
-
-TASK_LOSSES: Mapping[str, BatchLoss] = {
-    "single_label_classification": BatchLoss(
-        "compress.losses.task.cross_entropy:cross_entropy", "cross-entropy of the true class", weighted=True
-    ),
-    "multi_label_classification": BatchLoss(
-        "compress.losses.task.bce:bce", "binary cross-entropy of each class", weighted=True
-    ),
-    "regression": BatchLoss("compress.losses.task.mse:mse", "squared error of the number"),
-    "token_classification": BatchLoss("compress.losses.task.token_ce:token_ce", "cross-entropy of each word's tag"),
-    "question_answering": BatchLoss(
-        "compress.losses.task.span_ce:span_ce", "cross-entropy of the answer's start and end"
-    ),
-    "choice": BatchLoss(
-        "compress.losses.task.multiple_choice_ce:multiple_choice_ce", "cross-entropy of the right choice"
-    ),
-    "ranking": BatchLoss(
-        "compress.losses.task.listwise_ce:listwise_ce", "listwise cross-entropy of the relevant candidates"
-    ),
-    "similarity": BatchLoss(
-        "compress.losses.task.cosine_mse:cosine_mse", "squared error of the cosine similarity of two texts"
-    ),
-    "retrieval": BatchLoss(
-        "compress.losses.task.in_batch_negatives:in_batch_negatives",
-        "a query's document among all documents of the batch",
-    ),
-}
-"""The loss on true labels, by a kind's `problem`."""
 
 LOSSES: Mapping[str, OutputLoss | LayerLoss | BatchLoss] = {
     "soft_label": OutputLoss(

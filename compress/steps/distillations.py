@@ -21,7 +21,7 @@ from compress.recipe.yaml_lines import KeyPath
 from compress.steps.model_configs import Check, Config, ModelConfigs, attention_widths, check_frozen_layers, config_of
 from compress.steps.model_step import NamedModel, Smoke, hashed_training
 from compress.storage.atomic_write import atomic_replace_folder
-from compress.tasks import kind_of
+from compress.tasks import KINDS, kind_of
 from compress.train.distillation.layer_pairs import LayerPairs, layer_map, uses_layer_map
 from compress.train.distillation.phases import loss_phases
 from compress.train.training_costs import probe_count, teachers_run, throughput_of
@@ -38,8 +38,6 @@ MASKED_LM_SUFFIXES = ("ForMaskedLM", "ForPreTraining")
 """Suffixes of model classes that predict masked words."""
 MASKED_FAMILY = "bert"
 """Of the tiny masked language model with which a smoke run augments."""
-NUMERIC_KINDS = ("regression", "similarity", "retrieval")
-"""Kinds whose outputs are numbers or embeddings, for which soft labels have one form and no temperature."""
 MAPPED_LOSSES = [name for name, loss in LOSSES.items() if isinstance(loss, LayerLoss) and loss.at == "mapped"]
 """Losses that use the layer map."""
 
@@ -95,14 +93,15 @@ def models_of_distillation(path: KeyPath, settings: Distill) -> Iterator[NamedMo
 def distillation_problems(kind: str, path: KeyPath, settings: Distill) -> Iterator[Problem]:
     """Yield settings of a distillation that have no effect for a kind of task; defaults are never reported."""
     defaults, soft_labels = Distill(), list(_soft_labels(path, settings))
+    has_numbers = KINDS[kind].outputs.distribution is None
     reason = f"has no effect for {kind}, whose outputs are compared by their squared distance"
-    for key, soft in soft_labels if kind in NUMERIC_KINDS else ():
+    for key, soft in soft_labels if has_numbers else ():
         if soft.form != "kl":
             yield Problem((*key, "form"), f"{soft.form} {reason}")
         elif soft.temperature is not None:
             yield Problem((*key, "temperature"), reason)
     softened = any(soft.form != "mse" and soft.temperature is None for _, soft in soft_labels)
-    if settings.temperature != defaults.temperature and (not softened or kind in NUMERIC_KINDS):
+    if settings.temperature != defaults.temperature and (not softened or has_numbers):
         reason = "has no effect here: it softens what soft_label compares (forms kl and decoupled of probabilities)"
         yield Problem((*path, "temperature"), reason)
     if settings.layer_map != defaults.layer_map and not settings.loss_names() & set(MAPPED_LOSSES):

@@ -5,8 +5,8 @@ A new kind is a file with an object that satisfies the contract of ``base.py``, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from compress.errors import UsageError, nearest
 from compress.model_folder.model_info import TaskInfo
@@ -26,7 +26,19 @@ from compress.tasks.presets import NAMED_TASKS
 if TYPE_CHECKING:
     from compress.recipe.task_schema import Task
 
-__all__ = ["KINDS", "Encode", "Encoding", "Kind", "Metric", "RawRow", "Row", "kind_of", "primary_metric", "task_info"]
+__all__ = [
+    "KINDS",
+    "TASK_NAMES",
+    "Encode",
+    "Encoding",
+    "Kind",
+    "Metric",
+    "RawRow",
+    "Row",
+    "kind_of",
+    "primary_metric",
+    "task_info",
+]
 
 KINDS: dict[str, Kind] = {
     "classification": Classification(),
@@ -39,6 +51,14 @@ KINDS: dict[str, Kind] = {
     "question_answering": QuestionAnswering(),
     "token_classification": TokenClassification(),
 }
+
+
+TASK_NAMES: Mapping[str, Mapping[str, Any]] = {
+    "task kinds": KINDS,
+    "named tasks": NAMED_TASKS,
+    "defaults of kinds": {name: kind.defaults for name, kind in KINDS.items()},
+}
+"""The names that are valid in a recipe's task, and the keys that they stand for."""
 
 
 def kind_of(task: Task | TaskInfo) -> Kind:

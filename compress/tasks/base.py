@@ -90,6 +90,35 @@ class Metric:
     """It is undefined on rows whose true labels are all the same (a correlation, an F1)."""
 
 
+class Baseline(NamedTuple):
+    """A simple model that a model of this kind should be better than."""
+
+    name: str
+    """In reports: `a bag of words`."""
+    path: str
+    """`module:function` of a `Predict` (`measure/baselines/__init__.py`)."""
+
+
+@dataclass(frozen=True)
+class Script:
+    """Lines of Python that predict without compress: how texts are read, and what is printed of the model's outputs."""
+
+    prints: str
+    """What it prints, in words."""
+    each: tuple[str, ...]
+    """After the `outputs` and the `encoding` of each text, before the next."""
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    loop: str | None = None
+    """None: over texts, or pairs where the task reads pairs."""
+    encode: str = "text"
+    """Arguments of the tokenizer."""
+    labels: bool = False
+    """Whether it reads the task's `labels`."""
+    sample: str = '"a text" "another text"'
+    """Arguments to try it with."""
+
+
 @dataclass(frozen=True)
 class ConfusionCounts:
     """How often each true class was predicted as each class."""

@@ -4,7 +4,9 @@ A **row** is what the user counts (one line of a file, one question). ``read_row
 canonical: the same few fields whatever the file's headers. A row gives one or more **examples** (windows, choices,
 candidates), the model's inputs. ``collate`` pads examples into a batch; ``decode`` reduces a batch's outputs to what is
 needed of each example; ``predictions`` combines those into one prediction per row, which metrics compare with ``gold``.
-Adding a kind is one file with one such object, and one line in ``tasks/__init__.py``.
+
+A kind is one file with one such object, and one line in ``tasks/__init__.py``: what training, reports and exports need
+to know of a kind it says itself. Functions of packages that kinds do not import are named as strings.
 """
 
 from __future__ import annotations
@@ -12,15 +14,16 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from compress.batch_arrays import ATTENTION_MASK, EXTRA_COLUMNS, INPUT_ARRAYS, BatchArray
 from compress.errors import Problem
+from compress.losses import OutputForm, TaskLoss
 from compress.model_folder.model_info import TaskInfo
-from compress.tasks.base import Array, Arrays, Encode, Example, RawRow, Row, TaskInput
+from compress.tasks.base import Array, Arrays, Encode, Example, RawRow, Row, Script, TaskInput
 from compress.tasks.parsing.columns import text_value
 from compress.tasks.scorer import Scorer
 
@@ -140,14 +143,16 @@ class ModelInterface(ABC):
     head: str
     """Key of models/heads.py: the model class and its outputs (`sequence-classification`)."""
     problem: str
-    """Key of the task's own loss (`losses/__init__.py`): which outputs are compared with which labels, and how
-    distillation compares two models' outputs."""
+    """What outputs are trained for; a config's `problem_type` where transformers has it. The head of a checkpoint fits
+    a task if it is the same. Some have their own rules of training (`train/core/auto_settings.py`)."""
+    loss: TaskLoss
+    """The loss on true labels: which outputs are compared with which arrays of a batch."""
+    outputs: OutputForm
+    """What the outputs are: how distillation compares those of two models."""
     batch_arrays: tuple[BatchArray, ...]
     """The arrays of a batch beyond the model's inputs, made of the fields of this kind's examples."""
     example: str = "row"
     """What one example is to a reader: a row, or an item that a row holds several of (a choice)."""
-    hub_pipeline: str
-    """The Hugging Face Hub's name for what the kind does (`pipeline_tag`)."""
     searches: bool = False
     """Predictions are documents of the role (`data/splits/prepare_splits.py`), which are embedded once."""
 
@@ -210,10 +215,25 @@ def token_fills(arrays: Iterable[BatchArray], pad_id: int) -> dict[str, int]:
     return {array.name: pad_id if array.fill is None else array.fill for array in arrays if array.per == "token"}
 
 
+OUTPUTS = Script("the outputs for each text", each=("print(outputs)",))
+
+
 class Kind(RowReader, ModelInterface, Scorer):
     """A kind reads rows, describes its model and scores predictions; code that needs one of these takes its part."""
 
     name: str
+    defaults: Mapping[str, Any] = {}
+    """Keys of a recipe's task that gives this kind and leaves them out, such as the columns of a common file."""
+    answer_form: str = ""
+    """`module:class` of what a service answers to label texts (`label/prompt_and_answer.py`); none: it cannot."""
+    confusion_note: str = ""
+    """What a reader of the confusion matrix needs to know besides."""
+    hub_pipeline: str
+    """The Hugging Face Hub's name for what the kind does (`pipeline_tag`)."""
+    sentence_transformers: Literal["", "SentenceTransformer", "CrossEncoder"] = ""
+    """The class of sentence-transformers that predicts the same."""
+    web_difference: str = ""
+    """In what predictions of the web page (`export/web/page/tasks.js`) differ: `, without …`."""
 
     def in_windows(self, task: TaskInfo) -> bool:
         """Return whether long texts are read in windows: where the kind has an `overlap`, unless they are cut."""
@@ -222,3 +242,7 @@ class Kind(RowReader, ModelInterface, Scorer):
     def unit_name(self, task: TaskInfo) -> str:
         """Return what the model processes one of at a time: a window, or the kind's ``example``."""
         return "window" if self.in_windows(task) else self.example
+
+    def script(self, task: TaskInfo) -> Script:
+        """Return how a script without compress decides; by default it prints the outputs as they are."""
+        return OUTPUTS

@@ -146,13 +146,3 @@ PRESETS: tuple[Preset, ...] = (
 
 NAMED_TASKS: Mapping[str, Preset] = {task["name"]: task for task in PRESETS}
 """GLUE's nine tasks, AG News and a set for each kind; `sentence_starts` is the quickstart's."""
-
-KIND_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-    "token_classification": {"text": ["tokens"], "label": "tags"},
-    "question_answering": {"text": ["question", "context"], "label": "answers", "max_length": 384},
-    "multiple_choice": {"text": ["question", "choices"], "label": "answer"},
-    "similarity": {"text": ["sentence1", "sentence2"], "label": "score"},
-    "retrieval": {"text": ["query"], "label": "positives"},
-    "ranking": {"text": ["query", "candidate"], "label": "label"},
-}
-"""Columns of a recipe that gives a kind and no columns."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.model_folder.model_info import TaskInfo
-from compress.tasks.base import Array, Confidence, ConfusionCounts, Metric, Rows
+from compress.tasks.base import Array, Baseline, Confidence, ConfusionCounts, Metric, Rows
 from compress.tasks.metrics import ClassCounts, Scores, Weights, weighted_means
 
 
@@ -28,6 +28,8 @@ class Scorer(ABC):
 
     metrics: tuple[Metric, ...]
     """The first is the default primary one."""
+    baseline: Baseline
+    """The model without a neural network whose scores reports state beside those of all others."""
 
     @abstractmethod
     def predictions(self, decoded: Sequence[Array], counts: Sequence[int], rows: Rows, task: TaskInfo) -> Array:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from compress.errors import Problem, nearest, pluralize
-from compress.losses import TASK_LOSSES
 from compress.recipe.task_schema import Task
 from compress.tasks import KINDS, Kind
 from compress.tasks.parsing.columns import label_columns, soft_label_columns
@@ -189,5 +188,5 @@ def _advice(kind_name: str, metric: str) -> Iterator[str]:
     by_rows = {kind.metrics[0].name, *(each.name for each in kind.metrics if each.is_accuracy)}
     if metric in by_rows and any(each.name == "macro_f1" for each in kind.metrics):
         yield f"{metric} hardly depends on small classes, task.metric: macro_f1 weighs all alike"
-    if TASK_LOSSES[kind.problem].weighted:
+    if kind.loss.weighted:
         yield "class_weights: balanced (in finetune and distill) makes training do so"

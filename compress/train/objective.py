@@ -17,7 +17,6 @@ from transformers import PreTrainedModel
 
 from compress.batch_arrays import LABEL_WEIGHTS, TEACHER_IDS, BatchArray
 from compress.data.splits.row_store import Origin
-from compress.losses import TASK_LOSSES
 from compress.model_folder.model_info import TaskInfo
 from compress.models.encoder_parts import family_of
 from compress.recipe.training_schema import Training
@@ -54,8 +53,6 @@ def with_label_weights(batch: Mapping[str, Tensor], weights: Tensor | None) -> M
 Batch = Mapping[str, Tensor]
 TASK = "task"
 """Name of the task's loss where it is the only one."""
-RETRIEVAL = "retrieval"
-"""The problem whose loss compares the rows of a batch."""
 Losses = dict[str, Tensor]
 """Weighted losses, each a mean over the batch's rows; their sum is minimized."""
 
@@ -126,15 +123,15 @@ class TaskObjective(Objective):
     def __init__(self, task: TaskInfo, weights: Tensor | None = None) -> None:
         """``weights`` are those of `class_weights`, where classes are weighted."""
         self.task, self.weights = task, weights
-        self.loss = TASK_LOSSES[kind_of(task).problem]
+        self.loss = kind_of(task).loss
 
     def identity(self) -> str:
         """Return the task as JSON."""
         return self.task.model_dump_json()
 
     def has_independent_rows(self) -> bool:
-        """Return False for retrieval, where a query's negatives are the documents of other rows."""
-        return kind_of(self.task).problem != RETRIEVAL
+        """Return False where the task's loss compares rows: a query's negatives are the documents of other rows."""
+        return not self.loss.compares_rows
 
     def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
         """Compute the task's loss."""

@@ -9,7 +9,6 @@ import pytest
 from compress.console import Console
 from compress.errors import RecipeError
 from compress.label.label_task import LabelTask, load_label_recipe
-from compress.label.prompt_and_answer import ANSWER_FORMS
 from compress.tasks import KINDS
 from tests.label.chat_server import KEY, answer
 from tests.without_torch import light
@@ -72,7 +71,7 @@ def test_single_problems(tmp_path, override, message):
     assert KEY not in text
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ANSWER_FORMS])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if not KINDS[kind].answer_form])
 def test_kinds_that_a_service_cannot_label_are_refused(tmp_path, kind):
     message = problems(tmp_path, VALID, f"task.kind={kind}")
     assert f"a service cannot label {kind}; it can label classification, multi_label, regression" in message

@@ -3,15 +3,15 @@
 import pytest
 
 from compress.label.label_schema import LabelRecipe
-from compress.label.label_task import NAMES
-from compress.label.prompt_and_answer import ANSWER_FORMS
+from compress.label.prompt_and_answer import form_of
+from compress.tasks import TASK_NAMES
 
 ENDPOINT = {"url": "http://localhost/v1", "model": "large"}
 
 
 def recipe(kind, **changes):
     task = {"kind": kind, "data": {"train": "rows.csv"}, "labels": None if kind == "regression" else ["bad", "good"]}
-    return LabelRecipe.model_validate({"task": task, "endpoint": ENDPOINT, **changes}, context=NAMES)
+    return LabelRecipe.model_validate({"task": task, "endpoint": ENDPOINT, **changes}, context=TASK_NAMES)
 
 
 @pytest.mark.parametrize(
@@ -45,20 +45,20 @@ def recipe(kind, **changes):
 )
 def test_valid_answers(kind, text, value):
     given = recipe(kind, scores=(1, 5) if kind == "regression" else None)
-    assert ANSWER_FORMS[kind].parse(text, given) == value
+    assert form_of(given).parse(text, given) == value
 
 
 def test_labels_that_are_numbers():
     given = recipe("classification")
     task = given.task.model_copy(update={"labels": ("0", "1")})
-    assert ANSWER_FORMS["classification"].parse('{"label": 1}', given.model_copy(update={"task": task})) == "1"
+    assert form_of(given).parse('{"label": 1}', given.model_copy(update={"task": task})) == "1"
 
 
 def test_labels_that_differ_in_case_alone_are_not_guessed():
     given = recipe("classification")
     task = given.task.model_copy(update={"labels": ("May", "may")})
     named = given.model_copy(update={"task": task})
-    assert [ANSWER_FORMS["classification"].parse(text, named) for text in ("may", "MAY")] == ["may", None]
+    assert [form_of(given).parse(text, named) for text in ("may", "MAY")] == ["may", None]
 
 
 @pytest.mark.parametrize(
@@ -71,4 +71,4 @@ def test_labels_that_differ_in_case_alone_are_not_guessed():
     ],
 )
 def test_several_answers_amount_to_one_label(kind, values, row):
-    assert ANSWER_FORMS[kind].combine(values, recipe(kind)) == row
+    assert form_of(recipe(kind)).combine(values, recipe(kind)) == row

@@ -4,8 +4,12 @@ import pytest
 import torch
 
 from compress.model_folder.model_info import TaskInfo
+from compress.tasks import KINDS
 
 ROWS = 4
+TASK_LOSSES = {kind.problem: kind.loss for kind in KINDS.values()}
+OUTPUTS = {kind.problem: kind.outputs for kind in KINDS.values()}
+"""The loss and the form of the outputs, by the problem of a kind."""
 
 
 def drawn(*shape, seed=0):

@@ -5,8 +5,9 @@ import inspect
 import pytest
 import torch
 
-from compress.losses import LOSSES, TASK_LOSSES, LayerLoss
+from compress.losses import LOSSES, LayerLoss
 from compress.recipe.loss_schema import Losses
+from tests.losses.helpers import TASK_LOSSES
 from tests.losses.layers import CASES, EXAMPLES, LAYERS, LENGTHS, OF_BATCH, batch_of, padded, states, value
 
 OF_ROWS = [(name, options) for name, options in CASES if name not in OF_BATCH]

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from compress.batch_arrays import BATCH_POSITIONS, EXTRA_COLUMNS
-from compress.losses import LOSSES, TASK_LOSSES
+from compress.losses import LOSSES
 from compress.losses.tensor_ops.row_groups import RowGroups, loss_on_subset
 from compress.losses.tensor_ops.soft_targets import select_soft_targets
 from compress.recipe.loss_schema import SoftLabel
 from tests.losses import test_task_losses
 from tests.losses.distillation import test_soft_label
-from tests.losses.helpers import drawn
+from tests.losses.helpers import OUTPUTS, TASK_LOSSES, drawn
 from tests.losses.layers import CASES, batch_of, section, states
 
 PROBLEMS = sorted(TASK_LOSSES)
@@ -79,8 +79,9 @@ def test_true_answers_of_some_rows():
 
 
 def test_soft_labels():
+    form = OUTPUTS["single_label_classification"]
     brought = torch.tensor([[0.5, 0.5], [torch.nan, torch.nan], [0.9, 0.1]])
     batch = away({**batch_of(), "soft_labels": brought})
-    theirs = select_soft_targets(away({"logits": drawn(3, 2)}), batch, "cut", "single_label_classification")
+    theirs = select_soft_targets(away({"logits": drawn(3, 2)}), batch, "cut", form)
     ours = away({"logits": drawn(3, 2, seed=1)}, learns=True)
-    LOSSES["soft_label"].function(ours, theirs, batch, "cut", "single_label_classification", SoftLabel()).backward()
+    LOSSES["soft_label"].function(ours, theirs, batch, "cut", form, SoftLabel()).backward()

@@ -11,6 +11,7 @@ from compress.recipe.schema import Recipe
 from compress.recipe.training_schema import Training
 from compress.steps import KINDS, STEPS, distillations, map_trainings, steps_of, trainings
 from compress.steps.model_step import settings_at
+from tests.compared_words import compared_words
 
 SOURCE = Path(__file__).parents[2] / "compress"
 NAMES = {*STEPS, *KINDS} - {"quantize"}
@@ -41,26 +42,11 @@ RECIPE = {
 
 def told_apart(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Yield the lines and words of comparisons with names, of keys of tables by name, and of checks of a type."""
+    yield from ((line, word) for line, word in compared_words(tree) if word in NAMES)
     for node in ast.walk(tree):
-        parts: list[ast.AST | None] = []
-        if isinstance(node, ast.Compare):
-            parts = [node.left, *node.comparators]
-        elif isinstance(node, ast.Dict):
-            parts = [*node.keys]
-        elif isinstance(node, ast.MatchValue):
-            parts = [node.value]
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
             names = (each.id for each in ast.walk(node.args[1]) if isinstance(each, ast.Name))
             yield from ((node.lineno, name) for name in names if name in TYPES)
-        words = (each for part in parts if part is not None for each in members(part))
-        yield from ((node.lineno, word) for word in words if word in NAMES)
-
-
-def members(node: ast.AST) -> Iterator[str]:
-    """Yield the text of a constant, or those of a list of constants."""
-    for each in node.elts if isinstance(node, (ast.Tuple, ast.List, ast.Set)) else [node]:
-        if isinstance(each, ast.Constant) and isinstance(each.value, str):
-            yield each.value
 
 
 def allowed(path: str) -> set[str]:

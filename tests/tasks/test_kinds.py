@@ -9,7 +9,6 @@ from compress.errors import ModelError, UsageError
 from compress.model_folder.model_info import TaskInfo
 from compress.recipe.task_schema import Task
 from compress.tasks import KINDS, kind_of, primary_metric, task_info
-from compress.tasks.presets import KIND_DEFAULTS
 from tests.tasks.letter_tokens import encode_letters
 
 
@@ -283,7 +282,7 @@ def test_confidence_is_that_of_the_decision():
 @pytest.mark.parametrize("given", [None, 5, (None,), ["a", 5], {"text": "a"}])
 @pytest.mark.parametrize("name", KINDS)
 def test_what_is_no_text_is_bad_usage(name, given):
-    columns = KIND_DEFAULTS.get(name, {}).get("text", ["text"])
+    columns = KINDS[name].defaults.get("text", ["text"])
     info = TaskInfo(name="x", kind=name, text=columns, labels=(), metric="x", max_length=32)
     with pytest.raises(UsageError):
         KINDS[name].from_input(given, info)

@@ -5,8 +5,8 @@ import pytest
 from compress.data.splits.prepare_splits import prepare_splits
 from compress.recipe.load import load_recipe
 from compress.recipe.task_schema import Task
-from compress.tasks import KINDS, primary_metric, task_info
-from compress.tasks.presets import KIND_DEFAULTS, NAMED_TASKS
+from compress.tasks import KINDS, TASK_NAMES, primary_metric, task_info
+from compress.tasks.presets import NAMED_TASKS
 from compress.tasks.validate_task import task_problems
 
 GLUE = {"cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli"}
@@ -28,7 +28,7 @@ def test_a_recipe_may_be_called_as_a_named_task_is(name, tmp_path):
     path = tmp_path / f"{name}.yaml"
     data = f"{{train: {tmp_path}/rows.csv, test_share: 0.2}}"
     path.write_text(f"task: {{kind: classification, data: {data}, text: message, label: answer}}\nteacher: any\n")
-    names = {"task kinds": KINDS, "named tasks": NAMED_TASKS, "defaults of kinds": KIND_DEFAULTS}
+    names = TASK_NAMES
     recipe = load_recipe(path, (), names)
     info = prepare_splits(recipe.task, 0, tmp_path)
     assert (recipe.name, info.task_info.name, info.labels) == (name, "classification", ("no", "yes"))

@@ -1,5 +1,9 @@
 """The parts of a kind, the arrays of its batches, and the paths from text to model input, for all kinds."""
 
+import ast
+from pathlib import Path
+from pkgutil import resolve_name
+
 import numpy as np
 import pytest
 
@@ -8,11 +12,20 @@ from compress.data.encode import encode_rows, training_examples
 from compress.data.tokenizer import TextTokenizer
 from compress.model_folder.model_info import TaskInfo
 from compress.models.heads import HEADS
+from compress.recipe.task_schema import Task
 from compress.runtime.text_model import TextModel
 from compress.tasks import KINDS
 from compress.tasks.kind import Kind, ModelInterface, RowReader
-from compress.tasks.presets import KIND_DEFAULTS
 from compress.tasks.scorer import Scorer
+from tests.compared_words import compared_words
+
+SOURCE = Path(__file__).parents[2] / "compress"
+OTHER_MEANINGS = {
+    "losses/__init__.py": {"similarity"},  # a loss
+    "model_folder/sentence_transformers_files.py": {"classification", "ranking", "similarity"},  # made of its files
+    "model_folder/tokenizer_files.py": {"question_answering"},  # which of a pair other tools cut
+}
+"""By file, words that name no kind there, or that of folders below the table of kinds."""
 
 INPUTS = {
     "classification": ["a good film", "bad"],
@@ -29,7 +42,7 @@ LABELS = {"token_classification": ("O", "B-x", "I-x"), "classification": ("a", "
 
 
 def info_of(name, **settings):
-    columns = KIND_DEFAULTS.get(name, {}).get("text", ["text"])
+    columns = KINDS[name].defaults.get("text", ["text"])
     base = {"name": "t", "kind": name, "text": columns, "labels": LABELS.get(name, ()), "metric": "x"}
     return TaskInfo(**{**base, "max_length": 16, "overlap": 4, **settings})
 
@@ -55,10 +68,30 @@ def test_the_parts_of_a_kind_share_no_method():
     def own(part):
         return {name for name in vars(part) if not name.startswith("_")}
 
-    parts = [own(RowReader), own(ModelInterface), own(Scorer)]
+    parts = [own(RowReader), own(ModelInterface), own(Scorer), own(Kind)]
     assert len(set.union(*parts)) == sum(map(len, parts))
     assert all(len(part) < 25 for part in parts)
-    assert own(Kind) == {"in_windows", "unit_name"}
+
+
+def test_no_other_code_tells_kinds_apart():
+    """By their names or by what their outputs are trained for: what differs is a fact of the kind."""
+    names = {*KINDS, *(kind.problem for kind in KINDS.values())}
+    tables = {SOURCE / "tasks" / "__init__.py", *(SOURCE / "tasks" / "kinds").iterdir()}
+    places = [
+        f"{path.relative_to(SOURCE)}:{line} {word}"
+        for path in {*SOURCE.rglob("*.py")} - tables
+        for line, word in compared_words(ast.parse(path.read_text(encoding="utf-8")))
+        if word in names - OTHER_MEANINGS.get(path.relative_to(SOURCE).as_posix(), set())
+    ]
+    assert places == []
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_a_kind_names_is_there(name):
+    kind = KINDS[name]
+    named = [kind.loss.path, kind.outputs.view, kind.baseline.path, *filter(None, [kind.answer_form])]
+    assert all(callable(resolve_name(path)) for path in named)
+    assert kind.defaults.keys() <= Task.model_fields.keys()
 
 
 @pytest.mark.parametrize("name", KINDS)

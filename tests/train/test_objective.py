@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from compress.data.encode import encode_rows, training_examples
-from compress.losses import TASK_LOSSES
 from compress.model_folder.model_info import TaskInfo
 from compress.models.heads import HEADS
 from compress.recipe.distill_schema import Distill
@@ -23,8 +22,8 @@ ONE = TaskInfo(name="t", kind="classification", text=("text",), labels=("a", "b"
 MANY = ONE.model_copy(update={"kind": "multi_label", "metric": "micro_f1"})
 
 
-def loss(problem, logits, batch):
-    return TASK_LOSSES[problem].function({"logits": torch.tensor(logits)}, batch, "mean").item()
+def loss(kind, logits, batch):
+    return KINDS[kind].loss.function({"logits": torch.tensor(logits)}, batch, "mean").item()
 
 
 def test_one_class_of_several():
@@ -36,8 +35,8 @@ def test_one_class_of_several():
     losses = [math.log(1 + math.exp(-2)), math.log(1 + math.exp(1))]
     by_hand = (4 / 6 * losses[0] + 4 / 2 * losses[1]) / 2
     logits = [[2.0, 0.0], [1.0, 0.0]]
-    assert loss("single_label_classification", logits, weighted) == pytest.approx(by_hand)
-    assert loss("single_label_classification", logits, batch) == pytest.approx(sum(losses) / 2)
+    assert loss("classification", logits, weighted) == pytest.approx(by_hand)
+    assert loss("classification", logits, batch) == pytest.approx(sum(losses) / 2)
 
 
 def test_several_classes_a_row():
@@ -47,14 +46,14 @@ def test_several_classes_a_row():
     batch = {"input_ids": torch.zeros(1, 1), "labels": torch.tensor([[1.0, 0.0]])}
     by_hand = (0.5 * math.log(1 + math.exp(-3)) + 4 / 6 * math.log(1 + math.exp(1))) / 2
     weighted = with_label_weights(batch, weights)
-    assert loss("multi_label_classification", [[3.0, 1.0]], weighted) == pytest.approx(by_hand)
+    assert loss("multi_label", [[3.0, 1.0]], weighted) == pytest.approx(by_hand)
 
 
 def test_all_rows_of_a_window_have_its_weight():
     batch = {"input_ids": torch.zeros(3, 1), "labels": torch.tensor([1, 1, 0]), "group": torch.tensor([0, 0, 1])}
     weighted = with_label_weights(batch, torch.tensor([[0.0, 0.0], [0.5, 3.0]]))
     by_hand = (3 * math.log(2) + 0.5 * math.log(2)) / 2
-    assert loss("single_label_classification", [[0.0, 0.0]] * 3, weighted) == pytest.approx(by_hand)
+    assert loss("classification", [[0.0, 0.0]] * 3, weighted) == pytest.approx(by_hand)
 
 
 def test_nothing_changes_unless_it_is_requested(tiny_task, rows):

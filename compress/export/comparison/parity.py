@@ -27,9 +27,6 @@ MARGIN = 0.02
 
 SPANS = ("start_logits", "end_logits")
 
-DECIDING = (None, "single_label_classification", "multi_label_classification", "token_classification")
-"""Problems whose logits are decisions; None: unknown."""
-
 
 @dataclass(frozen=True)
 class Parity:
@@ -142,13 +139,13 @@ def decisions_agree(expected: Arrays, got: Arrays, mask: NDArray[np.int64], task
     if set(SPANS) <= expected.keys():
         ends = [[np.where(mask == 1, outputs[name], -np.inf) for outputs in (expected, got)] for name in SPANS]
         return np.concatenate([_same_argmax(*pair) for pair in ends])
-    problem = KINDS[task.kind].problem if task else None
-    if "logits" not in expected or problem not in DECIDING:
+    distribution = KINDS[task.kind].outputs.distribution if task else "softmax"
+    if "logits" not in expected or distribution is None:
         return np.empty(0, dtype=bool)
     ours, theirs = (without_padding("logits", outputs["logits"], mask) for outputs in (expected, got))
     if task is not None and task.labels:  # windows append their weight after the labels
         ours, theirs = ours[..., : len(task.labels)], theirs[..., : len(task.labels)]
-    if problem == "multi_label_classification":
+    if distribution == "sigmoid":
         return np.asarray(((ours > 0) == (theirs > 0))[np.abs(ours) > MARGIN])
     return _same_argmax(ours, theirs)
 

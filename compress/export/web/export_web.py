@@ -141,17 +141,11 @@ SCRIPT = """\
 </script>"""
 
 
-DIFFERENCES = {
-    "token_classification": ", without `entities`",
-    "question_answering": ", with an answer of whole words and without `start` and `end`",
-}
-"""Kinds of tasks whose predictions are not quite those of Python."""
-
-
 def web_readme(info: FolderInfo, task: TaskInfo, file: str) -> str:
     """Return the README.md of the folder with this compress.json, whose model is ``file``."""
-    count = 3 if kind_of(task).is_variadic else len(task.text)
+    kind = kind_of(task)
+    count = 3 if kind.is_variadic else len(task.text)
     texts = json.dumps(["a text", "another text", "a third one"][:count])
     script = SCRIPT.format(texts=texts)
-    own = OWN.format(difference=DIFFERENCES.get(task.kind, ""))
+    own = OWN.format(difference=kind.web_difference)
     return "\n".join([export_readme(info, file), SERVED, own, f"```html\n{script}\n```", ""])

@@ -12,9 +12,6 @@ from torch import Tensor
 from compress.batch_arrays import LABELLED
 from compress.losses.tensor_ops.row_groups import MASKED_LOGIT, RowGroups, Tensors
 
-PROBLEMS_WITH_TARGET = ("single_label_classification", "choice")
-"""Problems in which a row has one true class."""
-
 
 def decoupled_distance(
     student: Tensor, teacher: Tensor, target_class: Tensor, temperature: float, target: float, others: float
@@ -41,22 +38,19 @@ def decoupled_distance(
     return temperature**2 * (target * binary + others * rest)
 
 
-def target_classes(problem: str, teacher: Tensor, batch: Tensors) -> Tensor:
-    """Return the target class (items,): the row's label if it has one, else the teacher's most likely class.
-
-    Rows have one where one class or one choice is right, unless `labelled` (examples,) is zero. Tags, answer positions
-    and rankings use the teacher's most likely class.
+def target_classes(teacher: Tensor, batch: Tensors) -> Tensor:
+    """Return the target class of each row (rows,): its label if it has one, else the teacher's most likely class.
 
     Args:
-        problem: the task kind's.
-        teacher: its logits (items, classes).
-        batch: `labels`, and `group` where rows are several examples.
+        teacher: its logits (rows, classes).
+        batch: `labels` (examples,), whole numbers: the class of the row, or floats: 1 for the example that is right;
+            `group` where rows are several examples; `labelled` (examples,), zero where a row's labels mean nothing.
     """
     likeliest = teacher.argmax(dim=-1)
-    if problem not in PROBLEMS_WITH_TARGET or "labels" not in batch:
+    if "labels" not in batch:
         return likeliest
     groups, labels = RowGroups.from_batch(batch), batch["labels"]
-    given = groups.first(labels) if problem == "single_label_classification" else groups.pad(labels).argmax(dim=1)
+    given = groups.pad(labels).argmax(dim=1) if labels.is_floating_point() else groups.first(labels)
     if LABELLED not in batch:
         return given
     labelled = batch[LABELLED].to(given.device, non_blocking=True)

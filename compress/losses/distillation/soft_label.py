@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from compress.losses import OutputForm
 from compress.losses.distillation.decoupled import decoupled_distance, target_classes
-from compress.losses.tensor_ops.logit_views import VIEWS
 from compress.losses.tensor_ops.row_groups import MASKED_LOGIT, Tensors
 
 if TYPE_CHECKING:
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def soft_label(
-    student: Tensors, teacher: Tensors, batch: Tensors, pooling: str, problem: str, settings: SoftLabel
+    student: Tensors, teacher: Tensors, batch: Tensors, pooling: str, form: OutputForm, settings: SoftLabel
 ) -> Tensor:
     """Return the distance between student and teacher outputs as a mean over rows; zero where they are equal.
 
-    What is compared depends on the problem: the distribution over the classes of a row, over the tags of each real
-    token, over start and end positions of an answer (the mean of both; possible positions only), or over the choices or
-    candidates of a row. Three forms:
+    What is compared depends on the form of the outputs: the distribution over the classes of a row, over the tags of
+    each real token, over start and end positions of an answer (the mean of both; possible positions only), or over the
+    choices or candidates of a row. The settings have three forms:
 
     - `kl`: ``T² KL(softmax(t/T) | softmax(s/T))``. Hinton, Vinyals and Dean, "Distilling the Knowledge in a Neural
       Network", 2015 (arXiv:1503.02531). Multi-label: the binary KL of each class, as a mean over classes.
@@ -43,36 +43,33 @@ def soft_label(
             outputs by `soft_targets.py`; a logit of minus infinity (a probability of zero) is allowed.
         batch: the models' inputs, and the mask of possible answers.
         pooling: how windows are pooled (the task's `long`).
-        problem: the task kind's; see `TASK_LOSSES`.
+        form: of the outputs, a fact of the task's kind.
         settings: `form`; `temperature`: above one, small probabilities of the teacher count more. The result is
             multiplied by its square, so that the size of the gradient hardly depends on it. Numbers, embeddings and
             `mse` have none; `target` and `others` are for `decoupled`.
     """
     detached = {name: output.detach() for name, output in teacher.items()}
-    views = zip(*(VIEWS[problem](outputs, batch, pooling) for outputs in (student, detached)), strict=True)
+    views = zip(*(form.views(outputs, batch, pooling) for outputs in (student, detached)), strict=True)
     losses = [
-        (_distance(problem, ours.logits, theirs.logits, batch, settings) * ours.weight).sum() for ours, theirs in views
+        (_distance(form, ours.logits, theirs.logits, batch, settings) * ours.weight).sum() for ours, theirs in views
     ]
     return torch.stack(losses).mean()
 
 
-def _distance(problem: str, student: Tensor, teacher: Tensor, batch: Tensors, settings: SoftLabel) -> Tensor:
-    """Return the distance of this problem and form between logits (items, classes), as (items,)."""
+def _distance(form: OutputForm, student: Tensor, teacher: Tensor, batch: Tensors, settings: SoftLabel) -> Tensor:
+    """Return the distance between logits (items, classes), as (items,)."""
     temperature = settings.temperature or 1.0
-    if problem in VECTORS:
+    if form.distribution is None:
         return squared_distance(student, teacher)
     if settings.form == "mse":
         return logit_distance(student, teacher)
-    if problem == "multi_label_classification":
+    if form.distribution == "sigmoid":
         return sigmoid_distance(student, teacher, temperature)
     if settings.form == "decoupled":
-        target = target_classes(problem, teacher, batch)
+        target = target_classes(teacher, batch) if form.has_target else teacher.argmax(dim=-1)
         return decoupled_distance(student, floored(teacher), target, temperature, settings.target, settings.others)
     return softmax_distance(student, teacher, temperature)
 
-
-VECTORS = ("regression", "similarity", "retrieval")
-"""Problems whose outputs are compared as vectors; those of all others are logits of probabilities."""
 
 MIN_LOGIT = -13.8
 """Replaces a logit of minus infinity where finite numbers are needed: a probability of one in a million."""

@@ -1,4 +1,4 @@
-"""Views of model outputs: for each problem the logits that a loss compares, and their weights in a mean over rows.
+"""Views of model outputs: the logits that a loss compares, and their weights in a mean over rows.
 
 Task losses and distillation use the same views: distributions over classes, over token positions or over the choices of
 a row.
@@ -6,7 +6,6 @@ a row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import torch
@@ -80,17 +79,3 @@ def embedding_view(outputs: Tensors, batch: Tensors, pooling: str) -> tuple[Logi
 def _equal_weights(rows: Tensor) -> Tensor:
     """Return equal weights of rows."""
     return rows.new_full((len(rows),), 1 / len(rows))
-
-
-VIEWS: Mapping[str, Callable[[Tensors, Tensors, str], tuple[LogitView, ...]]] = {
-    "single_label_classification": row_view,
-    "multi_label_classification": row_view,
-    "regression": row_view,
-    "token_classification": token_view,
-    "question_answering": span_views,
-    "choice": choice_view,
-    "ranking": choice_view,
-    "similarity": embedding_view,
-    "retrieval": embedding_view,
-}
-"""By problem; where a problem has several views, their losses are averaged."""

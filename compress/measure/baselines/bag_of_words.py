@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from compress.environment import require
 from compress.model_folder.model_info import TaskInfo
-from compress.tasks import kind_of
 from compress.tasks.base import LazyRows, Row
 from compress.tasks.kinds.multiple_choice import choice_probabilities
 
@@ -42,12 +41,19 @@ WORD = re.compile(r"\w+")
 PAIR = ("text", "text_pair")
 
 Fitted = Callable[["csr_matrix"], NDArray[Any]]
+Fit = Callable[["csr_matrix", NDArray[Any], int, int], Fitted]
+"""(features, labels, classes, seed) -> a function from features to predictions."""
 
 
 def bag_of_words(
-    train_rows: Sequence[Row], test_rows: Sequence[Row], task: TaskInfo, seed: int = 0, documents: Sequence[Row] = ()
+    fit: Fit,
+    train_rows: Sequence[Row],
+    test_rows: Sequence[Row],
+    task: TaskInfo,
+    seed: int = 0,
+    documents: Sequence[Row] = (),
 ) -> NDArray[Any]:
-    """Return predictions on ``test_rows`` from a linear model trained on ``train_rows``.
+    """Return predictions on ``test_rows`` from a linear model that ``fit`` makes of ``train_rows``.
 
     The second text of a pair has features of its own, as have the words that both texts share. Two numbers say how
     similar the texts are: the share of common words, and their cosine by tf-idf, in which rare words count more.
@@ -59,7 +65,7 @@ def bag_of_words(
     weigh, similar = TfidfTransformer(sublinear_tf=True), _pair_similarity(rows)
     features = _joined(weigh.fit_transform(_hashed(rows, words)), similar(rows))
     labels = np.asarray([row["label"] for row in rows])
-    predict = FITS[kind_of(task).problem](features, labels, len(task.labels), seed)
+    predict = fit(features, labels, len(task.labels), seed)
     parts = (
         _joined(weigh.transform(_hashed(part, words)), similar(part)) for part in row_parts(test_rows, PREDICT_ROWS)
     )
@@ -169,13 +175,12 @@ def _fit_scores(features: csr_matrix, labels: NDArray[Any], classes: int, seed: 
     return lambda inputs: np.asarray(model.predict(inputs), np.float32)
 
 
-FITS: dict[str, Callable[[csr_matrix, NDArray[Any], int, int], Fitted]] = {
-    "single_label_classification": _fit_classes,
-    "multi_label_classification": _fit_each_label,
-    "regression": _fit_scores,
-    "similarity": _fit_scores,
-}
-"""By the kind's `problem`."""
+classes_by_words = partial(bag_of_words, _fit_classes)
+"""Probabilities of classes that exclude one another."""
+labels_by_words = partial(bag_of_words, _fit_each_label)
+"""Probabilities of classes, each by itself."""
+scores_by_words = partial(bag_of_words, _fit_scores)
+"""Numbers."""
 
 
 LABELS = ("wrong", "right")
@@ -186,8 +191,8 @@ def bag_of_choices(
 ) -> NDArray[Any]:
     """Return the probabilities of the choices: the normalised probabilities that each one is right."""
     train_pairs, test_pairs = Pairs(train), Pairs(test)
-    pair_task = task.model_copy(update={"kind": "classification", "labels": LABELS})
-    right = bag_of_words(train_pairs, test_pairs, pair_task, seed)[:, 1].astype(np.float64)
+    pair_task = task.model_copy(update={"labels": LABELS})
+    right = classes_by_words(train_pairs, test_pairs, pair_task, seed)[:, 1].astype(np.float64)
     scores = np.log(np.maximum(right, np.finfo(np.float32).tiny))
     return choice_probabilities(np.split(scores, test_pairs.ends[:-1]))
 

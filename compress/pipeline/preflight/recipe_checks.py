@@ -7,7 +7,6 @@ from pathlib import Path
 
 from compress.errors import CompressError, Problem, group_by_reason
 from compress.label.service_info import read_service
-from compress.losses import TASK_LOSSES
 from compress.measure.quality.robustness import PERTURBATIONS
 from compress.prune.criteria import CRITERIA
 from compress.prune.latency_table import LATENCY_VARIANTS
@@ -19,15 +18,14 @@ from compress.runtimes import why_not_in_all
 from compress.steps import STEPS, distillations, trainings
 from compress.steps.distillations import distillation_problems
 from compress.steps.finetune_step import HEADLESS
-from compress.tasks import KINDS
-from compress.tasks.presets import KIND_DEFAULTS, NAMED_TASKS
+from compress.tasks import KINDS, TASK_NAMES
 from compress.variants import ALL_FORMATS, EXPORTS, QUANTIZERS, VARIANTS, competing_formats, variants_for
 
 TRACKERS = ("tensorboard", "wandb", "mlflow", "comet_ml", "aim", "clearml", "dvclive", "swanlab", "trackio")
 """Experiment trackers that Accelerate supports; each needs its own library installed."""
 
 NAMES: Mapping[str, Collection[str]] = {
-    "task kinds": KINDS,
+    **TASK_NAMES,
     "pruning criteria": CRITERIA,
     "latency variants": LATENCY_VARIANTS,
     "quantizers": (*CHOICES, *QUANTIZERS),
@@ -35,8 +33,6 @@ NAMES: Mapping[str, Collection[str]] = {
     "variants": VARIANTS,
     "perturbations": PERTURBATIONS,
     "trackers": TRACKERS,
-    "named tasks": NAMED_TASKS,
-    "defaults of kinds": KIND_DEFAULTS,
 }
 
 
@@ -54,8 +50,8 @@ def unused_settings(recipe: Recipe) -> Iterator[Problem]:
 
 def _unfit_for_the_kind(kind: str, path: KeyPath, training: Training) -> Iterator[Problem]:
     """Yield weights of classes where there are none, and a head that is trained first where there is none."""
-    if training.class_weights and not TASK_LOSSES[KINDS[kind].problem].weighted:
-        readers = ", ".join(name for name, each in KINDS.items() if TASK_LOSSES[each.problem].weighted)
+    if training.class_weights and not KINDS[kind].loss.weighted:
+        readers = ", ".join(name for name, each in KINDS.items() if each.loss.weighted)
         yield Problem((*path, "class_weights"), f"has no effect for {kind}; it is for {readers}")
     if training.unfreeze and KINDS[kind].head == HEADLESS:
         yield Problem((*path, "unfreeze"), f"begins with the head alone, and an embedding ({kind}) has none")

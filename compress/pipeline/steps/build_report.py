@@ -14,7 +14,6 @@ from compress.data.loading.data_digest import part_files
 from compress.data.splits.prepare_splits import PreparedData, load_prepared
 from compress.environment import LIBRARIES, versions
 from compress.label.service_info import read_service
-from compress.measure.baselines import baseline_for
 from compress.measure.machine_snapshot import describe_machine
 from compress.measure.resources.footprint import footprint
 from compress.model_folder.model_info import FolderInfo, find_info, read_info
@@ -111,7 +110,7 @@ class ReportBuilder:
             rows=tuple(self._row(entry) for entry in variants),
             teacher=reference_key(self.plan),
             unquantized={entry.key: entry.unquantized for entry in variants if entry.unquantized},
-            floor_name=baseline_for(recipe.task.kind).name,
+            floor_name=kind_of(recipe.task).baseline.name,
             floor_reason=failure_of(self.context, "floor"),
             probe_name=self._probe_name(),
             layer_maps={model: info.layer_map for model, info in infos.items() if info.layer_map},

@@ -11,6 +11,7 @@ from compress.report.retention import quality_on_test
 from compress.report.tables import ledger_tables, quality_tables, size_tables, speed_tables
 from compress.select.ledger import Verdict
 from compress.tables import Table
+from compress.tasks import kind_of
 
 STAR = "A star marks a significant change (p < 0.05); of many parts, some are significant by chance."
 
@@ -102,11 +103,7 @@ def _confusion_block(report: Report, title: str, key: str) -> Block:
         heading = "Confusion matrix"
         note = f"{unit.capitalize()} of test by true class (a line each) and predicted class (a column each), of {key}"
         note += "." if is_own else "; in brackets the teacher's where they differ."
-    if report.task.kind == "multi_label":
-        note += (
-            " A class that was missed counts in the column of each class that was predicted wrongly in its row, or else"
-            " in “no class”; the line “no class” has those predicted wrongly where none was missed."
-        )
+    note = f"{note} {kind_of(report.task).confusion_note}".rstrip()
     return Block(heading, note, quality_tables.confusion_table(report, title, key))
 
 

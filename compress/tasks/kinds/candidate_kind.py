@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from compress.batch_arrays import BatchArray
 from compress.errors import DataError, pluralize
 from compress.model_folder.model_info import TaskInfo
-from compress.tasks.base import Array, Arrays, Encode, Example, Row, TaskInput
+from compress.tasks.base import Array, Arrays, Encode, Example, Row, Script, TaskInput
 from compress.tasks.kind import Kind
 from compress.tasks.kinds.text_kind import check_texts, model_output, same_argmax
 from compress.tasks.parsing.columns import SKIP_HINT, wrong_value
@@ -78,6 +78,19 @@ class CandidateKind(Kind):
     def same_decision(self, predictions: Array, others: Array) -> NDArray[np.bool_]:
         """Return where the same text has the highest score."""
         return same_argmax(predictions, others)
+
+
+def list_script(prints: str, last_line: str, sample: str) -> Script:
+    """Return a script that collects the `scores` of a list and ends with ``last_line``."""
+    return Script(
+        prints,
+        loop="for text in sys.argv[2:]:",
+        encode="sys.argv[1], text",
+        before=("scores = []",),
+        each=("scores.append(float(outputs[0][0][0]))",),
+        after=(last_line,),
+        sample=sample,
+    )
 
 
 def split_rows_scores(decoded: Sequence[Array], counts: Sequence[int]) -> list[Array]:

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from compress.batch_arrays import BatchArray
 from compress.errors import DataError, Problem
+from compress.losses import OutputForm, TaskLoss
 from compress.model_folder.model_info import TaskInfo
-from compress.tasks.base import Array, Confidence, ConfusionCounts, Metric, Row, Rows
+from compress.tasks.base import Array, Baseline, Confidence, ConfusionCounts, Metric, Row, Rows, Script
 from compress.tasks.kinds.text_kind import TextKind, label_column, same_argmax, softmax
 from compress.tasks.metrics import (
     ClassCounts,
@@ -38,6 +39,10 @@ class Classification(TextKind):
     name = "classification"
     answer_fields = ("label", "probability")
     problem = "single_label_classification"
+    loss = TaskLoss("compress.losses.task.cross_entropy:cross_entropy", weighted=True)
+    outputs = OutputForm("compress.losses.tensor_ops.logit_views:row_view", "softmax", has_target=True)
+    baseline = Baseline("a bag of words", "compress.measure.baselines.bag_of_words:classes_by_words")
+    answer_form = "compress.label.prompt_and_answer:OneClass"
     metrics: tuple[Metric, ...] = (
         Metric("accuracy", is_accuracy=True, needs_varied_labels=False),
         *map(Metric, ("f1", "macro_f1", "matthews")),
@@ -121,6 +126,14 @@ class Classification(TextKind):
         """Return one decision per row: the most probable class."""
         stated = predictions.max(axis=-1).astype(np.float64)
         return Confidence(np.arange(len(gold)), stated, self.correct(predictions, gold))
+
+    def script(self, task: TaskInfo) -> Script:
+        """Print the most probable class."""
+        lines = (
+            "logits = outputs[0][0][:len(labels)]",
+            "print(labels[logits.argmax()], 1 / numpy.exp(logits - logits.max()).sum())",
+        )
+        return Script("the class of each text and its probability", lines, labels=True)
 
     def to_json(self, predictions: Array, task: TaskInfo) -> list[dict[str, Any]]:
         """Return the class by name, with its probability."""

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from compress.batch_arrays import BatchArray
 from compress.errors import DataError, Problem
+from compress.losses import OutputForm, TaskLoss
 from compress.model_folder.model_info import TaskInfo
-from compress.tasks.base import Array, Confidence, ConfusionCounts, Metric, Row, Rows
+from compress.tasks.base import Array, Baseline, Confidence, ConfusionCounts, Metric, Row, Rows, Script
 from compress.tasks.kinds.text_kind import TextKind
 from compress.tasks.metrics import ClassCounts, Scores, Weights, macro_f1, micro_f1, weighted_means
 from compress.tasks.parsing.columns import column_value, label_columns, parse_list, text_fields, wrong_value
@@ -32,6 +33,14 @@ class MultiLabel(TextKind):
     name = "multi_label"
     answer_fields = ("labels", "probabilities")
     problem = "multi_label_classification"
+    loss = TaskLoss("compress.losses.task.bce:bce", weighted=True)
+    outputs = OutputForm("compress.losses.tensor_ops.logit_views:row_view", "sigmoid")
+    baseline = Baseline("a bag of words", "compress.measure.baselines.bag_of_words:labels_by_words")
+    confusion_note = (
+        "A class that was missed counts in the column of each class that was predicted wrongly in its row, or else in"
+        f" “{NO_CLASS}”; the line “{NO_CLASS}” has those predicted wrongly where none was missed."
+    )
+    answer_form = "compress.label.prompt_and_answer:SeveralClasses"
     metrics: tuple[Metric, ...] = (
         Metric("micro_f1"),
         Metric("macro_f1"),
@@ -134,6 +143,11 @@ class MultiLabel(TextKind):
         stated = np.maximum(predictions, 1.0 - predictions).astype(np.float64).ravel()
         right = (_decisions(predictions) == (gold > THRESHOLD)).ravel()
         return Confidence(np.repeat(np.arange(len(gold)), predictions.shape[1]), stated, right)
+
+    def script(self, task: TaskInfo) -> Script:
+        """Print the classes of at least probability one half."""
+        line = "print([label for label, logit in zip(labels, outputs[0][0]) if logit >= 0])"
+        return Script("the classes of each text whose probability is one half or more", (line,), labels=True)
 
     def to_json(self, predictions: Array, task: TaskInfo) -> list[dict[str, Any]]:
         """Return the predicted classes by name, and every class's probability."""

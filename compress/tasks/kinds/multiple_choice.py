@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.errors import DataError, pluralize
+from compress.losses import OutputForm, TaskLoss
 from compress.model_folder.model_info import TaskInfo
-from compress.tasks.base import Array, Confidence, Metric, Row, Rows
+from compress.tasks.base import Array, Baseline, Confidence, Metric, Row, Rows, Script
 from compress.tasks.kind import pad_rows
-from compress.tasks.kinds.candidate_kind import CandidateKind, check_list, split_rows_scores
+from compress.tasks.kinds.candidate_kind import CandidateKind, check_list, list_script, split_rows_scores
 from compress.tasks.kinds.text_kind import label_column, softmax
 from compress.tasks.metrics import total_variation
 from compress.tasks.parsing.columns import (
@@ -46,9 +47,13 @@ class MultipleChoice(CandidateKind):
     name = "multiple_choice"
     answer_fields = ("choice", "place", "probability", "probabilities")
     problem = "choice"
+    loss = TaskLoss("compress.losses.task.multiple_choice_ce:multiple_choice_ce")
+    outputs = OutputForm("compress.losses.tensor_ops.logit_views:choice_view", "softmax", has_target=True)
     hub_pipeline = "multiple-choice"
+    baseline = Baseline("a bag of words", "compress.measure.baselines.bag_of_words:bag_of_choices")
     metrics: tuple[Metric, ...] = (Metric("accuracy", is_accuracy=True, needs_varied_labels=False),)
     fields: tuple[str, ...] = ("text", "choices", "label")
+    defaults: Mapping[str, Any] = {"text": ["question", "choices"], "label": "answer"}
     text_columns: tuple[int, int | None] = (2, None)
     example = "choice"
     settings: tuple[str, ...] = ("first_label",)
@@ -98,6 +103,12 @@ class MultipleChoice(CandidateKind):
         """Return one decision per row: the most probable choice."""
         stated = predictions.max(axis=-1).astype(np.float64)
         return Confidence(np.arange(len(gold)), stated, self.correct(predictions, gold))
+
+    def script(self, task: TaskInfo) -> Script:
+        """Print the letter of the best choice."""
+        line = 'print("ABCDEFGHIJKLMNOPQRSTUVWXYZ"[scores.index(max(scores))], scores)'
+        sample = '"a question" "a choice" "another choice"'
+        return list_script("the letter of the best choice, and the score of each", line, sample)
 
     def to_json(self, predictions: Array, task: TaskInfo) -> list[dict[str, Any]]:
         """Return the choice by its letter and its index, with its probability, and those of all choices."""

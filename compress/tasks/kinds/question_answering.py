@@ -16,8 +16,21 @@ from numpy.typing import NDArray
 
 from compress.batch_arrays import BatchArray
 from compress.errors import DataError, Problem
+from compress.losses import OutputForm, TaskLoss
 from compress.model_folder.model_info import TaskInfo
-from compress.tasks.base import Array, Arrays, Confidence, Encode, Example, Metric, Row, Rows, TaskInput
+from compress.tasks.base import (
+    Array,
+    Arrays,
+    Baseline,
+    Confidence,
+    Encode,
+    Example,
+    Metric,
+    Row,
+    Rows,
+    Script,
+    TaskInput,
+)
 from compress.tasks.decoding import SPAN, best_spans, best_threshold, merge_windows, token_span
 from compress.tasks.kind import Kind
 from compress.tasks.kinds.text_kind import column_texts, model_output, truncate_text
@@ -46,10 +59,14 @@ class QuestionAnswering(Kind):
     needs_every_text = True
     head = "question-answering"
     problem = "question_answering"
+    loss = TaskLoss("compress.losses.task.span_ce:span_ce")
+    outputs = OutputForm("compress.losses.tensor_ops.logit_views:span_views", "softmax")
     hub_pipeline = "question-answering"
+    web_difference = ", with an answer of whole words and without `start` and `end`"
     fields = ("question", "context", "answers", "start")
     label_fields = ("answers", "start")
     perturbable = ("question",)
+    defaults: Mapping[str, Any] = {"text": ["question", "context"], "label": "answers", "max_length": 384}
     text_columns = (2, 2)
     max_label_columns = 2
     settings = ("overlap", "max_windows", "max_answer")
@@ -60,6 +77,7 @@ class QuestionAnswering(Kind):
         BatchArray("start", "example", np.int64),
         BatchArray("end", "example", np.int64),
     )
+    baseline = Baseline("a sliding window", "compress.measure.baselines.sliding_window:sliding_window")
     metrics = (
         Metric("f1", needs_varied_labels=False),
         Metric("exact_match", is_accuracy=True, needs_varied_labels=False),
@@ -213,6 +231,17 @@ class QuestionAnswering(Kind):
         """Return one decision per row: the answer, right where it matches exactly."""
         stated = predictions["probability"].astype(np.float64)
         return Confidence(np.arange(len(gold)), stated, self.correct(predictions, gold))
+
+    def script(self, task: TaskInfo) -> Script:
+        """Print the best span, or that there is no answer where a threshold was tuned."""
+        unless = "" if task.threshold is None else f' if start[0] + end[0] - score <= {task.threshold} else "no answer"'
+        lines = (
+            "(start, end), part = (scores[0] for scores in outputs), encoding.sequence_ids",
+            f"spans = [(i, j) for i in range(len(part)) for j in range(i, min(i + {task.max_answer}, len(part)))]",
+            "score, i, j = max((start[i] + end[j], i, j) for i, j in spans if part[i] == part[j] == 1)",
+            f"print(pair[1][encoding.offsets[i][0] : encoding.offsets[j][1]].strip(){unless})",
+        )
+        return Script("the answer to each question", lines, sample='"a question" "the text with its answer"')
 
     def to_json(self, predictions: Array, task: TaskInfo) -> list[dict[str, Any]]:
         """Return the answer with its characters in the text, all null where there is none, and its probability."""

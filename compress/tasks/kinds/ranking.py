@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.errors import DataError, pluralize
+from compress.losses import OutputForm, TaskLoss
 from compress.model_folder.model_info import TaskInfo
-from compress.tasks.base import Array, Metric, RawRow, Row, Rows
+from compress.tasks.base import Array, Baseline, Metric, RawRow, Row, Rows, Script
 from compress.tasks.kind import pad_rows
-from compress.tasks.kinds.candidate_kind import CandidateKind, check_list, split_rows_scores
+from compress.tasks.kinds.candidate_kind import CandidateKind, check_list, list_script, split_rows_scores
 from compress.tasks.metrics import ndcg, reciprocal_ranks
 from compress.tasks.parsing.columns import SKIP_HINT, column_value, label_columns, parse_number, text_value, wrong_value
 
@@ -43,9 +44,14 @@ class Ranking(CandidateKind):
     """
 
     name = "ranking"
+    defaults: Mapping[str, Any] = {"text": ["query", "candidate"], "label": "label"}
     answer_fields = ("order", "scores")
     problem = "ranking"
+    loss = TaskLoss("compress.losses.task.listwise_ce:listwise_ce")
+    outputs = OutputForm("compress.losses.tensor_ops.logit_views:choice_view", "softmax")
     hub_pipeline = "text-ranking"
+    sentence_transformers = "CrossEncoder"
+    baseline = Baseline("BM25", "compress.measure.baselines.lexical_search:lexical_ranking")
     metrics: tuple[Metric, ...] = (
         *(Metric(name, needs_varied_labels=False) for name in ("map", "mrr", "ndcg_at_10")),
         Metric("precision_at_1", is_accuracy=True, needs_varied_labels=False),
@@ -131,6 +137,12 @@ class Ranking(CandidateKind):
         moved = np.abs(_ranks(predictions) - _ranks(others)).sum(axis=-1)
         largest = (predictions > NO_CANDIDATE).sum(axis=-1) ** 2 // 2
         return moved / np.maximum(1, largest)
+
+    def script(self, task: TaskInfo) -> Script:
+        """Print the indices of the candidates, best first."""
+        line = "print(sorted(range(len(scores)), key=lambda index: -scores[index]), scores)"
+        prints = "the candidates by falling score, counted from 0, and the score of each"
+        return list_script(prints, line, '"a query" "a candidate" "another candidate"')
 
     def to_json(self, predictions: Array, task: TaskInfo) -> list[dict[str, Any]]:
         """Return the indices of the candidates, best first; and the score of each in the order given."""

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.batch_arrays import BatchArray
+from compress.losses import OutputForm, TaskLoss
 from compress.model_folder.model_info import TaskInfo
-from compress.tasks.base import Array, Metric, Row, Rows
+from compress.tasks.base import Array, Baseline, Metric, Row, Rows, Script
 from compress.tasks.kinds.text_kind import TextKind, label_column
 from compress.tasks.metrics import Scores, Weights, pearson, spearman, weighted_means
 from compress.tasks.parsing.columns import LABEL_HINT, column_value, label_columns, parse_number, text_fields
@@ -25,6 +26,10 @@ class Regression(TextKind):
     name = "regression"
     answer_fields = ("score",)
     problem = "regression"
+    loss = TaskLoss("compress.losses.task.mse:mse")
+    outputs = OutputForm("compress.losses.tensor_ops.logit_views:row_view", None)
+    baseline = Baseline("a bag of words", "compress.measure.baselines.bag_of_words:scores_by_words")
+    answer_form: str = "compress.label.prompt_and_answer:Score"
     metrics: tuple[Metric, ...] = (
         Metric("spearman"),
         Metric("pearson"),
@@ -66,6 +71,10 @@ class Regression(TextKind):
     def label_spread(self, gold: Array, task: TaskInfo) -> float:
         """Return the standard deviation of the true scores."""
         return float(np.std(gold))
+
+    def script(self, task: TaskInfo) -> Script:
+        """Print the score."""
+        return Script("the score of each text", ("print(outputs[0][0][0])",))
 
     def to_json(self, predictions: Array, task: TaskInfo) -> list[dict[str, Any]]:
         """Return the score."""

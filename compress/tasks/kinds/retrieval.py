@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from compress.batch_arrays import BatchArray
 from compress.errors import DataError
+from compress.losses import TaskLoss
 from compress.model_folder.model_info import TaskInfo
-from compress.tasks.base import Array, Encode, Example, Metric, Row, Rows, TaskInput
+from compress.tasks.base import Array, Baseline, Encode, Example, Metric, Row, Rows, TaskInput
 from compress.tasks.decoding import nearest_documents
 from compress.tasks.kinds.embedding_kind import EmbeddingKind, embeddings_to_json
 from compress.tasks.kinds.text_kind import check_texts
@@ -46,13 +47,16 @@ class Retrieval(EmbeddingKind):
     name = "retrieval"
     answer_fields = ("embedding",)
     problem = "retrieval"
+    loss = TaskLoss("compress.losses.task.in_batch_negatives:in_batch_negatives", compares_rows=True)
     fields: tuple[str, ...] = ("query", "positives", "negatives")
     label_fields: tuple[str, ...] = ("positives", "negatives", "relevant")
     perturbable: tuple[str, ...] = ("query",)
+    defaults: Mapping[str, Any] = {"text": ["query"], "label": "positives"}
     text_columns: tuple[int, int | None] = (1, 1)
     settings: tuple[str, ...] = ("pooling", "negatives", "hard_negatives")
     searches = True
     batch_arrays = (BatchArray("part", "example", np.int64), BatchArray("scores", "example", np.float32))
+    baseline = Baseline("BM25", "compress.measure.baselines.lexical_search:lexical_search")
     metrics: tuple[Metric, ...] = tuple(
         Metric(name, needs_varied_labels=False)
         for name in ("mrr", "recall_at_1", "recall_at_10", "recall_at_100", "ndcg_at_10")

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.errors import DataError, Problem, UsageError
+from compress.losses import TaskLoss
 from compress.model_folder.model_info import TaskInfo
 from compress.tasks.base import Array, Encode, Example, Metric, Row, Rows, TaskInput
 from compress.tasks.kinds.embedding_kind import EmbeddingKind, embeddings_to_json
@@ -32,7 +33,10 @@ class Similarity(EmbeddingKind, Regression):
 
     name = "similarity"
     answer_fields = ("score",)
+    answer_form = ""
     problem = "similarity"
+    loss = TaskLoss("compress.losses.task.cosine_mse:cosine_mse")
+    defaults: Mapping[str, Any] = {"text": ["sentence1", "sentence2"], "label": "score"}
     text_columns: tuple[int, int | None] = (2, 2)
     needs_every_text = True
     example = "text"

@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from compress.batch_arrays import IGNORED_LABEL, BatchArray
 from compress.errors import DataError, Problem, UsageError, nearest
+from compress.losses import OutputForm, TaskLoss
 from compress.model_folder.model_info import TaskInfo
 from compress.tasks.base import (
     Array,
     Arrays,
+    Baseline,
     Confidence,
     ConfusionCounts,
     Encode,
@@ -26,6 +28,7 @@ from compress.tasks.base import (
     Metric,
     Row,
     Rows,
+    Script,
     TaskInput,
 )
 from compress.tasks.kind import Kind
@@ -70,8 +73,12 @@ class TokenClassification(Kind):
     answer_fields = ("tags", "entities")
     head = "token-classification"
     problem = "token_classification"
+    loss = TaskLoss("compress.losses.task.token_ce:token_ce")
+    outputs = OutputForm("compress.losses.tensor_ops.logit_views:token_view", "softmax")
     hub_pipeline = "token-classification"
+    web_difference = ", without `entities`"
     fields = ("words", "label")
+    baseline = Baseline("a bag of words around each word", "compress.measure.baselines.word_tags:word_tags")
     metrics: tuple[Metric, ...] = (
         *map(Metric, ("f1", "precision", "recall", "macro_f1")),
         Metric("accuracy", needs_varied_labels=False),
@@ -81,6 +88,7 @@ class TokenClassification(Kind):
         BatchArray("word", "token", np.int64, fill=PAD_TAG),
         BatchArray("labels", "token", np.int64, fill=IGNORED_LABEL, field="label"),
     )
+    defaults: Mapping[str, Any] = {"text": ["tokens"], "label": "tags"}
     text_columns = (1, 1)
     settings = ("labels", "first_label", "overlap", "max_windows", "scheme")
 
@@ -249,6 +257,16 @@ class TokenClassification(Kind):
         row, word = np.nonzero((gold >= 0) & (predictions["probability"] > 0))
         seen = predictions[row, word]
         return Confidence(row, seen["probability"].astype(np.float64), seen["tag"] == gold[row, word])
+
+    def script(self, task: TaskInfo) -> Script:
+        """Print the tag of each word's first token."""
+        lines = (
+            "tokens = [(text[:end].rstrip().count(' '), text[start:end].strip()) for start, end in encoding.offsets]",
+            "tags = {word: row.argmax() for (word, token), row in zip(tokens[::-1], outputs[0][0][::-1]) if token}",
+            "print([labels[tags[word]] for word in sorted(tags)])",
+        )
+        loop = 'for text in (" ".join(text.split()) for text in sys.argv[1:]):'
+        return Script("the tag of each word of each text", lines, loop=loop, labels=True)
 
     def to_json(self, predictions: Array, task: TaskInfo) -> list[dict[str, Any]]:
         """Return each word's tag; and the entities by word, counted from 0, with their least word probability."""

@@ -34,9 +34,6 @@ from compress.tasks.base import LazyRows, Row
 from compress.train.core.distributed import current_processes
 from compress.train.core.seed_restarts import FOLDER
 
-KIND = "ranking"
-"""Task kind of a cross-encoder."""
-
 BATCH = 64
 """Pairs per batch."""
 
@@ -68,7 +65,7 @@ def documents_of(row: Row) -> list[str]:
 def check_margin_loss(settings: Distill, task: Task | TaskInfo) -> None:
     """Refuse a cross-encoder without the loss `margin`, a model that is none, and the loss for other tasks."""
     used = MARGIN_LOSS in settings.loss_names()
-    if used and kind_of(task).problem != "retrieval":
+    if used and not kind_of(task).searches:
         raise UsageError(
             f"the loss {MARGIN_LOSS} compares a query's documents, and {task.kind} has none.",
             hint="it is for retrieval",
@@ -78,10 +75,10 @@ def check_margin_loss(settings: Distill, task: Task | TaskInfo) -> None:
     if not used:
         raise UsageError("cross_encoder is set, but no loss uses it.", hint=f"add {MARGIN_LOSS}: 1.0")
     ranks = read_info(Path(settings.cross_encoder).expanduser()).task
-    if ranks is None or ranks.kind != KIND:
+    if ranks is None or kind_of(ranks).sentence_transformers != "CrossEncoder":
         actual = "has no task in its compress.json" if ranks is None else f"is a {ranks.kind} model"
         raise ModelError(
-            f"cross_encoder: {settings.cross_encoder} {actual}; expected a ranking model (task.kind: {KIND}).",
+            f"cross_encoder: {settings.cross_encoder} {actual}; expected a ranking model (task.kind: ranking).",
             hint="compress run with a ranking recipe trains one; give the folder of its winner",
         )
 

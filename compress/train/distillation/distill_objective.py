@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from compress.batch_arrays import LABELLED, SOFT_LABELS
-from compress.losses import LOSSES, TASK_LOSSES, BatchLoss, LayerLoss, OutputLoss
+from compress.losses import LOSSES, BatchLoss, LayerLoss, OutputLoss, TaskLoss
 from compress.losses.tensor_ops.row_groups import GroupedBatch, loss_on_subset
 from compress.losses.tensor_ops.soft_targets import has_soft_labels, select_soft_targets
 from compress.model_folder.model_info import TaskInfo
@@ -22,7 +22,7 @@ from compress.tasks import kind_of
 from compress.train.distillation.layer_pairs import STUDENT, TEACHER, LayerPairs, Pair, Pairs, layer_map, uses_layer_map
 from compress.train.distillation.phases import HARD_LABEL, loss_phases, phase_at
 from compress.train.distillation.teachers import ModelOutputs, Teacher, TeacherCacheFactory
-from compress.train.objective import RETRIEVAL, Batch, Losses, Objective, forward, with_label_weights
+from compress.train.objective import Batch, Losses, Objective, forward, with_label_weights
 
 
 class BatchView(NamedTuple):
@@ -65,12 +65,12 @@ class DistillObjective(Objective):
         that its outputs are stored on disk; ``weights`` are those of `class_weights`.
         """
         self.task, self.class_weights = task, weights
-        self.problem = kind_of(task).problem
+        self.kind = kind_of(task)
         self.teacher = Teacher([(teacher, 1.0)]) if isinstance(teacher, PreTrainedModel) else teacher
         self.phases = loss_phases(settings)
-        self.losses: dict[str, OutputLoss | LayerLoss | BatchLoss] = {
+        self.losses: dict[str, OutputLoss | LayerLoss | BatchLoss | TaskLoss] = {
             **LOSSES,
-            HARD_LABEL: TASK_LOSSES[self.problem],
+            HARD_LABEL: self.kind.loss,
         }
         depths = len(layers_of(student)), len(layers_of(self.teacher.model))
         if pairs is None and uses_layer_map(self.phases):
@@ -113,7 +113,7 @@ class DistillObjective(Objective):
     def has_independent_rows(self) -> bool:
         """Return False with losses that compare the texts of a batch with each other."""
         names = {name for phase in self.phases for name in phase.sections}
-        return self.problem != RETRIEVAL and not names & BATCH_LOSSES
+        return not self.kind.loss.compares_rows and not names & BATCH_LOSSES
 
     def teachers(self) -> Sequence[PreTrainedModel]:
         """Return all teacher models."""
@@ -142,14 +142,14 @@ class DistillObjective(Objective):
         layers: Captured = {}
         if self.teacher_parts or (needs_outputs and not (given and bool(has_soft_labels(batch).all()))):
             outputs, layers = self.teacher(batch, self.teacher_parts)
-        return (select_soft_targets(outputs, batch, self.task.long, self.problem) if given else outputs), layers
+        return (select_soft_targets(outputs, batch, self.task.long, self.kind.outputs) if given else outputs), layers
 
     def _loss(self, name: str, view: BatchView) -> Tensor:
         loss, section = self.losses[name], self.phases[self.phase].sections.get(name)
         if isinstance(loss, LayerLoss):
             return self._mean_over_pairs(name, loss, view)
         if isinstance(loss, OutputLoss):
-            return loss.function(view.outputs, view.targets, view.batch, self.task.long, self.problem, section)
+            return loss.function(view.outputs, view.targets, view.batch, self.task.long, self.kind.outputs, section)
         if name == HARD_LABEL and LABELLED in view.batch:
             return loss_on_subset(
                 view.batch[LABELLED] > 0,

@@ -22,6 +22,7 @@ from compress.models.encoder_parts import Captured, LayerParts
 from compress.recipe.distill_schema import Distill
 from compress.tasks import kind_of
 from compress.train.core.distributed import current_processes
+from compress.train.core.probe_effort import TOKEN_HEADS
 from compress.train.core.seed_restarts import FOLDER
 from compress.train.core.update_schedule import UpdateSchedule
 from compress.train.distillation.phases import loss_phases
@@ -38,9 +39,6 @@ RESERVE = 2**30
 
 FLAGS = "present"
 """Name of the file with one byte per example: whether its values are present."""
-
-TOKEN_PROBLEMS = frozenset({"token_classification", "question_answering"})
-"""Problems with logits per token."""
 
 
 class CachedTeacher(Teacher):
@@ -264,7 +262,7 @@ def make_teacher_cache(
         examples,
         work / FOLDER,
         budget.limit,
-        per_token=kind_of(task).problem in TOKEN_PROBLEMS,
+        per_token=kind_of(task).head in TOKEN_HEADS,
         compiles=settings.compile and on_gpu,
         console=console if processes.is_main else None,
         label=label,

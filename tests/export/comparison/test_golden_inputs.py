@@ -17,14 +17,13 @@ from compress.model_folder.model_info import TaskInfo
 from compress.models.heads import HEADS
 from compress.runtime import RUN_MODES, open_predictor
 from compress.tasks import KINDS
-from compress.tasks.presets import KIND_DEFAULTS
 from tests.conftest import WORDS, word_tokenizer
 
 GROUPS = {*GOLDEN_TEXTS, LONG}
 
 
 def info_of(kind, **settings):
-    columns = KIND_DEFAULTS.get(kind, {}).get("text", ["text"])
+    columns = KINDS[kind].defaults.get("text", ["text"])
     return TaskInfo(**{"name": "t", "kind": kind, "text": columns, "metric": "x", "max_length": 32, **settings})
 
 

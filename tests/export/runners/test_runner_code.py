@@ -10,12 +10,12 @@ from compress.errors import ModelError
 from compress.export.comparison.golden_inputs import LARGEST, read_golden
 from compress.export.comparison.parity import compare_groups, total
 from compress.export.comparison.parity_check import LIMITS
-from compress.export.runners import DECISIONS, MAX_LINES, RUNNERS, export_readme, runner_code
+from compress.export.runners import MAX_LINES, RUNNERS, export_readme, runner_code
 from compress.model_folder.model_info import FolderInfo, TaskInfo, read_info, write_info
 from compress.models.heads import HEADS
 from compress.runtime import open_predictor
 from compress.tasks import KINDS
-from compress.tasks.presets import KIND_DEFAULTS
+from compress.tasks.kind import OUTPUTS
 from compress.variants import VARIANTS
 from tests.run_readme import TEXTS, agrees, run_readme, typed_and_given
 from tests.variant_builder import build
@@ -29,7 +29,7 @@ SLOW = set(KINDS) - {"classification", "token_classification", "question_answeri
 
 
 def task_of(kind, **settings):
-    columns = tuple(KIND_DEFAULTS.get(kind, {}).get("text", ["text"]))
+    columns = tuple(KINDS[kind].defaults.get("text", ["text"]))
     facts = {"name": "films", "kind": kind, "text": columns, "metric": "x", "max_length": 32, "max_answer": 4}
     return TaskInfo(**{**facts, "labels": LABELS.get(kind, ()), **settings})
 
@@ -57,7 +57,7 @@ def test_the_script_of_every_kind_decides_as_compress_does(kind, exports):
     folder = exports(kind)
     typed, given = typed_and_given(kind, read_info(folder).task)
     agrees(kind, run_readme(folder, *typed), compress.open(folder).predict(given, batch=1))
-    assert kind in DECISIONS
+    assert KINDS[kind].script(read_info(folder).task) != OUTPUTS
 
 
 @pytest.mark.parametrize("threshold", [-100.0, 100.0])

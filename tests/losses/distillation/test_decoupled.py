@@ -6,7 +6,7 @@ import torch
 from compress.losses.distillation.decoupled import decoupled_distance, target_classes
 from compress.losses.distillation.soft_label import soft_label, softmax_distance
 from compress.recipe.loss_schema import SoftLabel
-from tests.losses.helpers import drawn, grouped, pieces
+from tests.losses.helpers import OUTPUTS, drawn, grouped, pieces
 
 ROWS, CLASSES, T = 4, 3, 2.0
 RIGHT = torch.tensor([2, 0, 1, 1])
@@ -52,29 +52,31 @@ def test_two_classes_have_no_other_part():
 def test_label_is_the_target_class():
     teacher = torch.eye(CLASSES)[[0, 0, 0, 2]]
     batch = {**pieces(ROWS, 2), "labels": RIGHT}
-    assert target_classes("single_label_classification", teacher, batch).tolist() == RIGHT.tolist()
+    assert target_classes(teacher, batch).tolist() == RIGHT.tolist()
     batch["labelled"] = torch.tensor([1.0, 1.0, 0.0, 0.0])
-    assert target_classes("single_label_classification", teacher, batch).tolist() == [2, 0, 0, 2]
+    assert target_classes(teacher, batch).tolist() == [2, 0, 0, 2]
     del batch["labels"]
-    assert target_classes("single_label_classification", teacher, batch).tolist() == [0, 0, 0, 2]
+    assert target_classes(teacher, batch).tolist() == [0, 0, 0, 2]
 
 
 def test_windows_share_the_target_class():
     batch = {**pieces(5, 2), "labels": torch.tensor([2, 2, 0, 1, 1]), "group": grouped([2, 1, 2])}
     batch["labelled"] = torch.tensor([1.0, 1.0, 0.0, 1.0, 1.0])
-    assert target_classes("single_label_classification", torch.eye(3), batch).tolist() == [2, 1, 1]
+    assert target_classes(torch.eye(3), batch).tolist() == [2, 1, 1]
 
 
 def test_right_choice_is_the_target_class():
     batch = {**pieces(5, 2), "labels": torch.tensor([0.0, 1.0, 0.0, 0.0, 1.0]), "group": grouped([2, 3])}
-    assert target_classes("choice", drawn(2, 3), batch).tolist() == [1, 2]
+    assert target_classes(drawn(2, 3), batch).tolist() == [1, 2]
 
 
-@pytest.mark.parametrize("problem", ["ranking", "token_classification", "question_answering"])
-def test_other_problems_use_the_teachers_likeliest_class(problem):
-    teacher = torch.eye(CLASSES)
-    batch = {**pieces(3, 2), "labels": torch.tensor([[-100, 1]] * 3)}
-    assert target_classes(problem, teacher, batch).tolist() == [0, 1, 2]
+def test_without_one_right_choice_the_teachers_likeliest_one_is_the_target():
+    batch = {**pieces(5, 2), "labels": torch.tensor([0.0, 1.0, 0.0, 1.0, 1.0]), "group": grouped([2, 3])}
+    ours, theirs = {"logits": drawn(5, 1)}, {"logits": drawn(5, 1, seed=1)}
+    settings = SoftLabel(form="decoupled", temperature=T, target=1.0, others=2.0)
+    unlabelled = {name: each for name, each in batch.items() if name != "labels"}
+    losses = [soft_label(ours, theirs, each, "cut", OUTPUTS["ranking"], settings) for each in (batch, unlabelled)]
+    assert losses[0].item() == losses[1].item()
 
 
 def test_placeholder_labels_are_ignored():
@@ -82,6 +84,6 @@ def test_placeholder_labels_are_ignored():
     settings = SoftLabel(form="decoupled", temperature=T, target=1.0, others=2.0)
     likeliest = theirs["logits"].argmax(dim=-1)
     batch = {**pieces(ROWS, 2), "labels": torch.full((ROWS,), -100), "labelled": torch.zeros(ROWS)}
-    result = soft_label(ours, theirs, batch, "cut", "single_label_classification", settings)
+    result = soft_label(ours, theirs, batch, "cut", OUTPUTS["single_label_classification"], settings)
     expected = decoupled_distance(ours["logits"], theirs["logits"], likeliest, T, 1.0, 2.0).mean()
     assert result.item() == pytest.approx(expected.item(), rel=1e-6)

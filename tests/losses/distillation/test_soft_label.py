@@ -5,10 +5,9 @@ import pytest
 import torch
 
 from compress.losses.distillation.soft_label import soft_label
-from compress.losses.tensor_ops.logit_views import VIEWS
 from compress.recipe.loss_schema import SoftLabel
 from compress.tasks.decoding import pool_window_logits
-from tests.losses.helpers import drawn, grouped, pieces, task, unit
+from tests.losses.helpers import OUTPUTS, drawn, grouped, pieces, task, unit
 
 COUNTS, STARTS = [2, 1, 3], [0, 2, 3, 6]
 LENGTHS = [5, 3, 4, 5, 2, 5]
@@ -38,7 +37,7 @@ def batch():
 
 def compared(problem, ours, theirs, temperature=T, arrays=None, about=LONG, **options):
     settings = SoftLabel(temperature=None if options.get("form") == "mse" else temperature, **options)
-    return soft_label(ours, theirs, arrays or batch(), about.long, problem, settings)
+    return soft_label(ours, theirs, arrays or batch(), about.long, OUTPUTS[problem], settings)
 
 
 def kl(ours, theirs):
@@ -116,7 +115,7 @@ def slow(problem, ours, theirs, form="kl"):
 
 
 FORMS = ("kl", "mse", "decoupled")
-ALL = [(problem, form) for problem in VIEWS for form in FORMS]
+ALL = [(problem, form) for problem in OUTPUTS for form in FORMS]
 
 
 @pytest.mark.parametrize(("problem", "form"), ALL)

@@ -6,7 +6,7 @@ import torch
 from compress.losses.distillation.soft_label import soft_label
 from compress.losses.tensor_ops.soft_targets import logits_from_probabilities
 from compress.recipe.loss_schema import SoftLabel
-from tests.losses.helpers import drawn, grouped, pieces, task
+from tests.losses.helpers import OUTPUTS, drawn, grouped, pieces, task
 
 GIVEN = [[0.7, 0.2, 0.1], [1.0, 0.0, 0.0], [0.5, 0.5, 0.0]]
 COUNTS = [2, 1, 3]
@@ -14,8 +14,8 @@ COUNTS = [2, 1, 3]
 
 def followed(ours, problem="single_label_classification", rows=GIVEN, about=None, **options):
     about, batch = about or task(), pieces(len(ours), 2)
-    theirs = logits_from_probabilities(torch.tensor(rows), about.long, problem)
-    return soft_label({"logits": ours}, theirs, batch, about.long, problem, SoftLabel(**options))
+    theirs = logits_from_probabilities(torch.tensor(rows), about.long, OUTPUTS[problem])
+    return soft_label({"logits": ours}, theirs, batch, about.long, OUTPUTS[problem], SoftLabel(**options))
 
 
 def by_hand(ours, given, temperature):
@@ -68,11 +68,12 @@ def test_probabilities_of_zero_give_finite_loss(form, problem):
 
 @pytest.mark.parametrize("long", ["mean", "max", "attention"])
 def test_windows_of_a_row_share_its_probabilities(long):
+    form = OUTPUTS["single_label_classification"]
     about, batch = task(long=long), {**pieces(6, 2), "group": grouped(COUNTS)}
     rows = torch.tensor(GIVEN).repeat_interleave(torch.tensor(COUNTS), dim=0)
-    theirs = logits_from_probabilities(rows, about.long, "single_label_classification")
+    theirs = logits_from_probabilities(rows, about.long, form)
     student = drawn(3, 3).repeat_interleave(torch.tensor(COUNTS), dim=0)
     if long == "attention":
         student = torch.nn.functional.pad(student, (0, 1))
-    result = soft_label({"logits": student}, theirs, batch, about.long, "single_label_classification", SoftLabel())
+    result = soft_label({"logits": student}, theirs, batch, about.long, form, SoftLabel())
     assert result.item() == pytest.approx(followed(drawn(3, 3)).item(), rel=1e-5)

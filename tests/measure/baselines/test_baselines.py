@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
 
-from compress.errors import UsageError
-from compress.measure.baselines import baseline_for
-from compress.measure.baselines.bag_of_words import _pair_similarity, bag_of_words, overlap, sample_rows, words
+from compress.measure.baselines import baseline_predictions
+from compress.measure.baselines.bag_of_words import _pair_similarity, overlap, sample_rows, words
 from compress.model_folder.model_info import TaskInfo
 from compress.tasks import KINDS
 
@@ -28,10 +27,10 @@ def films(count: int, seed: int) -> list[dict]:
 def test_bag_of_words_learns():
     kind, train, test = KINDS["classification"], films(200, 0), films(60, 1)
     about = task("classification", "bad", "good")
-    answers = bag_of_words(train, test, about)
+    answers = baseline_predictions(train, test, about)
     assert answers.shape == (60, 2)
     assert kind.score(answers, kind.gold(test), about)["accuracy"] > 0.95
-    assert (answers == bag_of_words(train, test, about)).all()
+    assert (answers == baseline_predictions(train, test, about)).all()
 
 
 def test_pair_features_include_shared_words():
@@ -44,7 +43,7 @@ def test_pair_features_include_shared_words():
         rows.append({"text": " ".join(first), "text_pair": " ".join(second), "label": number % 2})
     about = task("classification", "other", "same")
     kind = KINDS["classification"]
-    answers = bag_of_words(rows[:300], rows[300:], about)
+    answers = baseline_predictions(rows[:300], rows[300:], about)
     assert kind.score(answers, kind.gold(rows[300:]), about)["accuracy"] > 0.9
 
 
@@ -60,7 +59,7 @@ def test_a_shared_rare_word_makes_a_pair_more_similar_than_a_common_one():
 def test_scores_by_ridge():
     kind = KINDS["regression"]
     rows = [{**row, "label": 4.0 * row["label"] + 0.5} for row in films(200, 0)]
-    answers = bag_of_words(rows[:150], rows[150:], task("regression"))
+    answers = baseline_predictions(rows[:150], rows[150:], task("regression"))
     assert answers.shape == (50,)
     assert kind.score(answers, kind.gold(rows[150:]), task("regression"))["pearson"] > 0.95
 
@@ -68,7 +67,7 @@ def test_scores_by_ridge():
 def test_each_label_on_its_own_and_one_that_never_occurs():
     rows = [{**row, "label": [float(row["label"]), 1.0 - row["label"], 0.0]} for row in films(200, 0)]
     about = task("multi_label", "good", "bad", "never")
-    answers = bag_of_words(rows[:150], rows[150:], about)
+    answers = baseline_predictions(rows[:150], rows[150:], about)
     assert answers.shape == (50, 3)
     assert (answers[:, 2] == 0.0).all()
     kind = KINDS["multi_label"]
@@ -77,11 +76,11 @@ def test_each_label_on_its_own_and_one_that_never_occurs():
 
 def test_class_missing_in_the_sample_has_probability_zero(monkeypatch):
     about = task("classification", "bad", "good", "rare")
-    answers = bag_of_words(films(100, 0), films(20, 1), about)
+    answers = baseline_predictions(films(100, 0), films(20, 1), about)
     assert answers.shape == (20, 3)
     assert (answers[:, 2] == 0.0).all()
     only = [{**row, "label": 1} for row in films(20, 0)]
-    assert bag_of_words(only, films(5, 1), about).argmax(axis=1).tolist() == [1] * 5
+    assert baseline_predictions(only, films(5, 1), about).argmax(axis=1).tolist() == [1] * 5
 
 
 def test_large_sets_are_sampled_by_seed():
@@ -97,8 +96,3 @@ def test_features_of_a_row():
     assert words(pair) == ["a", "cat", "sat", "a cat", "cat sat", "2 the", "2 cat", "2 the cat", "both cat"]
     assert overlap(pair) == pytest.approx(1 / 4)
     assert overlap({"text": "alone", "text_pair": None}) == 0.0
-
-
-def test_kind_without_baseline_is_refused():
-    with pytest.raises(UsageError, match="there is no baseline for the kind 'tokens'"):
-        baseline_for("tokens")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compress.measure.baselines import baseline_for, baseline_predictions
+from compress.measure.baselines import baseline_predictions
 from compress.measure.baselines.bag_of_words import Pairs
 from compress.model_folder.model_info import TaskInfo
 from compress.tasks import KINDS
@@ -59,7 +59,7 @@ def test_candidates_that_share_rare_words_with_their_question_come_first():
     kind = KINDS["ranking"]
     answers = baseline_predictions([], rows, task("ranking"))
     assert kind.score(answers, kind.gold(rows), task("ranking"))["map"] == 1.0
-    assert baseline_for("ranking").name == "BM25"
+    assert KINDS["ranking"].baseline.name == "BM25"
 
 
 def test_candidates_without_shared_words_are_ordered_at_random():

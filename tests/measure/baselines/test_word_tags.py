@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from compress.measure.baselines import baseline_for, baseline_predictions, word_tags
+from compress.measure.baselines import baseline_predictions, word_tags
 from compress.model_folder.model_info import TaskInfo
+from compress.tasks import KINDS
 from compress.tasks.parsing.bio_tags import tag_names
 
 TASK = TaskInfo(
@@ -23,7 +24,7 @@ def test_words_are_tagged_as_in_train():
     answers = baseline_predictions(TRAIN, [row("to Ulm by", 0, 1, 0), row("a tie", 0, 0)], TASK)
     assert answers["tag"].tolist() == [[0, 1, 0], [0, 0, -1]]
     assert answers["probability"][0].min() > 0.5
-    assert baseline_for("token_classification").name == "a bag of words around each word"
+    assert KINDS["token_classification"].baseline.name == "a bag of words around each word"
 
 
 def test_neighbours_decide_where_the_word_does_not():
