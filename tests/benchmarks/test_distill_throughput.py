@@ -17,6 +17,7 @@ from compress.losses.distillation.attention import attention
 from compress.losses.distillation.hidden_state import hidden_state
 from compress.losses.distillation.soft_label import soft_label
 from compress.recipe.loss_schema import Attention, HiddenState, SoftLabel
+from tests.losses.helpers import OUTPUTS
 
 
 def test_defaults_are_all_contestants_in_all_races():
@@ -205,7 +206,9 @@ def test_others_are_given_the_losses_that_we_minimise(tiny_task):
         shared_torch.attention(maps(ours), maps(theirs), mask), attention(ours, theirs, batch, Attention()), atol=1e-6
     )
     logits = [{"logits": torch.randn(2, 2, generator=torch.Generator().manual_seed(seed))} for seed in (2, 3)]
-    expected = soft_label(*logits, batch, tiny_task.long, "single_label_classification", SoftLabel(temperature=4.0))
+    expected = soft_label(
+        *logits, batch, tiny_task.long, OUTPUTS["single_label_classification"], SoftLabel(temperature=4.0)
+    )
     assert torch.allclose(shared_torch.soft_label(logits[0]["logits"], logits[1]["logits"], 4.0), expected, atol=1e-6)
 
 
