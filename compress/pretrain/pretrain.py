@@ -22,7 +22,7 @@ from compress.pretrain.methods.general_distillation import general_distillation
 from compress.pretrain.methods.replaced_tokens import replaced_tokens
 from compress.pretrain.pretrain_schema import PretrainRecipe, PretrainSteps
 from compress.pretrain.scores.held_out import make_evaluator
-from compress.recipe.training_schema import Training
+from compress.recipe.training_schema import Training, Updates
 from compress.recipe.yaml_lines import dump_yaml
 from compress.train.core.checkpoints import TrainResult
 from compress.train.core.seed_restarts import FOLDER, delete_work_files
@@ -132,17 +132,16 @@ def training_settings(settings: PretrainSteps, examples: int, steps: int, share:
             hint="fewer train.steps, smaller batches, or more text",
         )
     evaluations = max(1, round(settings.evaluations * share / passes))
+    updates: dict[str, Any] = {name: getattr(settings, name) for name in Updates.model_fields}
+    if settings.minutes is not None:
+        updates["minutes"] = settings.minutes * share
     return Training(
+        **updates,
         epochs=passes,
-        minutes=None if settings.minutes is None else settings.minutes * share,
         max_steps=steps,
+        batch_size=settings.batch_size,
+        learning_rate=settings.learning_rate,
         evaluations=min(evaluations, per_pass),
-        **settings.model_dump(
-            include={"batch_size", "accumulate", "learning_rate", "warmup", "decay", "weight_decay", "clip"}
-        ),
-        precision=settings.precision,
-        compile=settings.compile,
-        checkpoint=settings.checkpoint,
     )
 
 

@@ -27,7 +27,7 @@ from compress.recipe.field_types import (
     name_in,
 )
 from compress.recipe.sanity_limits import MAX_LAYERS
-from compress.recipe.training_schema import BatchSize, Checkpoints, LearningRate
+from compress.recipe.training_schema import BatchSize, LearningRate, Updates
 from compress.storage.file_names import FileName
 
 
@@ -157,28 +157,18 @@ class ShortSequences(Frozen):
     """Of all steps (and minutes)."""
 
 
-class PretrainSteps(Frozen):
+class PretrainSteps(Updates):
     """How long, in what batches and at what rate is trained."""
 
     length: Length = Field(128, ge=16)
     """Pieces of a sequence, special ones included."""
     short: ShortSequences | None = None
     batch_size: BatchSize = 64
-    accumulate: Natural = Field(1, le=65_536)
     steps: Count = 10_000
-    minutes: Positive | None = None
-    """End in time: the rate falls early where the steps would take longer than about this."""
     learning_rate: LearningRate = 5e-4
     warmup: Share = 0.05
-    """Share of all steps in which the rate rises from zero."""
-    decay: Literal["linear", "cosine", "constant"] = "linear"
-    weight_decay: Number = Field(0.01, ge=0.0, le=10)
-    clip: Positive | None = 1.0
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
-    compile: Flag = False
     evaluations: Natural = Field(10, le=10_000)
     """Evaluations of the held-out loss during the training."""
-    checkpoint: Checkpoints = Checkpoints()
 
     @model_validator(mode="after")
     def _check_short(self) -> PretrainSteps:

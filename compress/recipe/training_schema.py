@@ -54,22 +54,12 @@ class EpochBounds(Frozen):
         return self
 
 
-class Training(Frozen):
-    """One training: the same keys for finetune, distill and the recovery after pruning.
+class Updates(Frozen):
+    """How the weights are updated: the same keys for every training, pretraining too."""
 
-    What is `auto` is chosen by the rules of `train.core.auto_settings`, from the rows of train and the model's width.
-    """
-
-    purpose: ClassVar[str] = "finetune"
-    """Whose rules choose what is `auto`."""
-    epochs: EpochCount | EpochBounds | Auto = AUTO
-    """A number, or `{least: 3, most: 10}`: go on until select stops improving. `auto` chooses the bounds."""
     minutes: Positive | None = None
-    """End in time: the training takes about this long at most, evaluations included."""
-    max_steps: Count | None = None
-    batch_size: BatchSize | Auto = AUTO
+    """End in time: the training takes about this long at most, evaluations included; the rate falls early."""
     accumulate: Natural = Field(1, le=MAX_BATCH)
-    learning_rate: LearningRate | Auto = AUTO
     warmup: Share = 0.1
     """Share of all steps (with bounds of epochs, of the fewest) in which the rate rises from zero."""
     decay: Literal["linear", "cosine", "constant"] = "linear"
@@ -84,6 +74,22 @@ class Training(Frozen):
     compile: Flag = False
     """On a GPU: torch.compile for the parts of layers that are not matrix products, with lengths padded to multiples
     of 32. An interrupted training then resumes, but not bit for bit. Ignored on a CPU."""
+    checkpoint: Checkpoints = Checkpoints()
+
+
+class Training(Updates):
+    """One training: the same keys for finetune, distill and the recovery after pruning.
+
+    What is `auto` is chosen by the rules of `train.core.auto_settings`, from the rows of train and the model's width.
+    """
+
+    purpose: ClassVar[str] = "finetune"
+    """Whose rules choose what is `auto`."""
+    epochs: EpochCount | EpochBounds | Auto = AUTO
+    """A number, or `{least: 3, most: 10}`: go on until select stops improving. `auto` chooses the bounds."""
+    max_steps: Count | None = None
+    batch_size: BatchSize | Auto = AUTO
+    learning_rate: LearningRate | Auto = AUTO
     evaluations: Natural = Field(1, le=10_000)
     """Evaluations on select in each epoch; the weights of the last one within noise of the highest score (and not below
     that of the start) are used."""
@@ -102,7 +108,6 @@ class Training(Frozen):
     class_weights: Literal["balanced"] | None = None
     """`balanced`: in the task's own loss (in distillation `hard_label`) all classes count alike, however many rows they
     have (classification, multi_label)."""
-    checkpoint: Checkpoints = Checkpoints()
 
     @model_validator(mode="after")
     def _check_frozen_layers(self) -> Self:
