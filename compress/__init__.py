@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from compress.export import export_from_model as export_from_model
+    from compress.make_variant import export_from_model as export_from_model
     from compress.measure.bench import bench as bench
     from compress.models.load_save import load as load
     from compress.pipeline.run import run as run
@@ -32,7 +32,7 @@ PUBLIC = {
     "distill_from_model": "compress.train.distill:distill_from_model",
     "prune_from_model": "compress.prune.cut_and_recover:prune_from_model",
     "quantization_aware_from_model": "compress.quantize.quantization_aware:quantization_aware_from_model",
-    "export_from_model": "compress.export:export_from_model",
+    "export_from_model": "compress.make_variant:export_from_model",
     "quantize_folder": "compress.quantize:quantize_folder",
 }
 """Where each public name lives, as ``module:attribute``. No name is also that of a package: `compress.prune` is one."""

@@ -168,7 +168,7 @@ distill: {{epochs: 2, batch_size: 16, learning_rate: 0.003, soft_label: 1.0, hid
 prune: {{heads: 0.25, ffn: 0.5, batches: 4, recover: {{epochs: 1, batch_size: 16}}}}
 quantize: {{methods: dynamic, max_drop: 1.0}}
 gate: {{max_drop: 1.0}}
-measure: {{rounds: 3, processes: 1, seconds: 0.02, bootstrap: 100, memory: 1}}
+measure: {{rounds: 3, processes: 1, seconds: 0.02, bootstrap: 100, memory: {memory}}}
 publish: {folder}/zoo
 """
 """A whole pipeline in seconds. It may lose everything: what is tested is that it runs."""
@@ -185,15 +185,15 @@ def write_rows(path: Path, count: int) -> None:
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def write_tiny_recipe(folder: Path) -> Path:
-    """A recipe, its rows and its two-layer teacher."""
+def write_tiny_recipe(folder: Path, memory: str = "[]") -> Path:
+    """A recipe, its rows and its two-layer teacher; ``memory``: the batches at which that of variants is measured."""
     from compress.models.tiny import write_tiny_model
 
     write_rows(folder / "train.csv", 160)
     write_rows(folder / "test.csv", 60)
     write_tiny_model(folder / "teacher", "bert")
     path = folder / "tiny.yaml"
-    path.write_text(RECIPE.format(folder=folder), encoding="utf-8")
+    path.write_text(RECIPE.format(folder=folder, memory=memory), encoding="utf-8")
     return path
 
 
@@ -223,7 +223,7 @@ def _run_tiny_recipe(folder: Path) -> None:
     from compress.cli import main
 
     folder.mkdir()
-    recipe = write_tiny_recipe(folder)
+    recipe = write_tiny_recipe(folder, memory="1")
     assert main(["run", str(recipe), "--runs", str(folder / "runs"), "--format", "quiet"]) == 0
     (folder / "tiny").symlink_to(folder / "runs" / "tiny")
 

@@ -37,7 +37,7 @@ class Files:
 
 def make_files(work: Path, batch: int, length: int) -> Files:
     """Create all files in ``work``, without the hub."""
-    from compress.export import export_from_model
+    from compress.make_variant import export_from_model
     from compress.models.load_save import load_model, load_tokenizer
     from compress.quantize import quantize_folder
 

@@ -22,6 +22,7 @@ from compress.console import Console
 from compress.data.splits.prepare_splits import PreparedData, load_prepared
 from compress.errors import CompressError
 from compress.export import BuildContext
+from compress.make_variant import VariantMaker
 from compress.measure.timing.worker_process import error_line
 from compress.pipeline.steps.build_variant import (
     PARITY_BATCH,
@@ -33,7 +34,7 @@ from compress.pipeline.steps.build_variant import (
 )
 from compress.recipe.schema import Quantize
 from compress.runtime.model_formats import COMPANIONS
-from compress.storage.atomic_write import atomic_write, new_folder
+from compress.storage.atomic_write import atomic_write
 from compress.variants import VARIANTS, Variant
 
 CARD, TEACHER = "minilm-l6", "minilm-l6-cls"
@@ -100,24 +101,18 @@ def variant_builder(models: Models, model: str, work: Path, console: Console) ->
     sample = sample_train(models.data, source, SAMPLE_ROWS, 0)
     scored = [train[int(index)] for index in draw_train(models.data, SCORED_ROWS, 0)]
 
-    def build(variant: Variant) -> Path:
-        folder = made_from(source, work) / variant.name
-        if not folder.is_dir():
-            made_of = build(VARIANTS[variant.needs]) if variant.needs else source
-            with new_folder(folder) as made:
-                context = BuildContext(
-                    variant.info,
-                    made_of,
-                    made,
-                    settings={"max_drop": Quantize().max_drop},
-                    console=console,
-                    calibration=lambda: in_batches(sample, PARITY_BATCH),
-                    train_rows=lambda: scored,
-                )
-                variant.make(context)
-        return folder
+    def context(variant: Variant, made_of: Path, made: Path) -> BuildContext:
+        return BuildContext(
+            variant.info,
+            made_of,
+            made,
+            settings={"max_drop": Quantize().max_drop},
+            console=console,
+            calibration=lambda: in_batches(sample, PARITY_BATCH),
+            train_rows=lambda: scored,
+        )
 
-    return build
+    return VariantMaker(source, made_from(source, work), context).make
 
 
 def made_from(source: Path, work: Path) -> Path:

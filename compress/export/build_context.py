@@ -1,4 +1,4 @@
-"""How a variant is built: the record of a variant, the single argument of its builder, and folders made only once."""
+"""How a variant is built: the record of a variant and the single argument of its builder."""
 
 from __future__ import annotations
 
@@ -54,25 +54,6 @@ class BuildContext:
     """Draws rows of train, for methods that compare scores while they quantize."""
     runs_elsewhere: bool = False
     """Whether the result is also wanted where its runtime cannot run here; its outputs are not compared then."""
-
-
-@dataclass
-class BuildOnce:
-    """Remembers what was built under each name, and what failed: a long export is not repeated to fail again."""
-
-    _results: dict[str, Path | Exception] = field(default_factory=dict)
-
-    def get(self, name: str, build: Callable[[], Path]) -> Path:
-        """Return the folder that ``build`` made under this name; an error of its first call is raised again."""
-        if name not in self._results:
-            try:
-                self._results[name] = build()
-            except Exception as error:  # noqa: BLE001  # whatever a library raises, the next call raises it too
-                self._results[name] = error
-        result = self._results[name]
-        if isinstance(result, Exception):
-            raise result
-        return result
 
 
 class Variant(VariantInfo):

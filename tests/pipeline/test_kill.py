@@ -24,7 +24,7 @@ from tests.prune.test_latency_table import table
 pytestmark = pytest.mark.slow
 
 METHODS = ["--set", "quantize.methods=[dynamic, static-minmax]"]
-LONGER = ["--set", "finetune.epochs=12", "--set", "distill.epochs=12", "--set", "prune.recover.epochs=12"]
+LONGER = ["--set", "finetune.epochs=8", "--set", "distill.epochs=8", "--set", "prune.recover.epochs=8"]
 OFTEN = [f"--set={step}.checkpoint.steps=2" for step in ("finetune", "distill", "prune.recover")]
 TRAININGS = ("finetune", "distill", "recover")
 MODELS = (*TRAININGS, "cut")
@@ -265,16 +265,12 @@ def test_a_kill_while_workers_time_leaves_none_of_them(finished_run: Path, tmp_p
 
 def test_two_processes_train_together_and_one_does_the_rest(recipe_file: Path, tmp_path: Path) -> None:
     launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29713"]
-    compress = ["-m", "compress", "run", str(recipe_file), "--runs", str(tmp_path / "two"), *LONGER]
+    compress = ["-m", "compress", "run", str(recipe_file), "--runs", str(tmp_path), "--set=finetune.epochs=12"]
     done = subprocess.run([*launcher, *compress], timeout=PATIENCE, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("reading rows: ") == 1
-    run_command(*command(recipe_file, tmp_path / "one"))
-    scores = {}
-    for count in ("one", "two"):
-        result = read_report(tmp_path / count / "tiny").result("teacher/torch-fp32", "cpu")
-        assert result is not None
-        assert result.test is not None
-        scores[count] = result.test.primary.value
-    assert scores["two"] == pytest.approx(scores["one"], abs=0.1)
-    assert scores["two"] > 0.9
+    assert set(started(tmp_path).values()) == {1}
+    result = read_report(tmp_path / "tiny").result("teacher/torch-fp32", "cpu")
+    assert result is not None
+    assert result.test is not None
+    assert result.test.primary.value > 0.9

@@ -20,12 +20,15 @@ def write_long_rows(path: Path, count: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("long", ["mean", "max", "attention"])
-def test_windows_run_end_to_end(long: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("long", "left_out"), [("mean", []), ("max", ["prune=null", "quantize=null"]), ("attention", ["prune=null"])]
+)
+def test_windows_run_end_to_end(long: str, left_out: list[str], tmp_path: Path) -> None:
     recipe = write_tiny_recipe(tmp_path)
     for role, count in (("train", 120), ("test", 60)):
         write_long_rows(tmp_path / f"{role}.csv", count)
-    report = compress.run(recipe, overrides=[f"task.long={long}", "task.max_windows=2"], runs=tmp_path / "runs")
+    overrides = [f"task.long={long}", "task.max_windows=2", *left_out]
+    report = compress.run(recipe, overrides=overrides, runs=tmp_path / "runs")
     assert [row.reason for row in report.rows if row.status != "ok"] == []
     # Two fillers take more than two windows of 32 letters, of which a third is shared.
     assert report.data.truncated["test"] == pytest.approx(1 / 3, abs=0.05)

@@ -6,7 +6,7 @@ import pytest
 
 import compress
 from compress.cli import main
-from compress.export import export_from_model
+from compress.make_variant import export_from_model
 from compress.models import load, load_tokenizer
 from compress.publish.push_pull import pull
 from compress.quantize import quantize_folder

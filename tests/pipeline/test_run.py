@@ -30,6 +30,10 @@ def events(folder: Path) -> list[tuple[str, str]]:
     return [(entry["step"], entry["event"]) for entry in map(json.loads, lines)]
 
 
+TIMED = ("--set", "measure.memory=[]")
+"""For runs that time anew: what the memory of variants is, is in the finished run."""
+
+
 def rerun(folder: Path, *arguments: str) -> tuple[int, list[str]]:
     """Run the copy again; which steps ran."""
     before = len(events(folder))
@@ -186,7 +190,7 @@ def test_from_reruns_a_step_and_its_dependents(copy: Path) -> None:
 def test_a_further_method_that_is_not_worth_it_is_screened_out(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("compress.export.tune_ort_session.time_folders", lambda folders, *_: [1.0, 2.0, 0.5])
     methods = "quantize.methods=[dynamic,static-minmax,static-entropy]"
-    code, ran = rerun(copy, "--set", methods)
+    code, ran = rerun(copy, "--set", methods, *TIMED)
     assert code == 0
     assert {"screen-pruned", "quantize-pruned-onnx-int8-minmax", "score-pruned-onnx-int8-entropy-cpu-b32"} <= {*ran}
     assert not {"score-pruned-onnx-int8-minmax-cpu-b32", "tune-pruned-onnx-int8-minmax"} & {*ran}
@@ -202,10 +206,12 @@ def test_a_further_method_that_is_not_worth_it_is_screened_out(copy: Path, monke
     assert report.row("student/onnx-int8-entropy") is None
     assert fast.fallback is not None
     assert fast.fallback.loss.outcome == "passed"
-    again, ran = rerun(copy, "--set", methods)
+    again, ran = rerun(copy, "--set", methods, *TIMED)
     assert (again, ran) == (0, [])
     options = Options(runs=copy / "runs")
-    states = {row["step"]: row["state"] for row in preview(prepare(copy / "tiny.yaml", [methods], options), options)}
+    states = {
+        row["step"]: row["state"] for row in preview(prepare(copy / "tiny.yaml", [methods, TIMED[1]], options), options)
+    }
     assert {name for name, state in states.items() if state == "skipped"} == {
         f"{step}-pruned-onnx-int8-minmax{target}"
         for step, target in (("admit", ""), ("score", "-cpu-b32"), ("tune", ""))
@@ -245,7 +251,7 @@ def test_failed_variant_does_not_end_the_run(copy: Path, monkeypatch: pytest.Mon
         raise ModelError("no such luck")
 
     monkeypatch.setattr(Variant, "make", refuse)
-    code, ran = rerun(copy, "--from", "quantize-pruned-onnx-int8")
+    code, ran = rerun(copy, "--from", "quantize-pruned-onnx-int8", *TIMED)
     report = read_report(copy / "runs" / "tiny")
     row = report.row("pruned/onnx-int8")
     assert code == 1
@@ -253,7 +259,7 @@ def test_failed_variant_does_not_end_the_run(copy: Path, monkeypatch: pytest.Mon
     assert row is not None
     assert (row.status, row.reason) == ("failed", "quantize-pruned-onnx-int8: no such luck")
     monkeypatch.undo()
-    assert rerun(copy)[0] == 0
+    assert rerun(copy, *TIMED)[0] == 0
     assert read_report(copy / "runs" / "tiny").row("pruned/onnx-int8").status == "ok"  # type: ignore[union-attr]
 
 
@@ -267,7 +273,7 @@ def test_failed_training_does_not_end_the_run(
         raise ModelError("no such luck")
 
     monkeypatch.setattr("compress.train.distill.distill", refuse)
-    code, ran = rerun(copy, "--from", "distill")
+    code, ran = rerun(copy, "--from", "distill", *TIMED)
     report = read_report(copy / "runs" / "tiny")
     assert code == 1
     assert "distill: no such luck" in capsys.readouterr().err
@@ -281,7 +287,7 @@ def test_failed_training_does_not_end_the_run(
 
 @pytest.mark.slow
 def test_missing_target_is_reported_as_not_measured(copy: Path) -> None:
-    code, _ = rerun(copy, "--set", "targets=[cpu, cuda]")
+    code, _ = rerun(copy, "--set", "targets=[cpu, cuda]", *TIMED)
     report = read_report(copy / "runs" / "tiny")
     missing = next(target for target in report.targets if target.title == "cuda")
     if missing.present:

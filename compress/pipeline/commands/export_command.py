@@ -8,7 +8,8 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
@@ -19,10 +20,11 @@ from compress.console import Console
 from compress.environment import cuda_devices
 from compress.errors import CompressError, DeviceUnavailable, ParityMissed, UsageError, nearest, pluralize, unexpected
 from compress.export import BuildContext
-from compress.export.build_context import Batches, BuildOnce, named_folders
+from compress.export.build_context import Batches, named_folders
 from compress.export.comparison.parity import Parity
 from compress.export.comparison.parity_check import WHAT_DECIDES, check_golden, check_parity
 from compress.formats import FORMATS
+from compress.make_variant import VariantMaker
 from compress.measure.resources.footprint import footprint
 from compress.model_folder.model_info import FolderInfo, find_info, read_info
 from compress.model_folder.sentence_transformers_files import task_of_folder
@@ -221,18 +223,15 @@ def parity_row(inputs: str, parity: Parity) -> dict[str, Any]:
     }
 
 
-@dataclass
+@dataclass(frozen=True)
 class VariantBuilder:
-    """Builds variants of one model, each of those in between once."""
+    """Builds variants of one model for the command."""
 
     model: Path
     scratch: Path
     console: Console
     sample: Batches
     assets: Path | None
-    _built: BuildOnce = field(default_factory=BuildOnce)
-    _names: dict[Path, str] = field(default_factory=dict)
-    """Of the temporary folders."""
 
     def check(self, variant: Variant) -> None:
         """Refuse what the model and the options show to be impossible, before the first long build.
@@ -256,30 +255,28 @@ class VariantBuilder:
 
     def export(self, variant: Variant, to: Path) -> FolderInfo:
         """Build ``variant`` and write it into ``to``, with the session options that are fastest on this machine."""
-        with named_folders(self._names):
-            work = self._build(variant)
-            if variant.tuner is not None:
+        work = self._maker.make(variant)
+        if variant.tuner is not None:
+            with named_folders(self._maker.names):
                 resolve_name(variant.tuner)(work, work)
         atomic_copy_folder(work, to)
         return read_info(work)
 
-    def _build(self, variant: Variant) -> Path:
-        """Return the folder of ``variant``."""
-        return self._built.get(variant.name, lambda: self._make(variant))
+    @cached_property
+    def _maker(self) -> VariantMaker:
+        def context(variant: Variant, source: Path, work: Path) -> BuildContext:
+            settings = build_settings(variant, self.assets)
+            return BuildContext(
+                variant.info, source, work, settings, console=self.console, calibration=lambda: self.sample
+            )
 
-    def _make(self, variant: Variant) -> Path:
-        parent = self._parent(variant)
-        work, settings = Path(tempfile.mkdtemp(dir=self.scratch)), build_settings(variant, self.assets)
-        self._names[work] = variant.name
-        variant.make(
-            BuildContext(variant.info, parent, work, settings, console=self.console, calibration=lambda: self.sample)
-        )
-        return work
+        return VariantMaker(self.model, self.scratch, context, self._present)
 
-    def _parent(self, variant: Variant) -> Path:
-        """Return the folder that ``variant`` is made from: the model, which may be an export too, or one made here."""
-        needed = self._needed(variant)
-        return self.model if needed is None else self._build(needed)
+    def _present(self, variant: Variant) -> Path | None:
+        """Return the model's folder where it is an export that serves as ``variant``."""
+        held = exported_variant(self.model)
+        serves = held is not None and (held.format, held.precision) == (variant.format, variant.precision)
+        return self.model if serves else None
 
     def _needed(self, variant: Variant) -> Variant | None:
         """Return the variant that ``variant`` is made from; None where that is the model, which may be an export too.
@@ -287,15 +284,13 @@ class VariantBuilder:
         Raises:
             UsageError: the model is an export of another kind.
         """
-        held, needed = exported_variant(self.model), VARIANTS[variant.needs] if variant.needs else None
+        needed, held = VARIANTS[variant.needs] if variant.needs else None, exported_variant(self.model)
         if needed is None and held is not None:
             raise UsageError(
                 f"{variant.name} is made from a model folder; {self.model} holds an export, {held.name}.",
                 hint="name the folder that it was exported from",
             )
-        if needed is None or (held and (held.format, held.precision) == (needed.format, needed.precision)):
-            return None
-        return needed
+        return None if needed is None or self._present(needed) else needed
 
 
 def build_settings(variant: Variant, assets: Path | None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compress.errors import CompressError, DeviceUnavailable, MissingExtra, StepIncomplete, unexpected
-from compress.export.build_context import BuildOnce
+from compress.make_variant import VariantMaker
 from compress.pipeline.graph import ModelVariant, Plan
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import share_folder
@@ -18,10 +18,11 @@ from compress.pipeline.steps.scoring_steps import score, scoring_batch
 from compress.recipe.measure_schema import Target
 from compress.select.gate import gate
 from compress.select.ledger import LEDGER_FILE, Ledger, PackagedFormat, TargetResult, read_ledger, write_ledger
-from compress.variants import VARIANTS, Variant, variant_in
+from compress.variants import Variant, variant_in
 
 if TYPE_CHECKING:
     from compress.data.splits.prepare_splits import PreparedData
+    from compress.export import BuildContext
 
 PACKAGE_FORMAT = "package-format"
 """The kind of these steps."""
@@ -95,7 +96,7 @@ class FormatPackager:
     plan: Plan
     form: str
     scratch: Path
-    _built: BuildOnce = field(default_factory=BuildOnce)
+    _makers: dict[str, VariantMaker] = field(default_factory=dict)
 
     def package(self, target: Target, winner: ModelVariant) -> PackagedFormat:
         """Build and score the format for the winner on one target."""
@@ -119,7 +120,7 @@ class FormatPackager:
         from compress.model_folder.model_info import read_info
 
         variant = variant_in(self.form, winner.variant.precision)
-        share_folder(self._built.get(winner.key, partial(self._build, variant, winner)), folder)
+        share_folder(self._maker(winner).make(variant), folder)
         facts: dict[str, Any] = {"variant": read_info(folder).variant, "footprint": footprint(folder)}
         try:
             scores = self._score(variant, winner, target, folder)
@@ -127,32 +128,33 @@ class FormatPackager:
             return facts | {"status": "not scored", "reason": error.message}
         return facts | {"select": scores.select, "test": scores.test, "gate": self._gate(variant, scores, target)}
 
-    def _build(self, variant: Variant, winner: ModelVariant) -> Path:
-        """Build ``variant`` of the winner's model, and return its folder."""
+    def _maker(self, winner: ModelVariant) -> VariantMaker:
+        """Return what makes variants of the winner's model, of its own file or another of the run where it can."""
+        if winner.key not in self._makers:
+            model = self.context.inputs[self.plan.model(winner.model).step]
+            present = partial(self._present, winner)
+            self._makers[winner.key] = VariantMaker(model, self._scratch_folder(), self._build_context, present)
+        return self._makers[winner.key]
+
+    def _build_context(self, variant: Variant, source: Path, work: Path) -> BuildContext:
         from compress.pipeline.steps.build_variant import PARITY_BATCH, SAMPLE_ROWS, build_context, sample_train
 
         recipe = self.plan.recipe
-        source, folder = self._source(variant, winner), self._scratch_folder()
-        context = replace(self.context, inputs={SOURCE: source}, work=folder)
-        sizes = [PARITY_BATCH]
+        context = replace(self.context, inputs={SOURCE: source}, work=work)
         sample = sample_train(self._prepared, source, SAMPLE_ROWS, recipe.seed)
         settings = {key: getattr(recipe.quantize, key) for key in variant.reads} if recipe.quantize else {}
-        build = build_context(context, SOURCE, variant, self._prepared, sample, sizes, recipe.seed, settings)
-        variant.make(replace(build, runs_elsewhere=True))
-        return folder
+        build = build_context(context, SOURCE, variant, self._prepared, sample, [PARITY_BATCH], recipe.seed, settings)
+        return replace(build, runs_elsewhere=True)
 
-    def _source(self, variant: Variant, winner: ModelVariant) -> Path:
-        """Return the folder that ``variant`` is made from: the winner's own, another of its model, or one made here."""
+    def _present(self, winner: ModelVariant, needed: Variant) -> Path | None:
+        """Return the winner's own folder, or another of its model, that serves as ``needed``; None where none does."""
         inputs = self.context.inputs
-        if variant.needs is None:
-            return inputs[self.plan.model(winner.model).step]
-        needed = VARIANTS[variant.needs]
         if (needed.format, needed.precision) == (winner.variant.format, winner.variant.precision):
             return inputs[winner.step]
         for entry in self.plan.variants:
             if entry.model == winner.model and entry.variant.name == needed.name and entry.step in inputs:
                 return inputs[entry.step]
-        return self._build(needed, winner)
+        return None
 
     def _score(self, variant: Variant, winner: ModelVariant, target: Target, folder: Path) -> TargetResult:
         """Return the scores of the built file in its own runtime, compared with the teacher's and its own model's."""

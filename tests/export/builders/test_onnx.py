@@ -9,9 +9,9 @@ import torch
 
 import compress.export.builders.onnx as export
 from compress.errors import ModelError, UsageError
-from compress.export import export_from_model
 from compress.export.builders.onnx import OPSET, export_onnx_from_model
 from compress.export.comparison.parity import Parity
+from compress.make_variant import export_from_model
 from compress.model_folder.model_info import read_info
 from compress.models.encoder_parts import family_of
 from compress.prune.surgery import remove_units

@@ -8,8 +8,8 @@ import pytest
 
 import compress.export.builders.openvino as export
 from compress.errors import ModelError
-from compress.export import export_from_model
 from compress.families import FAMILIES
+from compress.make_variant import export_from_model
 from compress.model_folder.model_info import read_info
 from compress.runtime import RUN_MODES, open_predictor
 from compress.runtime.text_model import TextModel
