@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
+    from compress.bulk.bulk_predictor import BulkPredictor as BulkPredictor
+    from compress.bulk.bulk_predictor import predict_table as predict_table
+    from compress.bulk.bulk_predictor import spark_predictor as spark_predictor
     from compress.make_variant import export_from_model as export_from_model
     from compress.measure.bench import bench as bench
     from compress.models.load_save import load as load
@@ -27,6 +30,9 @@ PUBLIC = {
     "run": "compress.pipeline.run:run",
     "load": "compress.models.load_save:load",
     "open": "compress.runtime:open",
+    "predict_table": "compress.bulk.bulk_predictor:predict_table",
+    "BulkPredictor": "compress.bulk.bulk_predictor:BulkPredictor",
+    "spark_predictor": "compress.bulk.bulk_predictor:spark_predictor",
     "bench": "compress.measure.bench:bench",
     "finetune_from_model": "compress.train.finetune:finetune_from_model",
     "distill_from_model": "compress.train.distill:distill_from_model",

@@ -21,6 +21,7 @@ INTERRUPTED = {
     "run": _INTERRUPTED_RUN,
     "pretrain": _INTERRUPTED_RUN,
     "label": "interrupted; every answer is stored, and the same command goes on there",
+    "predict": "interrupted; parts of --to that are finished are kept, and the same command goes on there",
 }
 """What Ctrl-C means, by command."""
 
@@ -64,6 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.error(failure)
         return failure.exit_code
 
+
+READ_FILES = "a .parquet, .csv, .tsv or .jsonl by its columns, any other a text a line, with tabs between its texts"
 
 OUTPUTS = ("human", "json", "quiet")
 """Formats of the output; the first is the default."""
@@ -283,11 +286,22 @@ def _predict(command: Command) -> None:
     sub.add_argument("model", type=Path)
     texts = "pairs two by two, a question before all its choices or candidates; none: lines of --file or stdin"
     sub.add_argument("texts", nargs="*", metavar="TEXT", help=texts)
-    sub.add_argument("--file", type=Path, help="one row a line, with tabs between its texts")
+    sub.add_argument("--file", action="append", default=[], help=f"{READ_FILES}, or a pattern in quotes; may repeat")
     about = "texts that run together; by default as many as were scored together where answers depend on it, else 32"
     sub.add_argument("--batch", type=partial(_count, most=MAX_BATCH), metavar="N", help=about)
     sub.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    sub.add_argument("--threads", type=partial(_count, most=MAX_THREADS), default=1, metavar="N")
+    sub.add_argument("--threads", type=partial(_count, most=MAX_THREADS), default=1, metavar="N", help="of a process")
+    bulk = sub.add_argument_group("files of many rows", "see docs/bulk.md")
+    bulk.add_argument("--to", metavar="OUT", help=".parquet, .csv, .jsonl, .npy (embeddings), or a folder")
+    bulk.add_argument("--text", action="append", default=[], metavar="COLUMN", help="default: the task's columns")
+    bulk.add_argument("--encoding", default="utf-8", help="of text files (utf-8)")
+    bulk.add_argument("--prefix", default="", help="goes before the names of the answer columns")
+    bulk.add_argument("--probabilities", action="store_true", help="adds those of all classes")
+    bulk.add_argument("--bad-rows", choices=("refuse", "keep"), default="refuse", help="rows that cannot be read")
+    bulk.add_argument("--workers", type=partial(_count, most=MAX_THREADS), metavar="N", help="processes (all cores)")
+    bulk.add_argument("--shard", metavar="K/N", help="one of N parts of the work, K from 0 to N-1")
+    bulk.add_argument("--merge", action="store_true", help="puts the shards together")
+    bulk.add_argument("--replace", action="store_true", help="writes OUT anew where it exists")
 
 
 def _doctor(command: Command) -> None:

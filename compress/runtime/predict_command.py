@@ -32,8 +32,6 @@ def predict_and_show(
     Each line in gives one line out, also a line without text. ``batch``: texts that run together; None: as
     `TextModel.predict` does.
     """
-    if typed and file:
-        raise UsageError(f"give texts as arguments or with --file, not both; got {len(typed)} arguments and {file}.")
     if placement.threads > usable_cores():
         usable = pluralize(usable_cores(), "core")
         console.warn(f"--threads {placement.threads}: this process may use {usable}; more threads are slower.")

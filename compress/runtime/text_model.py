@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -47,6 +48,8 @@ class TextModel:
     """Goes before each text of an embedding model that has a default prompt."""
     batch: int = ANY_BATCH
     """How many texts run together unless another number is asked for."""
+    depends_on_batch: bool = False
+    """Whether a text's outputs depend on what else is in its batch."""
 
     @classmethod
     def open(cls, folder: Path, placement: Placement = ONE_THREAD) -> TextModel:
@@ -56,7 +59,8 @@ class TextModel:
             raise ModelError(f"{folder} does not state which task it was trained for, so it cannot read texts.")
         prompt = default_prompt(folder) if kind_of(info.task).head == "sentence-embedding" else ""
         tokens, predictor = TextTokenizer.load(folder), open_predictor(folder, placement)
-        return cls(info.task, kind_of(info.task), tokens, predictor, prompt, usual_batch(info.variant))
+        batch, depends = usual_batch(info.variant), depends_on_batch(info.variant)
+        return cls(info.task, kind_of(info.task), tokens, predictor, prompt, batch, depends)
 
     def predict(
         self, texts: Sequence[TaskInput], batch: int | None = None, origins: Sequence[str] = ()
@@ -78,8 +82,72 @@ class TextModel:
             raise UsageError(f"a batch holds at least one text; got {batch}.")
         named = origins or _numbered(texts)
         parts = [slice(start, start + batch) for start in range(0, len(texts), batch)]
+        return [found for part in parts for found in self._answer_part(texts[part], named[part], batch)]
+
+    def prepare(self, texts: Sequence[TaskInput], origins: Sequence[str] = ()) -> Prepared:
+        """Return the examples of all texts; errors name their origins, or number them."""
+        named = zip(texts, origins or _numbered(texts), strict=True)
+        found = [self.row_examples(text, origin) for text, origin in named]
+        encoded = [examples for _, examples in found]
+        return Prepared([row for row, _ in found], list(map(len, encoded)), list(chain.from_iterable(encoded)))
+
+    def row_examples(self, text: TaskInput, origin: str) -> tuple[Row, list[Example]]:
+        """Return an input as a row of the task and its examples, or raise an error that names its origin."""
+        if self.prompt:
+            text = self.prompt + text if isinstance(text, str) else tuple(self.prompt + each for each in text)
         try:
-            return [found for part in parts for found in self._answers(texts[part], named[part], batch)]
+            row = self.kind.from_input(text, self.task)
+        except UsageError as error:
+            raise UsageError(f"{origin}: {error.message}", hint=error.hint) from error
+        return row, self.kind.examples(row, self.task, self.tokens)
+
+    def arrays(self, examples: Sequence[Example]) -> Arrays:
+        """Return one padded batch."""
+        return self.kind.collate(examples, self.tokens.pad_id)
+
+    def decode(self, examples: Sequence[Example]) -> list[NDArray[Any]]:
+        """Return the decoded output of each example; they run as one batch."""
+        arrays = self.arrays(examples)
+        with self._fits_its_task():
+            return self.kind.decode(self.predictor.predict(arrays), arrays, self.task)
+
+    def answers(
+        self, decoded: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], *, every_class: bool = False
+    ) -> list[dict[str, Any]]:
+        """Return the answer of each row, from the decoded outputs of its examples.
+
+        ``every_class``: with the probabilities of all classes.
+        """
+        with self._fits_its_task():
+            results = self.kind.predictions(decoded, counts, rows, self.task)
+            if len(results) != len(rows):
+                raise ValueError(f"expected {len(rows)} predictions, got {len(results)}")
+            answers = self.kind.to_json(results, self.task)
+            if every_class:
+                for answer, line in zip(answers, results, strict=True):
+                    answer["probabilities"] = dict(zip(self.task.labels, map(float, line), strict=True))
+            return answers
+
+    def _answer_part(self, texts: Sequence[TaskInput], origins: Sequence[str], batch: int) -> Iterator[dict[str, Any]]:
+        """Yield the answers of a batch; a text that is empty gets an empty one, and the model does not see it."""
+        empty = [self.kind.is_empty(text) for text in texts]
+        full = [index for index, is_empty in enumerate(empty) if not is_empty]
+        read = [texts[index] for index in full]
+        given = iter(self._predict_batch(read, [origins[index] for index in full], batch) if full else [])
+        for text, is_empty in zip(texts, empty, strict=True):
+            yield {**self.kind.empty_answer(text), "reason": NO_TEXT} if is_empty else next(given)
+
+    def _predict_batch(self, texts: Sequence[TaskInput], origins: Sequence[str], batch: int) -> list[dict[str, Any]]:
+        prepared = self.prepare(texts, origins)
+        starts = range(0, len(prepared.examples), batch)
+        decoded = [found for start in starts for found in self.decode(prepared.examples[start : start + batch])]
+        return self.answers(decoded, prepared.counts, prepared.rows)
+
+    @contextmanager
+    def _fits_its_task(self) -> Iterator[None]:
+        """Turn the errors of arrays that a task cannot read into one that says so."""
+        try:
+            yield
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             labels = f" with {len(self.task.labels)} labels" if self.task.labels else ""
             raise ModelError(
@@ -87,57 +155,20 @@ class TextModel:
                 "compress.json states."
             ) from error
 
-    def prepare(self, texts: Sequence[TaskInput], origins: Sequence[str] = ()) -> Prepared:
-        """Return the examples of all texts; errors name their origins, or number them."""
-        rows = [self._row(text, origin) for text, origin in zip(texts, origins or _numbered(texts), strict=True)]
-        encoded = [self.kind.examples(row, self.task, self.tokens) for row in rows]
-        return Prepared(rows, list(map(len, encoded)), list(chain.from_iterable(encoded)))
 
-    def arrays(self, examples: Sequence[Example]) -> Arrays:
-        """Return one padded batch."""
-        return self.kind.collate(examples, self.tokens.pad_id)
-
-    def _answers(self, texts: Sequence[TaskInput], origins: Sequence[str], batch: int) -> Iterator[dict[str, Any]]:
-        """Yield the predictions of a batch; a text that is empty gets an empty one, and the model does not see it."""
-        empty = [self.kind.is_empty(text) for text in texts]
-        full = [index for index, is_empty in enumerate(empty) if not is_empty]
-        read = [texts[index] for index in full]
-        predicted = self._predict_batch(read, [origins[index] for index in full], batch) if full else []
-        given = iter(predicted)
-        for text, is_empty in zip(texts, empty, strict=True):
-            yield {**self.kind.empty_answer(text), "reason": NO_TEXT} if is_empty else next(given)
-
-    def _predict_batch(self, texts: Sequence[TaskInput], origins: Sequence[str], batch: int) -> list[dict[str, Any]]:
-        prepared = self.prepare(texts, origins)
-        decoded: list[NDArray[Any]] = []
-        for start in range(0, len(prepared.examples), batch):
-            arrays = self.arrays(prepared.examples[start : start + batch])
-            decoded += self.kind.decode(self.predictor.predict(arrays), arrays, self.task)
-        results = self.kind.predictions(decoded, prepared.counts, prepared.rows, self.task)
-        if len(results) != len(texts):
-            raise ValueError(f"expected {len(texts)} predictions, got {len(results)}")
-        return self.kind.to_json(results, self.task)
-
-    def _row(self, text: TaskInput, origin: str) -> Row:
-        if self.prompt:
-            text = self.prompt + text if isinstance(text, str) else tuple(self.prompt + each for each in text)
-        try:
-            return self.kind.from_input(text, self.task)
-        except UsageError as error:
-            raise UsageError(f"{origin}: {error.message}", hint=error.hint) from error
+def depends_on_batch(variant: VariantInfo | None) -> bool:
+    """Return whether a text's outputs depend on its batch; files of earlier versions do not state it: INT8 may."""
+    return variant is not None and (
+        variant.batch_sensitive or (variant.batch_sensitive is None and variant.precision == "int8")
+    )
 
 
 def usual_batch(variant: VariantInfo | None) -> int:
     """Return how many texts run together by default.
 
-    Where a text's outputs depend on its batch, as many as were scored together, and one where none were. Files of
-    earlier versions do not state it: INT8 ones may depend on it.
+    Where a text's outputs depend on its batch, as many as were scored together, and one where none were.
     """
-    if variant is None or not (
-        variant.batch_sensitive or (variant.batch_sensitive is None and variant.precision == "int8")
-    ):
-        return ANY_BATCH
-    return variant.scored_batch or 1
+    return (variant and variant.scored_batch) or 1 if depends_on_batch(variant) else ANY_BATCH
 
 
 def _numbered(texts: Sequence[TaskInput]) -> list[str]:

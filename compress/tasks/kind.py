@@ -45,6 +45,10 @@ class RowReader(ABC):
     """Fewest and most columns of text; None: any number."""
     is_variadic: bool = False
     """An input may hold any number of texts: the first one, and those that are read with it."""
+    reads_lists: bool = False
+    """A cell may hold a list of texts: words, choices, candidates."""
+    reads_one_text: bool = False
+    """An input to predict may hold one text where a row has two: it is embedded."""
     needs_every_text: bool = False
     """An input of which one text is empty has no answer, as one of which all are."""
     max_label_columns: int | None = 1

@@ -16,7 +16,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from compress.data.loading.json_files import document_rows, unique_keys
-from compress.data.loading.text_decoding import reading, text_lines
+from compress.data.loading.text_decoding import OF_RECIPES, reading, text_lines
 from compress.environment import require
 from compress.errors import DataError, pluralize
 from compress.recipe.field_types import Header, Part
@@ -139,9 +139,10 @@ def format_of(path: Path) -> str:
 
 def _table_rows(path: Path, data: Data, role: Part, form: str) -> Iterator[RawRow]:
     quoting = data.quoting if data.quoting is not None else form == "csv"
-    delimiter = _recognise_delimiter(path, data, role) if form == "csv" else "\t"
+    header = _header(data, role)
+    delimiter = recognise_delimiter(path, data.encoding, header, data.quoting is not False) if form == "csv" else "\t"
     lines = _without_trailing(_quoted(path, data, delimiter) if quoting else _plain(path, data, delimiter), path)
-    columns, more, rows = _read_header(lines, _header(data, role), path)
+    columns, more, rows = _read_header(lines, header, path)
     file, count = str(path), len(columns)
     may_repeat = count > 1 and columns[0] != "0"
     for number, (line, fields) in enumerate(rows, 1):
@@ -166,15 +167,14 @@ def _lines(path: Path, encoding: str) -> Iterator[RawRow]:
             yield RawRow(f"{path}, line {number}", {LINE: line.rstrip("\r\n")})
 
 
-def _recognise_delimiter(path: Path, data: Data, role: Part) -> str:
+def recognise_delimiter(path: Path, encoding: str, header: Header, quoting: bool, option: str = OF_RECIPES) -> str:
     """Return what separates the columns of a csv: a comma, unless the first rows have several columns with another.
 
     Where a first row that is a header has several columns with two of them (`text;label, final`), the one with which
     all rows have as many decides; where there is no header, only that.
     """
-    counts = {delimiter: _count_fields(path, data, delimiter) for delimiter in DELIMITERS}
+    counts = {delimiter: _count_fields(path, encoding, delimiter, quoting, option) for delimiter in DELIMITERS}
     equal = [delimiter for delimiter, found in counts.items() if len(set(found)) == 1 and found[0] > 1]
-    header = _header(data, role)
     if isinstance(header, tuple):
         more = header[-1:] == (AND_MORE,)
         names = len(header) - more
@@ -187,11 +187,11 @@ def _recognise_delimiter(path: Path, data: Data, role: Part) -> str:
     return [*equal, *several, ","][0]
 
 
-def _count_fields(path: Path, data: Data, delimiter: str) -> list[int]:
+def _count_fields(path: Path, encoding: str, delimiter: str, quoting: bool, option: str) -> list[int]:
     """Return the number of fields of each of the first rows that are not empty."""
-    with closing(text_lines(path, data.encoding, newline="")) as lines:
+    with closing(text_lines(path, encoding, newline="", option=option, mark_invalid=True)) as lines:
         reader = csv.reader(lines, delimiter=delimiter)
-        if data.quoting is False:
+        if not quoting:
             reader = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE)
         try:
             return [len(fields) for fields in islice(reader, SNIFFED_ROWS) if fields] or [0]

@@ -15,6 +15,9 @@ from typing import BinaryIO, cast
 
 from compress.errors import DataError
 
+OF_RECIPES, IN_INIT = "task.data.encoding", ", in compress init --encoding"
+"""Where an encoding is named, unless a command has an option of its own."""
+
 GZIP_MAGIC = b"\x1f\x8b"
 
 UNDECODED = re.compile("[\udc80-\udcff]")
@@ -62,7 +65,9 @@ def check_text(path: Path, encoding: str) -> None:
         pass
 
 
-def text_lines(path: Path, encoding: str, newline: str, longest: int = -1) -> Generator[str]:
+def text_lines(
+    path: Path, encoding: str, newline: str, longest: int = -1, *, option: str = OF_RECIPES, mark_invalid: bool = False
+) -> Generator[str]:
     """Yield the lines of a text file with their ends, gzip or not; invalid bytes are an error that names their line.
 
     Args:
@@ -70,29 +75,39 @@ def text_lines(path: Path, encoding: str, newline: str, longest: int = -1) -> Ge
         encoding: of its text.
         newline: what ends a line, as in ``open``: a lone carriage return within a text must not.
         longest: a line of more characters is yielded in parts, so that none is held whole in memory; -1 for no limit.
+        option: where another encoding can be named.
+        mark_invalid: invalid bytes are no error but marked (`invalid_byte`).
     """
-    codec = _codec(encoding)
+    codec = _codec(encoding, option)
     with reading(path), _opened(path) as stream:
         text = io.TextIOWrapper(stream, encoding=codec, errors="surrogateescape", newline=newline)
         number, begins = 0, True
         try:
             for line in iter(partial(text.readline, longest), ""):
                 number, begins = number + begins, line.endswith(("\n", "\r"))
-                if not line.isascii() and (invalid := UNDECODED.search(line)):
-                    raise DataError(
-                        f"{path}, line {number}: byte 0x{ord(invalid[0]) - 0xDC00:02x} at character "
-                        f"{invalid.start() + 1} is not {encoding}.",
-                        hint=_encoding_hint(path),
-                    )
+                if not mark_invalid and (invalid := invalid_byte(line)):
+                    hint = _encoding_hint(path, option)
+                    raise DataError(f"{path}, line {number}: {invalid} is not {encoding}.", hint=hint)
                 if "\0" in line:
                     raise DataError(
                         f"{path}, line {number} holds a NUL byte: it is damaged, or no text file.",
-                        hint=_encoding_hint(path),
+                        hint=_encoding_hint(path, option),
                     )
                 yield line
         except UnicodeError as error:
             message = f"{path}: the text after line {number} is not {encoding}: {error}."
-            raise DataError(message, hint=_encoding_hint(path)) from error
+            raise DataError(message, hint=_encoding_hint(path, option)) from error
+
+
+def invalid_byte(text: str) -> str | None:
+    """Name the first byte that could not be decoded: `byte 0xe9 at character 12`; None where there is none."""
+    invalid = None if text.isascii() else UNDECODED.search(text)
+    return invalid and f"byte 0x{ord(invalid[0]) - 0xDC00:02x} at character {invalid.start() + 1}"
+
+
+def without_invalid(text: str) -> str:
+    """Return text with the replacement character where a byte could not be decoded."""
+    return UNDECODED.sub("\ufffd", text)
 
 
 @contextmanager
@@ -113,20 +128,20 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
             yield cast(BinaryIO, unpacked)
 
 
-def _encoding_hint(path: Path) -> str:
-    """Return the key with which the file may be read; UTF-16 is recognised by the first bytes."""
+def _encoding_hint(path: Path, option: str) -> str:
+    """Return the option with which the file may be read; UTF-16 is recognised by the first bytes."""
     with _opened(path) as stream:
         head = stream.read(4)
     is_utf16 = head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in head
     named = "utf-16, as its first bytes look" if is_utf16 else "cp1252 (Windows), latin-1 or utf-16"
-    return f"task.data.encoding names another encoding, in compress init --encoding: {named}"
+    return f"{option} names another encoding{IN_INIT if option == OF_RECIPES else ''}: {named}"
 
 
-def _codec(encoding: str) -> str:
+def _codec(encoding: str, option: str = OF_RECIPES) -> str:
     """Return the codec; for UTF-8 the variant that skips a byte order mark."""
     try:
         codec = codecs.lookup(encoding)
         "".encode(encoding)
     except LookupError as error:
-        raise DataError(f"task.data.encoding: no text encoding is called '{encoding}'.") from error
+        raise DataError(f"{option}: no text encoding is called '{encoding}'.") from error
     return "utf-8-sig" if codec.name == "utf-8" else codec.name

@@ -31,6 +31,7 @@ class CandidateKind(Kind):
     perturbable: tuple[str, ...] = ("text",)
     text_columns: tuple[int, int | None] = (2, 2)
     is_variadic = True
+    reads_lists = True
     batch_arrays = (BatchArray("labels", "example", np.float32, field="label"),)
     list_field: str
     """The field of a canonical row that holds the list."""

@@ -39,6 +39,7 @@ class Similarity(EmbeddingKind, Regression):
     defaults: Mapping[str, Any] = {"text": ["sentence1", "sentence2"], "label": "score"}
     text_columns: tuple[int, int | None] = (2, 2)
     needs_every_text = True
+    reads_one_text = True
     example = "text"
     metrics: tuple[Metric, ...] = (Metric("spearman"), Metric("pearson"))
     settings: tuple[str, ...] = ("pooling", "range")

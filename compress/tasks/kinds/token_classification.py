@@ -90,6 +90,7 @@ class TokenClassification(Kind):
     )
     defaults: Mapping[str, Any] = {"text": ["tokens"], "label": "tags"}
     text_columns = (1, 1)
+    reads_lists = True
     settings = ("labels", "first_label", "overlap", "max_windows", "scheme")
 
     def setting_problems(self, task: Task) -> Iterator[Problem]:

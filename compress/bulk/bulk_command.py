@@ -1,0 +1,252 @@
+"""`compress predict --file IN --to OUT`: files or globs, here or where fsspec reads, into a file or a folder."""
+
+from __future__ import annotations
+
+import glob
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from compress.bulk.bulk_job import BulkJob, Shard, bad_row, merge_shards, run_job
+from compress.bulk.bulk_predictor import BulkPredictor, answer_fields, text_columns
+from compress.bulk.read_table import TableFile, cells_of, format_of, parsed_objects
+from compress.bulk.write_table import output_format
+from compress.console import Console
+from compress.environment import require, usable_cores
+from compress.errors import CompressError, DataError, ModelError, UsageError, nearest
+from compress.model_folder.model_info import FolderInfo, read_info
+from compress.runtime.predict_command import format_prediction
+from compress.runtime.predictor import ONE_THREAD, Placement
+from compress.runtime.text_model import depends_on_batch, usual_batch
+from compress.storage.file_names import cache_folder
+
+TABLES = ("csv", "tsv", "jsonl", "parquet")
+"""Formats with columns; other files are read a line a text."""
+
+
+@dataclass(frozen=True)
+class BulkOptions:
+    """What `compress predict` was asked for."""
+
+    files: tuple[str, ...]
+    to: str | None
+    text: tuple[str, ...] = ()
+    encoding: str = "utf-8"
+    prefix: str = ""
+    probabilities: bool = False
+    bad_rows: str = "refuse"
+    shard: Shard | None = None
+    merge: bool = False
+    replace: bool = False
+    workers: int | None = None
+    batch: int | None = None
+    placement: Placement = ONE_THREAD
+
+    def check(self, typed: Sequence[str]) -> None:
+        """Refuse options that do not go together."""
+        if typed and self.files:
+            raise UsageError(
+                f"give texts as arguments or with --file, not both; got {len(typed)} arguments and {self.files[0]}."
+            )
+        if self.to and not self.files:
+            raise UsageError(f"--to {self.to} needs --file.", hint="compress predict MODEL --file IN --to OUT")
+        if self.to:
+            return
+        given = {
+            "--shard": self.shard,
+            "--merge": self.merge,
+            "--replace": self.replace,
+            "--workers": self.workers,
+            "several --file": len(self.files) > 1,
+        }
+        if wrong := [name for name, value in given.items() if value]:
+            raise UsageError(f"{wrong[0]} needs --to OUT, where the answers go.")
+
+
+def predict_files(folder: Path, options: BulkOptions, console: Console) -> None:
+    """Answer every file, one after another."""
+    assert options.to
+    files = _expanded(options.files)
+    info = read_info(folder)
+    usual = usual_batch(info.variant)
+    if depends_on_batch(info.variant) and options.batch not in (None, usual):
+        console.warn(f"--batch {options.batch}: answers depend on the batch; {usual} run together, as were scored.")
+    for name, target in zip(files, _targets(files, options.to), strict=True):
+        with _here(name) as path, _written(target) as (local, is_remote):
+            if is_remote and (options.shard or options.merge):
+                raise UsageError(
+                    f"{target}: shards write their parts beside the output, in a folder that all of them share.",
+                    hint="a network disk or a mounted bucket",
+                )
+            job = _job(folder, info, path, name, local, options)
+            if options.merge:
+                merge_shards(job, console)
+            else:
+                run_job(job, console)
+
+
+def _job(folder: Path, info: FolderInfo, path: Path, name: str, target: Path, options: BulkOptions) -> BulkJob:
+    if info.task is None:
+        raise ModelError(f"{folder} does not state which task it was trained for, so it cannot read texts.")
+    columns = text_columns(info.task, options.text)
+    fields = answer_fields(info.task, len(columns), options.probabilities)
+    form = output_format(target.name)
+    if form == "npy" and fields != ("embedding",):
+        raise UsageError(f"{target.name}: .npy holds embeddings; this model answers {', '.join(fields)}.")
+    read = format_of(name)
+    if read == "txt" and options.text:
+        raise UsageError(f"--text: {name} has no columns, a line is a text.")
+    depends = depends_on_batch(info.variant)
+    cores = max(1, usable_cores() // options.placement.threads)
+    return BulkJob(
+        model=folder,
+        # Models whose columns are numbers were trained on files without a header.
+        file=TableFile(path, read, options.encoding, not all(map(str.isdecimal, columns)), name),
+        target=target,
+        format=form,
+        text=columns,
+        names=tuple(options.prefix + field for field in fields),
+        batch=usual_batch(info.variant) if options.batch is None or depends else options.batch,
+        prefix=options.prefix,
+        probabilities=options.probabilities,
+        bad_rows=options.bad_rows,
+        shard=options.shard or Shard(),
+        device=options.placement.device,
+        threads=options.placement.threads,
+        workers=options.workers or (1 if options.placement.device == "cuda" else cores),
+        replace=options.replace,
+    )
+
+
+def is_table(name: str) -> bool:
+    """Return whether a file has columns, by its name."""
+    return any(name.removesuffix(".gz").lower().endswith(f".{form}") for form in (*TABLES, "ndjson"))
+
+
+def show_table(folder: Path, name: str, options: BulkOptions, console: Console) -> None:
+    """Show the answer to each row of a file on stdout: a line a row, in json with the row's columns."""
+    predictor = BulkPredictor(
+        folder,
+        text=options.text,
+        prefix=options.prefix,
+        probabilities=options.probabilities,
+        batch=options.batch,
+        device=options.placement.device,
+        threads=options.placement.threads,
+    )
+    with _here(name) as path:
+        header = not all(map(str.isdecimal, predictor.columns))
+        file = TableFile(path, format_of(name), options.encoding, header, name)
+        for part in file.parts():
+            objects, faults = (None, part.faults) if part.columns else parsed_objects(part)
+            known = part.columns or tuple(next((row for row in objects or () if row), {}))
+            for column in predictor.columns if known else ():
+                if column not in known:
+                    guess = nearest(column, known)
+                    raise UsageError(f"{name} has no column '{column}'{guess}", hint="--text names the column of text")
+            where = [f"{name}, {part.where(index)}" for index in range(len(part))]
+            cells = [*cells_of(part, predictor.columns, objects)]
+            found = predictor.answer([() if index in faults else each for index, each in enumerate(cells)], where)
+            if (wrong := {**faults, **found.faults}) and options.bad_rows != "keep":
+                raise bad_row(where[min(wrong)], wrong[min(wrong)])
+            for row, answer in zip(cells, found.answers, strict=True):
+                if console.format == "json":
+                    console.jsonl({**dict(zip(predictor.columns, row, strict=True)), **answer})
+                else:
+                    console.line(format_prediction(answer))
+
+
+def _expanded(names: Sequence[str]) -> list[str]:
+    """Return the files that names and patterns stand for, in order, each once."""
+    found: list[str] = []
+    for name in names:
+        if "://" in name or not glob.has_magic(name) or Path(name).exists():
+            found.append(name)
+        elif matching := sorted(map(str, _matching(name))):
+            found += matching
+        else:
+            raise UsageError(f"no file matches {name}.")
+    return list(dict.fromkeys(found))
+
+
+def _matching(pattern: str) -> Iterable[Path]:
+    path = Path(pattern)
+    return Path(path.anchor).glob(str(path.relative_to(path.anchor)))
+
+
+def _targets(names: Sequence[str], to: str) -> list[str]:
+    """Return where the answers to each file go: into a folder where there are several."""
+    is_folder = to.endswith("/") or ("://" not in to and Path(to).is_dir()) or not Path(to).suffix
+    if not is_folder:
+        if len(names) > 1:
+            raise UsageError(f"{len(names)} files are given, so --to names a folder; got the file {to}.")
+        return [to]
+    targets = [f"{to.rstrip('/')}/{_stem(name)}.{_written_format(name)}" for name in names]
+    if twice := sorted({each for each in targets if targets.count(each) > 1}):
+        raise UsageError(f"several files would be written to {twice[0]}.", hint="run them with a --to of their own")
+    return targets
+
+
+def _stem(name: str) -> str:
+    return Path(name.rpartition("/")[2].removesuffix(".gz")).stem
+
+
+def _written_format(name: str) -> str:
+    """Return what the answers to a file are written as in a folder: as it is itself, or as a csv."""
+    form = format_of(name)
+    return form if form in ("parquet", "jsonl") else "csv"
+
+
+@contextmanager
+def _here(name: str) -> Iterator[Path]:
+    """Yield a file, copied to this machine first where it is elsewhere."""
+    if "://" not in name:
+        path = Path(name)
+        if not path.is_file():
+            kind = "is a folder" if path.is_dir() else "is not there"
+            raise UsageError(f"{name} {kind}.", hint="--file takes files, or a pattern in quotes")
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name.rpartition("/")[2]
+        _transfer(name, path, to_remote=False)
+        yield path
+
+
+@contextmanager
+def _written(target: str) -> Iterator[tuple[Path, bool]]:
+    """Yield where a file is written, and whether it is elsewhere: then it is sent there in the end."""
+    if "://" not in target:
+        Path(target).absolute().parent.mkdir(parents=True, exist_ok=True)
+        yield Path(target), False
+        return
+    import hashlib
+
+    folder = cache_folder() / "bulk" / hashlib.sha256(target.encode()).hexdigest()[:16]
+    folder.mkdir(parents=True, exist_ok=True)
+    local = folder / target.rpartition("/")[2]
+    yield local, True
+    _transfer(target, local, to_remote=True)
+    shutil.rmtree(folder)
+
+
+def _transfer(url: str, path: Path, *, to_remote: bool) -> None:
+    """Copy a file from or to where fsspec reaches it."""
+    fsspec = require("fsspec", "bulk")
+    try:
+        # Errors are those of whatever library reaches the place.
+        if to_remote:
+            with path.open("rb") as source, fsspec.open(url, "wb") as target:
+                shutil.copyfileobj(source, target, 1 << 20)
+        else:
+            with fsspec.open(url, "rb") as source, path.open("wb") as target:
+                shutil.copyfileobj(source, target, 1 << 20)
+    except ImportError as error:
+        raise CompressError(f"{url}: {error}") from error
+    except FileNotFoundError as error:
+        raise UsageError(f"{url} is not there.") from error
+    except (OSError, ValueError) as error:
+        raise DataError(f"{url} cannot be {'written' if to_remote else 'read'}: {error}") from error

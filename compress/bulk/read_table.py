@@ -1,0 +1,323 @@
+"""The rows of a file in parts, as they are: every line is a row, also an empty one and one that does not fit.
+
+A part has up to `PART_ROWS` rows, which follow from the file alone. Rows that cannot be read carry the reason.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from compress.data.loading.json_files import unique_keys
+from compress.data.loading.raw_rows import LONGEST_FIELD, recognise_delimiter
+from compress.data.loading.text_decoding import invalid_byte, reading, text_lines, without_invalid
+from compress.environment import require
+from compress.errors import DataError, UsageError, nearest
+
+PART_ROWS, PART_CHARACTERS = 4096, 1 << 24
+"""A part ends with this row, or with the row that brings its text to so many characters."""
+READ_FORMATS = ("parquet", "csv", "tsv", "jsonl", "txt")
+ENDINGS = {**{f".{name}": name for name in READ_FORMATS}, ".ndjson": "jsonl"}
+LINE = "text"
+"""The column of a file of plain lines."""
+ENCODING = "--encoding"
+
+
+@dataclass
+class Part:
+    """Consecutive rows of a file."""
+
+    index: int
+    columns: tuple[str, ...]
+    """Empty for objects, each of which has its own."""
+    first: int
+    """The number of the first row, from 1."""
+    rows: list[Any] = field(default_factory=list)
+    """Of text files: lists of fields, lines, or objects not parsed yet."""
+    table: Any = None
+    """Of parquet: a pyarrow table, in place of rows."""
+    lines: list[int] = field(default_factory=list)
+    """The line of each row; empty where there are none."""
+    faults: dict[int, str] = field(default_factory=dict)
+    """By its index, why a row does not fit."""
+    characters: int = 0
+
+    def __len__(self) -> int:
+        return len(self.rows) if self.table is None else len(self.table)
+
+    def where(self, index: int) -> str:
+        """Return `row 17 (line 18)`."""
+        number = f"row {self.first + index:,}"
+        return f"{number} (line {self.lines[index]:,})" if self.lines else number
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A file of rows."""
+
+    path: Path
+    format: str
+    encoding: str = "utf-8"
+    header: bool = True
+    """Whether the first line of a csv or tsv names the columns; else they are 0, 1, 2 and so on."""
+    name: str = ""
+    """What messages call it, if not by its path."""
+
+    @property
+    def shown(self) -> str:
+        """What messages call it."""
+        return self.name or str(self.path)
+
+    def parts(self) -> Iterator[Part]:
+        """Yield all rows."""
+        if self.format == "parquet":
+            return _parquet_parts(self)
+        if self.format in ("csv", "tsv"):
+            return _table_parts(self)
+        return _line_parts(self)
+
+    def columns(self) -> tuple[str, ...] | None:
+        """Return the columns, or those of the first object; None where the first lines hold none.
+
+        A file without rows is an error.
+        """
+        part = next(self.parts(), None)
+        if part is None:
+            raise DataError(f"{self.shown} has no rows.")
+        if self.format != "jsonl":
+            return part.columns
+        objects, _ = parsed_objects(part)
+        return next((tuple(values) for values in objects if values), None)
+
+    @property
+    def has_plain_size(self) -> bool:
+        """Whether the size of the file is about that of its text."""
+        return self.format != "parquet" and self.path.suffix != ".gz"
+
+    def check_types(self, text: Sequence[str], target: str) -> None:
+        """Refuse parquet whose columns of text hold none, or with bytes that the target's format cannot hold."""
+        if self.format != "parquet":
+            return
+        schema = _parquet_file(self).schema_arrow
+        texts = [column.name for column in schema if "string" in str(column.type)]
+        for name in text:
+            kind = str(schema.field(name).type)
+            if "string" not in kind and kind != "null":
+                known = f"columns of text: {', '.join(texts)}" if texts else "it has no column of text"
+                raise UsageError(f"{self.shown}: column '{name}' holds {kind} where text is expected; {known}.")
+        for column in schema:
+            if "binary" in str(column.type) and target in ("csv", "jsonl"):
+                raise UsageError(
+                    f"{self.shown}: column '{column.name}' holds bytes, which parquet can hold, {target} not."
+                )
+
+    def row_count(self) -> int | None:
+        """Return the number of rows where the file states it."""
+        return int(_parquet_file(self).metadata.num_rows) if self.format == "parquet" else None
+
+
+def format_of(path: str) -> str:
+    """Return the format of a file by its name, without `.gz`; a UsageError for others."""
+    ending = Path(path.removesuffix(".gz")).suffix.lower()
+    if ending not in ENDINGS:
+        guess = nearest(ending, ENDINGS) if ending else f" (known: {', '.join(ENDINGS)})"
+        raise UsageError(f"{path}: files of rows end in {', '.join(ENDINGS)}, also with .gz; got {ending!r}{guess}")
+    return ENDINGS[ending]
+
+
+def _filled(rows: Iterable[tuple[int, Any, int, str | None]], columns: tuple[str, ...]) -> Iterator[Part]:
+    """Gather rows, each with its line, characters and fault, into parts."""
+    part = Part(0, columns, 1)
+    for line, row, characters, fault in rows:
+        if fault:
+            part.faults[len(part.rows)] = fault
+        part.rows.append(row)
+        part.lines.append(line)
+        part.characters += characters
+        if len(part.rows) == PART_ROWS or part.characters >= PART_CHARACTERS:
+            yield part
+            part = Part(part.index + 1, columns, part.first + len(part.rows))
+    if part.rows:
+        yield part
+
+
+def _line_parts(file: TableFile) -> Iterator[Part]:
+    """Yield the lines of a plain file, or those of one of objects, which are parsed later."""
+    is_plain = file.format == "txt"
+
+    def rows() -> Iterator[tuple[int, Any, int, str | None]]:
+        for number, line in enumerate(_lines(file, "\n"), 1):
+            invalid = invalid_byte(line)
+            text = (without_invalid(line) if invalid else line).rstrip("\r\n")
+            yield number, [text] if is_plain else text, len(line), invalid and f"{invalid} is not {file.encoding}"
+
+    return _filled(rows(), (LINE,) if is_plain else ())
+
+
+def _lines(file: TableFile, newline: str) -> Iterator[str]:
+    with _named(file):
+        yield from text_lines(file.path, file.encoding, newline, option=ENCODING, mark_invalid=True)
+
+
+class _named:  # noqa: N801  a context manager
+    """Calls a file in messages as the user did."""
+
+    def __init__(self, file: TableFile) -> None:
+        self._file = file
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
+        """Rename the file in an error of data."""
+        if isinstance(error, DataError) and self._file.name:
+            raise DataError(error.message.replace(str(self._file.path), self._file.name), hint=error.hint) from error
+
+
+def _table_parts(file: TableFile) -> Iterator[Part]:
+    """Yield the rows of a csv or tsv; a row of too many fields keeps them all, in its last column."""
+    delimiter = "\t"
+    if file.format == "csv":
+        delimiter = recognise_delimiter(file.path, file.encoding, file.header, quoting=True, option=ENCODING)
+    records = _records(file, delimiter)
+    first = next(records, None)
+    if first is None:
+        raise DataError(f"{file.shown} is empty.")
+    _, head, _ = first
+    if file.header:
+        columns = tuple(head)
+        if repeated := sorted({name for name in columns if columns.count(name) > 1}):
+            raise DataError(f"{file.shown}: several columns are named {', '.join(map(repr, repeated))}.")
+    else:
+        columns = tuple(map(str, range(len(head))))
+
+    def rows() -> Iterator[tuple[int, list[str], int, str | None]]:
+        if not file.header:
+            yield _fitted(first, columns, delimiter, file.encoding)
+        for record in records:
+            yield _fitted(record, columns, delimiter, file.encoding)
+
+    yield from _filled(rows(), columns)
+
+
+Record = tuple[int, list[str], str | None]
+"""A line's number, its fields, and why it cannot be read."""
+
+
+def _records(file: TableFile, delimiter: str) -> Iterator[Record]:
+    if file.format == "tsv":
+        for number, line in enumerate(_lines(file, "\n"), 1):
+            text = line.removesuffix("\n").removesuffix("\r")
+            yield number, text.split(delimiter) if text else [], None
+        return
+    csv.field_size_limit(max(LONGEST_FIELD, csv.field_size_limit()))  # of the whole process
+    reader = csv.reader(_lines(file, ""), delimiter=delimiter)
+    start = 1
+    try:
+        for fields in reader:
+            yield start, fields, None
+            start = reader.line_num + 1
+    except csv.Error as error:
+        raise DataError(
+            f"{file.shown}, line {start:,}: the quotes do not close, or a field is longer than {LONGEST_FIELD:,}"
+            f" characters ({error}).",
+            hint="parquet and jsonl hold longer fields",
+        ) from error
+
+
+def _fitted(
+    record: Record, columns: tuple[str, ...], delimiter: str, encoding: str
+) -> tuple[int, list[str], int, str | None]:
+    """Return a row with a field for each column, and what is wrong with it."""
+    line, fields, fault = record
+    characters = sum(map(len, fields)) + len(fields)
+    count = len(columns)
+    if not fields:  # an empty line
+        return line, [""] * count, characters, None
+    for index, text in enumerate(fields):
+        if invalid := invalid_byte(text):
+            fields[index] = without_invalid(text)
+            fault = f"{invalid} of column '{columns[min(index, count - 1)]}' is not {encoding}"
+    if len(fields) != count:
+        fault = f"it has {len(fields)} fields where {count} are expected ({', '.join(columns[:20])})"
+        fields = [*fields[: count - 1], delimiter.join(fields[count - 1 :])]
+        fields += [""] * (count - len(fields))
+    return line, fields, characters, fault
+
+
+def parsed_objects(part: Part) -> tuple[list[dict[str, Any]], dict[int, str]]:
+    """Return the objects of a part, empty ones where a line is blank or broken; and what is wrong with lines."""
+    objects: list[dict[str, Any]] = []
+    faults = dict(part.faults)
+    for index, line in enumerate(part.rows):
+        values: Any = {}
+        if line.strip() and index not in faults:
+            try:
+                values = json.loads(line, object_pairs_hook=unique_keys)
+            except (ValueError, RecursionError) as error:
+                faults[index] = f"it is not JSON: {error}"
+                values = {}
+            if not isinstance(values, dict):
+                faults[index] = f"it is a JSON {type(values).__name__} where an object is expected"
+                values = {}
+        objects.append(values)
+    return objects, faults
+
+
+def _parquet_file(file: TableFile) -> Any:
+    pyarrow = require("pyarrow", "bulk")
+    from pyarrow import parquet
+
+    with reading(file.path):
+        try:
+            return parquet.ParquetFile(file.path)
+        except pyarrow.ArrowException as error:
+            raise DataError(f"{file.shown} cannot be read as parquet: {error}") from error
+
+
+def _parquet_parts(file: TableFile) -> Iterator[Part]:
+    pyarrow = require("pyarrow", "bulk")
+    opened = _parquet_file(file)
+    columns = tuple(opened.schema_arrow.names)
+    index, first = 0, 1
+    with reading(file.path):
+        try:
+            for table in _regrouped(opened.iter_batches(batch_size=PART_ROWS), pyarrow):
+                yield Part(index, columns, first, table=table, characters=int(table.nbytes))
+                index, first = index + 1, first + len(table)
+        except pyarrow.ArrowException as error:
+            raise DataError(f"{file.shown} cannot be read as parquet: {error}") from error
+
+
+def _regrouped(batches: Iterable[Any], pyarrow: Any) -> Iterator[Any]:
+    """Yield tables of `PART_ROWS` rows, less where they are large: batches end with row groups."""
+    held: list[Any] = []
+    rows = size = 0
+    for batch in batches:
+        step = max(1, min(PART_ROWS, PART_CHARACTERS * max(1, len(batch)) // max(1, batch.nbytes)))
+        start = 0
+        while start < len(batch):
+            taken = batch.slice(start, min(step, PART_ROWS - rows))
+            held.append(taken)
+            start, rows, size = start + len(taken), rows + len(taken), size + taken.nbytes
+            if rows == PART_ROWS or size >= PART_CHARACTERS:
+                yield pyarrow.Table.from_batches(held)
+                held, rows, size = [], 0, 0
+    if held:
+        yield pyarrow.Table.from_batches(held)
+
+
+def cells_of(
+    part: Part, names: Sequence[str], objects: Sequence[Mapping[str, Any]] | None
+) -> Iterator[tuple[Any, ...]]:
+    """Yield what each row holds in the columns ``names``; ``objects`` are those of a part of objects."""
+    if part.table is not None:
+        return zip(*(part.table[name].to_pylist() for name in names), strict=True)
+    if objects is not None:
+        return (tuple(values.get(name) for name in names) for values in objects)
+    places = [part.columns.index(name) for name in names]
+    return (tuple(row[place] for place in places) for row in part.rows)

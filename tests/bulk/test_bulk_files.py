@@ -1,0 +1,507 @@
+"""`compress predict --file IN --to OUT`: formats, resuming, shards, and everything that may be wrong with a file."""
+
+import csv
+import errno
+import gzip
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import compress
+from compress.bulk import bulk_job, read_table
+from compress.bulk.workers import run_jobs
+from compress.cli import main
+from tests.conftest import WORDS
+from tests.without_torch import light
+
+DRAWN = WORDS[4:]
+
+
+def texts(count: int, longest: int = 12) -> list[str]:
+    draw = random.Random(0)
+    return [" ".join(draw.choices(DRAWN, k=draw.randint(1, longest))) for _ in range(count)]
+
+
+def write_csv(path: Path, rows: list[str], more: str = "id") -> Path:
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow([more, "text"])
+        writer.writerows((f"n{number}", text) for number, text in enumerate(rows))
+    return path
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+def predict(*arguments: object, workers: int = 1) -> int:
+    return main(["predict", *map(str, arguments), *(["--workers", str(workers)] if "--to" in arguments else [])])
+
+
+@pytest.fixture
+def small_parts(monkeypatch) -> None:
+    """Parts of five rows. Processes that answer them get them as they are."""
+    monkeypatch.setattr(read_table, "PART_ROWS", 5)
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    return write_csv(tmp_path / "in.csv", [*texts(20), "", *texts(3)])
+
+
+def test_columns_are_kept_and_answers_added(rows: Path, model: Path, tmp_path: Path, capsys, small_parts) -> None:
+    assert predict(model, "--file", rows, "--to", tmp_path / "out.csv", "--format", "json") == 0
+    found, given = read_csv(tmp_path / "out.csv"), read_csv(rows)
+    assert [row["id"] for row in found] == [row["id"] for row in given]
+    expected = compress.open(model).predict([row["text"] for row in given])
+    assert [row["label"] for row in found] == [row["label"] or "" for row in expected]
+    assert found[20]["probability"] == ""
+    assert float(found[0]["probability"]) == pytest.approx(expected[0]["probability"], abs=1e-6)
+    said = json.loads(capsys.readouterr().out)
+    assert (said["rows"], said["empty"], said["bad"]) == (24, 1, 0)
+    assert not list(tmp_path.glob("out.csv.parts*"))
+
+
+@pytest.mark.parametrize("read", ["csv", "tsv", "jsonl", "parquet", "txt"])
+@pytest.mark.parametrize("written", ["csv", "jsonl", "parquet"])
+def test_every_format_in_every_format(read: str, written: str, model: Path, tmp_path: Path, small_parts) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    lines = [*texts(7), "", "good"]
+    path, out = tmp_path / f"in.{read}", tmp_path / f"out.{written}"
+    if read == "csv":
+        write_csv(path, lines)
+    elif read == "tsv":
+        path.write_text("id\ttext\n" + "".join(f"n{number}\t{text}\n" for number, text in enumerate(lines)))
+    elif read == "jsonl":
+        path.write_text("".join(json.dumps({"id": number, "text": text}) + "\n" for number, text in enumerate(lines)))
+    elif read == "parquet":
+        parquet.write_table(pyarrow.table({"id": list(range(9)), "text": lines}), path)
+    else:
+        path.write_text("".join(f"{text}\n" for text in lines))
+    assert predict(model, "--file", path, "--to", out) == 0
+    if written == "csv":
+        found = [{name: value or None for name, value in row.items()} for row in read_csv(out)]
+    elif written == "jsonl":
+        found = [json.loads(line) for line in out.read_text().splitlines()]
+    else:
+        found = parquet.read_table(out).to_pylist()
+    expected = compress.open(model).predict(lines)
+    assert [row["label"] for row in found] == [row["label"] for row in expected]
+    assert [row["text"] or "" for row in found] == lines
+    if read in ("jsonl", "parquet") and written != "csv":
+        assert [row["id"] for row in found] == list(range(9))
+
+
+@pytest.mark.parametrize("kind", ["multi_label", "token_classification", "question_answering", "multiple_choice"])
+@pytest.mark.parametrize("written", ["csv", "jsonl", "parquet"])
+def test_answers_of_many_values(kind: str, written: str, exported, tmp_path: Path, small_parts) -> None:
+    pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    folder, out = exported(kind), tmp_path / f"out.{written}"
+    given = {"question": "is it good", "choices": ["good", "bad"], "context": "the plot is dull"}
+    task = compress.open(folder).task
+    rows = [{name: given.get(name, "a fine film") for name in task.text}, dict.fromkeys(task.text, "")] * 4
+    path = tmp_path / "in.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert predict(folder, "--file", path, "--to", out) == 0
+    expected = compress.predict_table(folder, rows)
+    field = compress.BulkPredictor(folder).fields[0]
+    if written == "parquet":
+        found = [row[field] for row in parquet.read_table(out).to_pylist()]
+    elif written == "jsonl":
+        found = [json.loads(line)[field] for line in out.read_text().splitlines()]
+    else:
+        read = [row[field] for row in read_csv(out)]
+        found = [json.loads(cell) if cell.startswith("[") else cell or None for cell in read]
+    assert found == [row[field] for row in expected]
+
+
+def test_embeddings_as_lists_and_as_npy(exported, tmp_path: Path, small_parts) -> None:
+    pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    lines = ["", *texts(11), ""]
+    path = tmp_path / "in.txt"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    folder = exported("retrieval")
+    assert predict(folder, "--file", path, "--to", tmp_path / "out.npy") == 0
+    assert predict(folder, "--file", path, "--to", tmp_path / "out.parquet") == 0
+    vectors = np.load(tmp_path / "out.npy")
+    assert vectors.shape == (13, 8)
+    assert np.isnan(vectors[[0, 12]]).all()
+    table = parquet.read_table(tmp_path / "out.parquet")
+    assert str(table.schema.field("embedding").type) == "list<element: float>"
+    assert np.array_equal(np.array(table["embedding"].to_pylist()[1:12], np.float32), vectors[1:12])
+
+
+def test_npy_of_a_classifier(model: Path, rows: Path, tmp_path: Path, capsys) -> None:
+    assert predict(model, "--file", rows, "--to", tmp_path / "out.npy") == 2
+    assert ".npy holds embeddings; this model answers label, probability" in capsys.readouterr().err
+
+
+def test_neither_workers_nor_shards_change_a_byte(rows: Path, model: Path, tmp_path: Path, capsys, small_parts) -> None:
+    for workers in (1, 3):
+        assert predict(model, "--file", rows, "--to", tmp_path / f"{workers}.csv", workers=workers) == 0
+    for shard in (2, 0, 1):
+        assert predict(model, "--file", rows, "--to", tmp_path / "s.csv", "--shard", f"{shard}/3") == 0
+    assert not (tmp_path / "s.csv").exists()
+    assert predict(model, "--file", rows, "--to", tmp_path / "s.csv", "--merge") == 0
+    assert (tmp_path / "1.csv").read_bytes() == (tmp_path / "3.csv").read_bytes() == (tmp_path / "s.csv").read_bytes()
+
+
+def test_a_shard_of_no_rows(rows: Path, model: Path, tmp_path: Path, capsys) -> None:
+    assert predict(model, "--file", rows, "--to", tmp_path / "out.csv", "--shard", "1/2") == 0
+    assert "shard 1/2 has no rows" in capsys.readouterr().out
+    assert predict(model, "--file", rows, "--to", tmp_path / "out.csv", "--merge") == 2
+    assert "1 shard of 2 not done: 0/2" in capsys.readouterr().err
+    assert predict(model, "--file", rows, "--to", tmp_path / "out.csv", "--shard", "0/2") == 0
+    assert predict(model, "--file", rows, "--to", tmp_path / "out.csv", "--merge") == 0
+    assert len(read_csv(tmp_path / "out.csv")) == 24
+
+
+@pytest.mark.parametrize("shard", ["3/3", "1", "a/b", "-1/2", "0/0"])
+def test_what_is_no_shard(shard: str, rows: Path, model: Path, tmp_path: Path, capsys) -> None:
+    assert predict(model, "--file", rows, "--to", tmp_path / "out.csv", f"--shard={shard}") == 2
+    assert "0/16 to 15/16 are the shards of 16" in capsys.readouterr().err
+
+
+def test_shards_of_another_model_or_file(rows: Path, model: Path, exported, tmp_path: Path, capsys) -> None:
+    arguments = ["--file", rows, "--to", tmp_path / "out.csv"]
+    assert predict(model, *arguments, "--shard", "0/2") == 0
+    assert predict(exported("regression"), *arguments, "--shard", "1/2") == 2
+    assert "holds parts of another job: another model" in capsys.readouterr().err
+    assert predict(exported("regression"), *arguments, "--merge") == 2
+    assert "another model" in capsys.readouterr().err
+    write_csv(rows, texts(5))
+    assert predict(model, *arguments, "--shard", "1/2") == 2
+    assert "another content of the file" in capsys.readouterr().err
+
+
+def test_the_same_command_goes_on_with_what_is_missing(
+    rows: Path, model: Path, tmp_path: Path, small_parts, monkeypatch, capsys
+) -> None:
+    assert predict(model, "--file", rows, "--to", tmp_path / "whole.csv") == 0
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bulk_job, "merge_parts", full)
+        assert predict(model, "--file", rows, "--to", tmp_path / "out.csv") == 1
+    assert os.strerror(errno.ENOSPC) in capsys.readouterr().err
+    folder = tmp_path / "out.csv.parts"
+    assert len(list(folder.glob("*.csv"))) == 5
+    (folder / "000002.json").unlink()
+    given: list[int] = []
+
+    def counted(start, setup, jobs, count):
+        return run_jobs(start, setup, (given.append(job.index) or job for job in jobs), count)
+
+    monkeypatch.setattr(bulk_job, "run_jobs", counted)
+    assert predict(model, "--file", rows, "--to", tmp_path / "out.csv") == 0
+    assert given == [2]
+    assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+
+
+def test_an_output_that_exists(rows: Path, model: Path, tmp_path: Path, capsys) -> None:
+    out = tmp_path / "out.csv"
+    out.write_text("mine")
+    assert predict(model, "--file", rows, "--to", out) == 2
+    assert "exists." in capsys.readouterr().err
+    assert out.read_text() == "mine"
+    assert predict(model, "--file", rows, "--to", out, "--replace") == 0
+    assert len(read_csv(out)) == 24
+
+
+def test_a_column_that_exists(model: Path, tmp_path: Path, capsys) -> None:
+    path = tmp_path / "in.csv"
+    path.write_text("text,label\ngood,1\n")
+    assert predict(model, "--file", path, "--to", tmp_path / "out.csv") == 2
+    assert "has a column 'label' already" in capsys.readouterr().err
+    assert predict(model, "--file", path, "--to", tmp_path / "out.csv", "--prefix", "model_") == 0
+    assert list(read_csv(tmp_path / "out.csv")[0]) == ["text", "label", "model_label", "model_probability"]
+
+
+def test_a_missing_column(model: Path, tmp_path: Path, capsys) -> None:
+    path = tmp_path / "in.csv"
+    path.write_text("id,txt\n1,good\n")
+    assert predict(model, "--file", path, "--to", tmp_path / "out.csv") == 2
+    said = capsys.readouterr().err
+    assert "has no column 'text'; its columns are id, txt; did you mean txt?" in said
+    assert "--text names the column" in said
+    assert predict(model, "--file", path, "--to", tmp_path / "out.csv", "--text", "txt") == 0
+
+
+BAD = {
+    "ragged.csv": (b"id,text\n1,good\n2,bad,dull\n3\n4,fine\n", "row 2 (line 3): it has 3 fields where 2 are expected"),
+    "bytes.csv": (b"id,text\n1,good\n2,caf\xe9\n3,fine\n4,fine\n", "row 2 (line 3): byte 0xe9 at character 4"),
+    "bytes.txt": (b"good\ncaf\xe9\nfine\nbad\n", "row 2 (line 2): byte 0xe9 at character 4 is not utf-8"),
+    "broken.jsonl": (
+        b'{"text": "good"}\n{"text": \n[1]\n{"text": "fine"}\n',
+        "row 2 (line 2): it is not JSON",
+    ),
+    "other.jsonl": (
+        b'{"text": "good"}\n{"txt": "a"}\n{"text": 5}\n{"text": "b"}\n',
+        "row 2 (line 2): it has no 'text'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", sorted(BAD))
+def test_rows_that_cannot_be_read(name: str, model: Path, tmp_path: Path, capsys) -> None:
+    content, message = BAD[name]
+    path, out = tmp_path / name, tmp_path / "out.csv"
+    path.write_bytes(content)
+    assert predict(model, "--file", path, "--to", out) == 1
+    said = capsys.readouterr().err
+    assert message in said
+    assert "--bad-rows keep" in said
+    assert predict(model, "--file", path, "--to", out, "--bad-rows", "keep", "--replace") == 0
+    found = read_csv(out)
+    assert len(found) == 4
+    assert [row["label"] != "" for row in found] == [not row["error"] for row in found]
+    assert found[0]["error"] == ""
+    assert found[1]["error"] != ""
+    assert f"{sum(row['error'] != '' for row in found)} that could not be read" in capsys.readouterr().out
+
+
+def test_a_row_of_too_many_fields_loses_none(model: Path, tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    path.write_bytes(BAD["ragged.csv"][0])
+    assert predict(model, "--file", path, "--to", tmp_path / "out.csv", "--bad-rows", "keep") == 0
+    assert [row["text"] for row in read_csv(tmp_path / "out.csv")] == ["good", "bad,dull", "", "fine"]
+
+
+def test_utf16(model: Path, tmp_path: Path, capsys) -> None:
+    path = tmp_path / "in.csv"
+    path.write_text("id,text\n1,good\n", encoding="utf-16")
+    assert predict(model, "--file", path, "--to", tmp_path / "out.csv") == 1
+    assert "--encoding names another encoding: utf-16, as its first bytes look" in capsys.readouterr().err
+    assert predict(model, "--file", path, "--to", tmp_path / "out.csv", "--encoding", "utf-16") == 0
+
+
+def test_an_encoding_that_is_none(rows: Path, model: Path, tmp_path: Path, capsys) -> None:
+    assert predict(model, "--file", rows, "--to", tmp_path / "out.csv", "--encoding", "utf-9") == 1
+    assert "--encoding: no text encoding is called 'utf-9'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"text": [1, 2]}, "column 'text' holds int64 where text is expected; it has no column of text"),
+        ({"text": [1, 2], "title": ["a", "b"]}, "columns of text: title"),
+        ({"text": ["a", "b"], "image": [b"1", b"2"]}, "column 'image' holds bytes"),
+    ],
+)
+def test_parquet_of_wrong_types(columns, message: str, model: Path, tmp_path: Path, capsys) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.table(columns), tmp_path / "in.parquet")
+    assert predict(model, "--file", tmp_path / "in.parquet", "--to", tmp_path / "out.csv") == 2
+    assert message in capsys.readouterr().err
+
+
+def test_parquet_keeps_types(model: Path, tmp_path: Path, small_parts) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    table = pyarrow.table(
+        {
+            "text": texts(12),
+            "day": pyarrow.array([18000 + day for day in range(12)], pyarrow.date32()),
+            "small": pyarrow.array([None, *range(11)], pyarrow.int8()),
+            "image": [b"x"] * 12,
+            "parts": [["a", "b"]] * 12,
+        }
+    )
+    parquet.write_table(table, tmp_path / "in.parquet", row_group_size=7)
+    assert predict(model, "--file", tmp_path / "in.parquet", "--to", tmp_path / "out.parquet") == 0
+    assert parquet.read_table(tmp_path / "out.parquet").drop_columns(["label", "probability"]).equals(table)
+
+
+def test_objects_with_columns_of_their_own(model: Path, tmp_path: Path, small_parts) -> None:
+    pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    path = tmp_path / "in.jsonl"
+    objects = [{"text": "good", "a": 1}] * 6 + [{"text": "bad", "a": "one", "b": [1, 2]}] * 3
+    path.write_text("".join(json.dumps(each) + "\n" for each in objects))
+    for name in ("out.csv", "out.parquet"):
+        assert predict(model, "--file", path, "--to", tmp_path / name) == 0
+    found = read_csv(tmp_path / "out.csv")
+    assert list(found[0]) == ["text", "a", "b", "label", "probability"]
+    assert [row["a"] for row in found] == ["1"] * 6 + ["one"] * 3
+    assert found[8]["b"] == "[1,2]"
+    table = parquet.read_table(tmp_path / "out.parquet")
+    assert table.column_names == ["text", "a", "b", "label", "probability"]
+    assert table["a"].to_pylist() == ["1"] * 6 + ["one"] * 3
+
+
+def test_a_file_that_changes_while_it_is_read(rows: Path, model: Path, tmp_path: Path, capsys, monkeypatch) -> None:
+    states = iter([(1, 1), (1, 2)])
+    monkeypatch.setattr(bulk_job, "_state", lambda file: next(states))
+    assert predict(model, "--file", rows, "--to", tmp_path / "out.csv") == 1
+    assert "changed while it was read" in capsys.readouterr().err
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_files_and_patterns_into_a_folder(rows: Path, model: Path, tmp_path: Path, capsys) -> None:
+    write_csv(tmp_path / "more.csv", texts(3))
+    assert predict(model, "--file", str(tmp_path / "*.csv"), "--to", tmp_path / "out/") == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["in.csv", "more.csv"]
+    assert predict(model, "--file", rows, tmp_path / "more.csv", "--to", tmp_path / "two") == 0
+    assert sorted(path.name for path in (tmp_path / "two").iterdir()) == ["in.csv", "more.csv"]
+    assert predict(model, "--file", tmp_path / "*.tsv", "--to", tmp_path / "out") == 2
+    assert "no file matches" in capsys.readouterr().err
+    assert predict(model, "--file", str(tmp_path / "*.csv"), "--to", tmp_path / "one.csv") == 2
+    assert "2 files are given, so --to names a folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--file", "IN"], None),
+        (["--to", "out.csv"], "--to out.csv needs --file"),
+        (["--file", "IN", "--merge"], "--merge needs --to OUT"),
+        (["--file", "IN", "--to", "out.xlsx"], "answers are written to .parquet, .csv, .jsonl, .npy"),
+        (["--file", "no.csv", "--to", "out.csv"], "no.csv is not there"),
+        (["--file", "IN", "--to", "out.csv", "a text"], "give texts as arguments or with --file"),
+    ],
+)
+def test_options_that_do_not_go_together(arguments, message, rows: Path, model: Path, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = [str(rows) if word == "IN" else word for word in arguments]
+    assert predict(model, *words) == (2 if message else 0)
+    assert message is None or message in capsys.readouterr().err
+
+
+def test_a_format_that_is_unknown(model: Path, tmp_path: Path, capsys) -> None:
+    (tmp_path / "in.xlsx").write_text("x")
+    assert predict(model, "--file", tmp_path / "in.xlsx", "--to", tmp_path / "out.csv") == 2
+    assert "files of rows end in .parquet, .csv" in capsys.readouterr().err
+
+
+def test_an_empty_file(model: Path, tmp_path: Path, capsys) -> None:
+    for name in ("in.csv", "in.txt", "in.jsonl"):
+        (tmp_path / name).write_text("")
+        code = predict(model, "--file", tmp_path / name, "--to", tmp_path / f"{name}.csv")
+        assert code == 1, name
+        assert "empty" in (said := capsys.readouterr().err) or "has no rows" in said
+
+
+def test_a_long_text(model: Path, tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "in.csv", ["good " * 2_000_000, "bad"])
+    assert predict(model, "--file", path, "--to", tmp_path / "out.jsonl") == 0
+    found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [len(row["text"]) for row in found] == [10_000_000, 3]
+
+
+def test_gzip_and_quoted_line_breaks(model: Path, tmp_path: Path) -> None:
+    path = tmp_path / "in.csv.gz"
+    path.write_bytes(gzip.compress(b'id;text\n1;"a ""fine""\nfilm"\n\n2;bad\n'))
+    assert predict(model, "--file", path, "--to", tmp_path / "out.csv") == 0
+    found = read_csv(tmp_path / "out.csv")
+    assert [row["text"] for row in found] == ['a "fine"\nfilm', "", "bad"]
+    assert [bool(row["label"]) for row in found] == [True, False, True]
+
+
+def test_remote_files(rows: Path, model: Path, tmp_path: Path, monkeypatch) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    monkeypatch.setenv("COMPRESS_CACHE", str(tmp_path / "cache"))
+    with fsspec.open("memory://bucket/in.csv", "wb") as stream:
+        stream.write(rows.read_bytes())
+    assert predict(model, "--file", "memory://bucket/in.csv", "--to", "memory://bucket/out.csv") == 0
+    assert predict(model, "--file", rows, "--to", tmp_path / "out.csv") == 0
+    with fsspec.open("memory://bucket/out.csv", "rb") as stream:
+        assert stream.read() == (tmp_path / "out.csv").read_bytes()
+
+
+@pytest.mark.parametrize("url", ["memory://bucket/no.csv", "nothing://bucket/no.csv"])
+def test_remote_files_that_cannot_be_read(url: str, model: Path, tmp_path: Path, capsys) -> None:
+    pytest.importorskip("fsspec")
+    assert predict(model, "--file", url, "--to", tmp_path / "out.csv") in (1, 2)
+    assert "no.csv" in capsys.readouterr().err
+
+
+def test_a_table_on_the_screen(rows: Path, model: Path, capsys) -> None:
+    assert predict(model, "--file", rows) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 24
+    assert lines[20] == "no answer"
+    assert predict(model, "--file", rows, "--format", "json") == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[0])["label"] in ("bad", "good")
+
+
+def test_a_variant_whose_answers_depend_on_the_batch(exported, rows: Path, tmp_path: Path, capsys) -> None:
+    folder = exported("classification", "onnx-int8")
+    expected = [row["probability"] for row in compress.open(folder).predict([row["text"] for row in read_csv(rows)], 1)]
+    assert predict(folder, "--file", rows, "--to", tmp_path / "out.jsonl", "--batch", "8") == 0
+    assert "answers depend on the batch; 1 run together" in capsys.readouterr().err
+    found = [json.loads(line)["probability"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_model_that_cannot_be_opened(rows: Path, model: Path, tmp_path: Path, capsys) -> None:
+    shutil.copytree(model, tmp_path / "broken")
+    (tmp_path / "broken" / "model.onnx").write_bytes(b"x")
+    assert predict(tmp_path / "broken", "--file", rows, "--to", tmp_path / "out.csv") == 1
+    assert "it is empty, truncated, or not a model" in capsys.readouterr().err
+
+
+def test_a_model_without_a_task(rows: Path, word_folder: Path, tmp_path: Path, capsys) -> None:
+    assert predict(word_folder, "--file", rows, "--to", tmp_path / "out.csv") == 1
+    assert "has no compress.json" in capsys.readouterr().err
+
+
+def test_without_torch(rows: Path, model: Path, tmp_path: Path) -> None:
+    done = light("predict", str(model), "--file", str(rows), "--to", str(tmp_path / "out.csv"))
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_kill_at_any_moment_leaves_the_same_bytes(model: Path, tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "in.csv", texts(30_000, longest=30))
+    command = [sys.executable, "-m", "compress", "predict", str(model), "--file", str(path), "--to"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([*command, str(tmp_path / "whole.csv")], check=True, env=environment, timeout=300)
+    out = tmp_path / "out.csv"
+    draw = random.Random(1)
+    for _ in range(3):
+        process = subprocess.Popen([*command, str(out)], env=environment, start_new_session=True)
+        time.sleep(draw.uniform(0.8, 2.5))
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        if out.exists():
+            break
+    if not out.exists():
+        subprocess.run([*command, str(out)], check=True, env=environment, timeout=300)
+    assert out.read_bytes() == (tmp_path / "whole.csv").read_bytes()
+    deadline = time.monotonic() + 20
+    while _workers_of(str(out)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not _workers_of(str(out))
+
+
+def _workers_of(name: str) -> list[int]:
+    """Processes that were started for this output and are not gone."""
+    import psutil
+
+    return [
+        process.pid
+        for process in psutil.process_iter(["cmdline"])
+        if any(name in word for word in process.info["cmdline"] or ())
+    ]
