@@ -77,11 +77,12 @@ def test_constraints_admit_what_pyproject_asks_for():
             assert requirement.specifier.contains(pinned[canonical(requirement.name)]), each
 
 
-def test_all_has_every_extra_but_dev_and_those_with_torchao():
+def test_all_has_every_extra_but_some():
     (everything,) = EXTRAS["all"]
     # torchao writes to the error stream of every program that imports transformers.
     with_torchao = {"neural-compressor", "executorch", "litert", "litert-runtime"}
-    assert Requirement(everything).extras == set(EXTRAS) - {"all", "dev", *with_torchao}
+    of_a_cluster = {"ray"}
+    assert Requirement(everything).extras == set(EXTRAS) - {"all", "dev", *with_torchao, *of_a_cluster}
 
 
 def test_the_base_install_is_light():

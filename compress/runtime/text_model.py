@@ -95,11 +95,12 @@ class TextModel:
         """Return an input as a row of the task and its examples, or raise an error that names its origin."""
         if self.prompt:
             text = self.prompt + text if isinstance(text, str) else tuple(self.prompt + each for each in text)
-        try:
-            row = self.kind.from_input(text, self.task)
-        except UsageError as error:
-            raise UsageError(f"{origin}: {error.message}", hint=error.hint) from error
-        return row, self.kind.examples(row, self.task, self.tokens)
+        with self._fits_its_task():
+            try:
+                row = self.kind.from_input(text, self.task)
+            except UsageError as error:
+                raise UsageError(f"{origin}: {error.message}", hint=error.hint) from error
+            return row, self.kind.examples(row, self.task, self.tokens)
 
     def arrays(self, examples: Sequence[Example]) -> Arrays:
         """Return one padded batch."""
