@@ -16,6 +16,8 @@ from compress.families import max_positions
 from compress.tasks.base import Encoding
 
 TOKENIZER_FILE = "tokenizer.json"
+LONG_WORD = 32
+"""Characters a token that a text may begin with before more of it than that is read."""
 SAMPLE = "a"
 """A text of at least one token."""
 
@@ -62,7 +64,7 @@ class TextTokenizer:
     def __call__(self, text: str, pair: str | None, max_tokens: int) -> Encoding:
         """Return the tokens of a text or pair, special tokens included, cut to ``max_tokens``."""
         limit = self._text_tokens(max_tokens, pair is not None)
-        first = self._tokenizer.encode(text)
+        first = self._encode(text, limit) if pair is None else self._tokenizer.encode(text)
         second = None if pair is None else self._tokenizer.encode(pair)
         if second is None:
             first.truncate(limit)
@@ -81,8 +83,9 @@ class TextTokenizer:
 
         Where more than ``limit`` would be needed the last one is marked as truncated.
         """
-        first = self._tokenizer.encode(text)
-        second = None if pair is None else self._tokenizer.encode(pair)
+        most = max_tokens * (limit + 1)
+        first = self._encode(text, most) if pair is None else self._tokenizer.encode(text)
+        second = None if pair is None else self._encode(pair, most)
         fixed = 0 if second is None else len(first)
         available = self._text_tokens(max_tokens, pair is not None) - fixed
         if available < 1:
@@ -99,6 +102,20 @@ class TextTokenizer:
         cut = [len(parts) > limit and number == limit for number in range(1, len(encodings) + 1)]
         sequence, source = (0, text) if pair is None else (1, pair)
         return [_window(each, sequence, source, is_cut) for each, is_cut in zip(encodings, cut, strict=True)]
+
+    def _encode(self, text: str, tokens: int) -> Any:
+        """Return more than so many of a text's tokens, where it has more; a long text is not read to its end.
+
+        Words are cut into tokens one by one, so the tokens of a text's first words are its first tokens.
+        """
+        size = tokens * LONG_WORD
+        while size < len(text) and self._tokenizer.pre_tokenizer is not None:
+            end = max(text.rfind(" ", 0, size), text.rfind("\n", 0, size))
+            begin = self._tokenizer.encode(text[: max(0, end)])
+            if len(begin) > tokens:
+                return begin
+            size *= 4
+        return self._tokenizer.encode(text)
 
     def template(self, *, is_pair: bool) -> list[dict[str, int]]:
         """Return the order of special tokens (with their ``id``) and of the texts (``sequence`` 0 or 1), with types."""

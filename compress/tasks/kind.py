@@ -45,10 +45,6 @@ class RowReader(ABC):
     """Fewest and most columns of text; None: any number."""
     is_variadic: bool = False
     """An input may hold any number of texts: the first one, and those that are read with it."""
-    reads_lists: bool = False
-    """A cell may hold a list of texts: words, choices, candidates."""
-    reads_one_text: bool = False
-    """An input to predict may hold one text where a row has two: it is embedded."""
     needs_every_text: bool = False
     """An input of which one text is empty has no answer, as one of which all are."""
     max_label_columns: int | None = 1
@@ -236,6 +232,10 @@ class Kind(RowReader, ModelInterface, Scorer):
     """The Hugging Face Hub's name for what the kind does (`pipeline_tag`)."""
     sentence_transformers: Literal["", "SentenceTransformer", "CrossEncoder"] = ""
     """The class of sentence-transformers that predicts the same."""
+    reads_lists: bool = False
+    """A cell may hold a list of texts: words, choices, candidates."""
+    reads_one_text: bool = False
+    """An input to predict may hold one text where a row has two: it is embedded."""
     web_difference: str = ""
     """In what predictions of the web page (`export/web/page/tasks.js`) differ: `, without …`."""
 

@@ -1,10 +1,11 @@
 """The tokenizer: tokens, truncation, windows, pad id, threads, and incomplete folders."""
 
 import json
+import random
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 
 from compress.data.tokenizer import TextTokenizer
 from compress.errors import DataError, ModelError
@@ -194,3 +195,54 @@ def test_threads_share_a_tokenizer(word_folder):
     expected = [encode(call) for call in calls]
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(encode, calls)) == expected
+
+
+@pytest.mark.parametrize("separator", [" ", "\n", "  "])
+@pytest.mark.parametrize("name", ["words", "word pieces", "bytes", "sentence pieces"])
+def test_a_long_text_is_cut_as_if_it_were_read_to_its_end(name: str, separator: str) -> None:
+    tokens = TextTokenizer(trained_tokenizer(name), pad_id=0)
+    draw = random.Random(0)
+    text = separator.join("".join(draw.choices("abcdé中", k=draw.randint(1, 60))) for _ in range(3000))
+    whole = tokens._tokenizer.encode(text)
+    whole.truncate(30)
+    cut = tokens(text, None, 32)
+    assert cut.truncated
+    assert [each for each in cut.input_ids if each not in (2, 3)] == [each for each in whole.ids if each not in (2, 3)]
+    windows, read = tokens.windows(text, None, 32, 4, 3), tokens._encode
+    tokens._encode = lambda text, _: tokens._tokenizer.encode(text)
+    assert tokens.windows(text, None, 32, 4, 3) == windows
+    tokens._encode = read
+
+
+def trained_tokenizer(name: str) -> Tokenizer:
+    """A tokenizer of a family's kind, with its pieces trained on a few words."""
+    made = {
+        "words": Tokenizer(models.WordLevel(unk_token="[UNK]")),
+        "word pieces": Tokenizer(models.WordPiece(unk_token="[UNK]")),
+        "bytes": Tokenizer(models.BPE()),
+        "sentence pieces": Tokenizer(models.Unigram()),
+    }[name]
+    made.pre_tokenizer = {
+        "words": pre_tokenizers.Whitespace(),
+        "word pieces": pre_tokenizers.BertPreTokenizer(),
+        "bytes": pre_tokenizers.ByteLevel(add_prefix_space=False),
+        "sentence pieces": pre_tokenizers.Metaspace(),
+    }[name]
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+    trainer = {
+        "words": trainers.WordLevelTrainer(special_tokens=special),
+        "word pieces": trainers.WordPieceTrainer(vocab_size=200, special_tokens=special),
+        "bytes": trainers.BpeTrainer(vocab_size=400, special_tokens=special),
+        "sentence pieces": trainers.UnigramTrainer(vocab_size=100, special_tokens=special, unk_token="[UNK]"),
+    }[name]
+    draw = random.Random(1)
+    made.train_from_iterator([" ".join("".join(draw.choices("abcdé中", k=5)) for _ in range(300))], trainer, length=1)
+    made.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    return made
+
+
+def test_a_text_of_one_word_is_read_to_its_end(word_folder) -> None:
+    tokens = TextTokenizer.load(word_folder)
+    assert tokens("x" * 100_000 + " a", None, 8).input_ids == tokens("x a", None, 8).input_ids
