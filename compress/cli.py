@@ -68,6 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 READ_FILES = "a .parquet, .csv, .tsv or .jsonl by its columns, any other a text a line, with tabs between its texts"
 
+MAX_PORT, MAX_WAIT_MS = 65_535, 1000.0
+
 OUTPUTS = ("human", "json", "quiet")
 """Formats of the output; the first is the default."""
 
@@ -135,6 +137,7 @@ def parser() -> argparse.ArgumentParser:
         _pull,
         _verify,
         _predict,
+        _serve,
         _doctor,
     ):
         add(command)
@@ -304,8 +307,40 @@ def _predict(command: Command) -> None:
     bulk.add_argument("--replace", action="store_true", help="writes OUT anew where it exists")
 
 
+def _serve(command: Command) -> None:
+    sub = command("serve", "a web service for models")
+    sub.add_argument("folders", nargs="+", metavar="[NAME=]FOLDER", help="winners, variants, published entries")
+    sub.add_argument("--host", default="127.0.0.1", help="(127.0.0.1: this machine alone)")
+    sub.add_argument("--port", type=_port, default=8000, help="(8000; 0: a free one)")
+    sub.add_argument("--threads", type=partial(_count, most=MAX_THREADS), default=1, metavar="N", help="of a model (1)")
+    about = "milliseconds for which a row waits for others to run with (0: it runs with those that wait anyway)"
+    sub.add_argument("--max-wait", type=_milliseconds, default=0.0, metavar="MS", help=about)
+    sub.add_argument(
+        "--queue", type=partial(_count, most=1_000_000), default=4096, metavar="ROWS", help="rows that wait"
+    )
+    sub.add_argument("--key-env", metavar="NAME", help="the environment variable with the key that clients send")
+    sub.add_argument("--watch", action="store_true", help="replace a model whose folder changes")
+    sub.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+
+
 def _doctor(command: Command) -> None:
     command("doctor", "check versions, devices, CPU instructions, disk and hub")
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text[:20]) > MAX_PORT:
+        raise argparse.ArgumentTypeError(f"expected a number from 0 to {MAX_PORT}, got '{text[:40]}'")
+    return int(text)
+
+
+def _milliseconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= MAX_WAIT_MS:
+        raise argparse.ArgumentTypeError(f"expected milliseconds from 0 to {MAX_WAIT_MS:g}, got '{text[:40]}'")
+    return value
 
 
 def _count(text: str, most: int) -> int:

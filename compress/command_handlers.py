@@ -271,6 +271,14 @@ def predict(options: argparse.Namespace, console: Console) -> None:
         predict_and_show(options.model, options.texts, console, file=file, batch=options.batch, placement=placement)
 
 
+def serve(options: argparse.Namespace, console: Console) -> None:
+    """Serve models."""
+    from compress.serve.server import ServeOptions, serve
+
+    names = ("host", "port", "threads", "max_wait", "queue", "key_env", "watch", "device")
+    serve(options.folders, ServeOptions(**{name: getattr(options, name) for name in names}), console)
+
+
 def doctor(options: argparse.Namespace, console: Console) -> None:
     """Check what works on this machine."""
     from compress.environment import describe

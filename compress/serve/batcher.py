@@ -1,0 +1,193 @@
+"""Rows of all requests, in batches where that answers more of them a second, and never where answers depend on it.
+
+Two threads: one tokenizes, one runs the model. A row has a future; a row that is wrong fails alone.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from compress.errors import CompressError, unexpected
+from compress.serve.metrics import Metrics
+from compress.serve.served_model import ServedModel
+from compress.tasks.base import Example, Row, TaskInput
+
+MAX_JOINED = 64
+"""Rows that are looked at for one batch."""
+
+Answer = dict[str, Any]
+
+
+class Overloaded(Exception):
+    """The queue is full."""
+
+
+class Closed(Exception):
+    """The service ends, or the model was replaced."""
+
+
+@dataclass
+class Ticket:
+    """One row on its way."""
+
+    given: TaskInput
+    future: Future[Answer] = field(default_factory=Future)
+    came: float = field(default_factory=time.perf_counter)
+    row: Row | None = None
+    examples: list[Example] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Begin: a client that leaves cancels nothing, its row runs with others."""
+        self.future.set_running_or_notify_cancel()
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Its examples, and the tokens of the longest."""
+        return len(self.examples), max(len(example["input_ids"]) for example in self.examples)
+
+
+class Batcher:
+    """The queue of one model."""
+
+    def __init__(self, served: ServedModel, queue: int, max_wait: float, metrics: Metrics) -> None:
+        """Start the threads.
+
+        Args:
+            served: the model.
+            queue: rows that may wait.
+            max_wait: seconds for which a row waits for others that may run with it, at most.
+            metrics: of the service.
+        """
+        self.served = served
+        self._queue, self._max_wait, self._metrics = queue, max_wait, metrics
+        self._lock = threading.Condition()
+        self._came: deque[Ticket] = deque()
+        self._ready: deque[Ticket] = deque()
+        self._unfinished = 0
+        self._closed = False
+        self._threads = [threading.Thread(target=each, daemon=True) for each in (self._tokenize, self._run)]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, inputs: list[TaskInput]) -> list[Future[Answer]]:
+        """Add rows; Overloaded where not all of them fit into the queue, Closed where none is taken any more."""
+        tickets = [Ticket(given) for given in inputs]
+        with self._lock:
+            if self._closed:
+                raise Closed
+            if self._unfinished + len(tickets) > self._queue:
+                raise Overloaded
+            self._unfinished += len(tickets)
+            self._came.extend(tickets)
+            self._metrics.queue(self.served.name, self._unfinished)
+            self._lock.notify_all()
+        return [ticket.future for ticket in tickets]
+
+    @property
+    def unfinished(self) -> int:
+        """Rows that wait or run."""
+        return self._unfinished
+
+    def close(self) -> None:
+        """Take no more rows; answer those that are here, then end."""
+        with self._lock:
+            self._closed = True
+            self._lock.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    def _tokenize(self) -> None:
+        model = self.served.model
+        while True:
+            with self._lock:
+                while not self._came:
+                    if self._closed:
+                        self._came_all = True
+                        self._lock.notify_all()
+                        return
+                    self._lock.wait()
+                ticket = self._came.popleft()
+            start = time.perf_counter()
+            try:
+                if model.kind.is_empty(ticket.given):
+                    self._finish(ticket, {**model.kind.empty_answer(ticket.given), "reason": "no text"})
+                    continue
+                ticket.row, ticket.examples = model.row_examples(ticket.given, "the text")
+            except Exception as error:  # noqa: BLE001  it is the error of this row
+                self._fail(ticket, error)
+                continue
+            self._metrics.stage("tokenize", self.served.name, time.perf_counter() - start)
+            with self._lock:
+                self._ready.append(ticket)
+                self._lock.notify_all()
+
+    _came_all = False
+
+    def _run(self) -> None:
+        while tickets := self._next_batch():
+            start = time.perf_counter()
+            for ticket in tickets:
+                self._metrics.stage("queue", self.served.name, start - ticket.came)
+            try:
+                answers = self._answer(tickets)
+            except Exception as error:  # noqa: BLE001
+                if len(tickets) == 1:
+                    self._fail(tickets[0], error)
+                    continue
+                answers = []
+            self._metrics.batch(self.served.name, tickets, time.perf_counter() - start)
+            if answers:
+                for ticket, answer in zip(tickets, answers, strict=True):
+                    self._finish(ticket, answer)
+            for ticket in [] if answers else tickets:  # one of them is wrong: each alone
+                try:
+                    self._finish(ticket, self._answer([ticket])[0])
+                except Exception as error:  # noqa: BLE001
+                    self._fail(ticket, error)
+
+    def _next_batch(self) -> list[Ticket]:
+        """Wait for rows; none where the service ends."""
+        with self._lock:
+            while not self._ready:
+                if self._came_all:
+                    return []
+                self._lock.wait()
+            times = self.served.times
+            if times is None:
+                return [self._ready.popleft()]
+            if self._max_wait and not self._closed:
+                until = self._ready[0].came + self._max_wait
+                while (left := until - time.perf_counter()) > 0 and len(self._ready) < times.batches[-1]:
+                    self._lock.wait(left)
+            count = times.best_count([ticket.size for ticket in islice(self._ready, MAX_JOINED)])
+            return [self._ready.popleft() for _ in range(count)]
+
+    def _answer(self, tickets: list[Ticket]) -> list[Answer]:
+        model, served = self.served.model, self.served
+        examples = [example for ticket in tickets for example in ticket.examples]
+        size = model.batch if served.times is None else served.times.batches[-1]
+        starts = range(0, len(examples), size)
+        decoded = [found for start in starts for found in model.decode(examples[start : start + size])]
+        rows = [ticket.row for ticket in tickets if ticket.row is not None]
+        every = model.kind.exclusive and bool(model.task.labels)
+        return model.answers(decoded, [len(ticket.examples) for ticket in tickets], rows, every_class=every)
+
+    def _finish(self, ticket: Ticket, answer: Answer) -> None:
+        self._leave(ticket)
+        ticket.future.set_result(answer)
+
+    def _fail(self, ticket: Ticket, error: Exception) -> None:
+        self._leave(ticket)
+        ticket.future.set_exception(error if isinstance(error, CompressError) else unexpected(error))
+
+    def _leave(self, ticket: Ticket) -> None:
+        with self._lock:
+            self._unfinished -= 1
+            self._metrics.queue(self.served.name, self._unfinished)
+        self._metrics.stage("whole", self.served.name, time.perf_counter() - ticket.came)

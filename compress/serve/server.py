@@ -1,0 +1,185 @@
+"""`compress serve FOLDER…`: opens models, checks them, listens, and ends on SIGTERM when everything is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from compress.console import Console
+from compress.environment import require, usable_cores
+from compress.errors import CompressError, UsageError
+from compress.model_folder.model_info import INFO_FILE
+from compress.publish.verify import DIGESTS_FILE
+from compress.runtime.predictor import Placement
+from compress.storage.file_digests import file_digest
+from compress.storage.file_names import check_file_name
+
+LOCAL = "127.0.0.1"
+WATCH_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    """What `compress serve` was asked for."""
+
+    host: str = LOCAL
+    port: int = 8000
+    threads: int = 1
+    max_wait: float = 0.0
+    """Milliseconds."""
+    queue: int = 4096
+    key_env: str | None = None
+    watch: bool = False
+    device: str = "cpu"
+
+
+def serve(folders: Sequence[str], options: ServeOptions, console: Console) -> None:
+    """Serve models until the process is told to end."""
+    for library in ("starlette", "uvicorn", "httptools", "prometheus_client"):
+        require(library, "serve")
+    from compress.serve.metrics import Metrics
+    from compress.serve.served_model import open_served
+    from compress.serve.service import Limits, Service
+
+    named = named_folders(folders)
+    key = _key(options.key_env)
+    if options.threads > usable_cores():
+        console.warn(f"--threads {options.threads}: this process may use {usable_cores()}; more threads are slower.")
+    if options.host not in (LOCAL, "localhost", "::1") and key is None:
+        console.warn(f"{options.host} is reachable by others, and no key is asked for (--key-env NAME).")
+    placement = Placement("cuda" if options.device == "cuda" else "cpu", options.threads)
+    service = Service(Limits(queue=options.queue), Metrics(), options.max_wait / 1000, key)
+    with listen(options.host, options.port) as listening:
+        for name, folder in named.items():
+            served = open_served(name, folder, placement)
+            service.add(served)
+            console.note(served.describe())
+        service.is_ready = True
+        address = f"http://{options.host}:{listening.getsockname()[1]}"
+        console.note(f'curl {address}/models/{next(iter(named))}/predict -d \'{{"texts": ["a text"]}}\'')
+        asyncio.run(_run(service, listening, named, placement, options, console))
+
+
+def named_folders(folders: Sequence[str]) -> dict[str, Path]:
+    """Return models by name: NAME=FOLDER, or the name of the folder; of a target's winner that of its run."""
+    named: dict[str, Path] = {}
+    for given in folders:
+        name, equals, place = given.partition("=")
+        folder = Path(place if equals else given)
+        name = name if equals else _name_of(folder)
+        try:
+            check_file_name(name)
+        except ValueError as error:
+            raise UsageError(f"the name of a model {error}.", hint="NAME=FOLDER gives one") from error
+        if name in named:
+            raise UsageError(f"{named[name]} and {folder} would both be called {name}.", hint="NAME=FOLDER names them")
+        named[name] = folder
+    return named
+
+
+def _name_of(folder: Path) -> str:
+    """Return the run's name of `runs/NAME/winner/cpu`, else the folder's."""
+    parts = folder.absolute().parts
+    return parts[-3] if len(parts) > 3 and parts[-2] == "winner" else parts[-1]
+
+
+def _key(variable: str | None) -> str | None:
+    if variable is None:
+        return None
+    key = os.environ.get(variable)
+    if not key:
+        raise UsageError(f"--key-env {variable}: there is no such environment variable, or it is empty.")
+    return key
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens there; a UsageError where that cannot be."""
+    listening = None
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        # With its protocol named, asyncio sends small answers at once (TCP_NODELAY).
+        listening = socket.socket(family, kind, protocol or socket.IPPROTO_TCP)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(2048)
+    except OSError as error:
+        if listening is not None:
+            listening.close()
+        reason = error.strerror or error
+        raise UsageError(f"{host}:{port} cannot be listened at: {reason}.", hint="--port 0 takes a free one") from error
+    return listening
+
+
+async def _run(
+    service: object,
+    listening: socket.socket,
+    named: Mapping[str, Path],
+    placement: Placement,
+    options: ServeOptions,
+    console: Console,
+) -> None:
+    import uvicorn
+
+    from compress.serve.app import make_app
+    from compress.serve.deadline import protocol_with_deadline
+    from compress.serve.service import Service
+
+    assert isinstance(service, Service)
+    config = uvicorn.Config(
+        make_app(service, console),
+        http=protocol_with_deadline(service.limits.receive),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        limit_concurrency=service.limits.connections,
+    )
+    server = uvicorn.Server(config)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # so that the one that ends it, raised again, ends with 0
+    watching = asyncio.create_task(watch(service, named, placement, console)) if options.watch else None
+    try:
+        await server.serve(sockets=[listening])
+    finally:
+        if watching is not None:
+            watching.cancel()
+        await asyncio.to_thread(service.close)
+
+
+async def watch(service: object, named: Mapping[str, Path], placement: Placement, console: Console) -> None:
+    """Replace a model whose folder changed, once the new one has proved itself."""
+    from compress.serve.served_model import open_served
+    from compress.serve.service import Service
+
+    assert isinstance(service, Service)
+    known = {name: await asyncio.to_thread(_state, folder) for name, folder in named.items()}
+    while True:
+        await asyncio.sleep(WATCH_SECONDS)
+        for name, folder in named.items():
+            state = await asyncio.to_thread(_state, folder)
+            if state in (None, known[name]):
+                continue
+            known[name] = state
+            try:
+                served = await asyncio.to_thread(open_served, name, folder, placement)
+            except CompressError as error:
+                console.warn(f"{name} stays as it is: {error.full_message}")
+                continue
+            await asyncio.to_thread(service.add, served)
+            console.note(f"replaced. {served.describe()}")
+
+
+def _state(folder: Path) -> str | None:
+    """Return what says that a folder changed: its list of checksums, else its description."""
+    for name in (DIGESTS_FILE, INFO_FILE):
+        if (folder / name).is_file():
+            try:
+                return file_digest(folder / name)
+            except OSError:
+                return None
+    return None

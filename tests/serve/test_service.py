@@ -1,0 +1,315 @@
+"""Limits, batches, bad input, the key, several models, watching, and the end."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2 as httpx
+import numpy as np
+import pytest
+
+import compress
+from compress.cli import main
+from compress.errors import ModelError, ParityMissed, UsageError
+from compress.runtime.predictor import ONE_THREAD
+from compress.serve.served_model import BatchTimes, open_served
+from compress.serve.server import named_folders, watch
+from tests.serve.conftest import lines, serving
+
+PATH = "/models/films/predict"
+
+
+@pytest.fixture
+def running(model):
+    with serving({"films": model}) as each:
+        yield each
+
+
+BAD = {
+    "no JSON": (b"{", 400, "it is not JSON"),
+    "nothing": (b"", 400, "it is empty"),
+    "no object": (b"[1]", 422, "the file"),
+    "no texts": (b"{}", 422, "texts is missing"),
+    "a number": (b'{"texts": [5]}', 422, "texts"),
+    "no text": (b'{"texts": []}', 422, "texts"),
+    "another key": (b'{"texts": ["a"], "txt": 1}', 422, "txt"),
+    "no UTF-8": (b'{"texts": ["\xff"]}', 400, "it is not JSON"),
+    "deep": (b'{"texts": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", 400, "it is not JSON"),
+    "many rows": (json.dumps({"texts": ["a"] * 100_000}).encode(), 413, "may hold 1,024 texts"),
+    "a large body": (b'{"texts": ["' + b"a" * 10_000_000 + b'"]}', 413, "the body may have"),
+    "a long text": (b'{"texts": ["' + b"a" * 2_000_000 + b'"]}', 413, "2,000,000 characters"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(BAD))
+def test_bad_bodies(name, service_of):
+    content, status, message = BAD[name]
+    each = service_of("classification")
+    answer = each.client.post("/models/classification/predict", content=content)
+    assert (answer.status_code, message in answer.json()["error"]) == (status, True), answer.text[:300]
+    good = each.client.post("/models/classification/predict", json={"texts": ["good"]})
+    assert good.status_code == 200
+
+
+@pytest.mark.parametrize("name", ["other", "../../etc/passwd", "%2e%2e%2fx", "films%00", "a" * 5000])
+def test_unknown_names(name, service_of):
+    answer = service_of("classification").client.post(f"/models/{name}/predict", json={"texts": ["a"]})
+    assert answer.status_code == 404
+    assert "error" in answer.json()
+    assert len(answer.text) < 1000
+
+
+def test_a_wrong_method(service_of):
+    assert service_of("classification").client.get("/predict").status_code == 405
+
+
+def test_several_models_are_named(model, exported):
+    with serving({"films": model, "vectors": exported("retrieval")}) as each:
+        assert each.client.post("/models/films/predict", json={"texts": ["a"]}).status_code == 200
+        assert each.client.post("/models/vectors/predict", json={"texts": ["a"]}).status_code == 200
+        answer = each.client.post("/predict", json={"inputs": "a"})
+        assert answer.status_code == 400
+        assert "films, vectors" in answer.json()["error"]
+        body = {"input": "a", "model": "vectors"}
+        assert each.client.post("/v1/embeddings", json=body).status_code == 200
+        assert [every["id"] for every in each.client.get("/models").json()["data"]] == ["films", "vectors"]
+
+
+def test_names_of_models(tmp_path):
+    winner = tmp_path / "runs" / "films" / "winner" / "cpu"
+    assert named_folders([str(winner), "b=c"]) == {"films": winner, "b": Path("c")}
+    with pytest.raises(UsageError, match="would both be called a"):
+        named_folders(["x/a", "y/a"])
+    with pytest.raises(UsageError, match="the name of a model may hold"):
+        named_folders(["../a=b"])
+
+
+def test_the_key(model):
+    with serving({"films": model}, key="secret") as each:
+        body = {"texts": ["good"]}
+        assert each.client.post(PATH, json=body).status_code == 401
+        assert each.client.post(PATH, json=body, headers={"Authorization": "Bearer other"}).status_code == 401
+        assert (
+            each.client.post(PATH, json=body, headers={"Authorization": "Bearer \xe9".encode("latin-1")}).status_code
+            == 401
+        )
+        assert each.client.post(PATH, json=body, headers={"Authorization": "Bearer secret"}).status_code == 200
+        assert each.client.get("/openapi.json").status_code == 401
+        for path in ("/health/live", "/health/ready", "/metrics", "/v2/health/ready"):
+            assert each.client.get(path).status_code == 200
+
+
+def test_the_log_has_no_texts(running):
+    running.client.post(PATH, json={"texts": ["a very secret text"]})
+    deadline = time.monotonic() + 5
+    while not lines(running.log.getvalue()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    [line] = lines(running.log.getvalue())
+    assert (line["method"], line["path"], line["status"]) == ("POST", PATH, 200)
+    assert "secret" not in running.log.getvalue()
+
+
+def test_metrics(running):
+    running.client.post(PATH, json={"texts": ["good", "bad"]})
+    running.client.post(PATH, content=b"{")
+    text = running.client.get("/metrics").text
+    assert 'compress_rows_total{model="films"} 2.0' in text
+    assert 'compress_refusals_total{reason="body"} 1.0' in text
+    assert 'compress_requests_total{path="/models/{name}/predict",status="200"} 1.0' in text
+    for stage in ("queue", "tokenize", "model", "whole"):
+        assert f'compress_seconds_count{{model="films",stage="{stage}"}}' in text
+    assert 'compress_queue_rows{model="films"} 0.0' in text
+
+
+def test_many_callers_get_their_own_answers(running, model):
+    texts = [f"{'good ' * (number % 7)}bad plot" for number in range(200)]
+    expected = [row["probability"] for row in compress.open(model).predict(texts, batch=1)]
+    with ThreadPoolExecutor(16) as pool:
+        found = list(
+            pool.map(lambda text: running.client.post(PATH, json={"texts": [text]}).json()["answers"][0], texts)
+        )
+    assert np.allclose([each["probability"] for each in found], expected, atol=1e-5)
+
+
+def test_a_variant_whose_answers_depend_on_the_batch_runs_rows_alone(exported):
+    folder = exported("classification", "onnx-int8")
+    assert open_served("films", folder, ONE_THREAD).times is None
+    texts = ["good", "so very dull a plot", "a fine film"]
+    expected = [row["probability"] for row in compress.open(folder).predict(texts, batch=1)]
+    with serving({"films": folder}) as each:
+        found = each.client.post(PATH, json={"texts": texts}).json()["answers"]
+        assert [answer["probability"] for answer in found] == expected
+        assert "rows run one by one" in each.service.served("films").describe()
+
+
+def test_rows_are_joined_where_that_is_faster():
+    cheap = BatchTimes((1, 2, 4), (8, 32), np.array([[1.0, 2.0], [1.1, 2.2], [1.2, 2.4]]))
+    dear = BatchTimes((1, 2, 4), (8, 32), np.array([[1.0, 2.0], [2.2, 4.4], [4.8, 9.6]]))
+    rows = [(1, 8)] * 4
+    assert cheap.best_count(rows) == 4
+    assert dear.best_count(rows) == 1
+    assert cheap.best_count([(1, 8), (1, 8), (1, 500)]) >= 2
+    assert cheap.best_count([(9, 8), (1, 8)]) == 1
+
+
+def test_a_full_queue_refuses(model):
+    with serving({"films": model}, queue=8) as each:
+        answer = each.client.post(PATH, json={"texts": ["good"] * 9})
+        assert answer.status_code == 429
+        assert answer.headers["retry-after"] == "1"
+        assert each.client.post(PATH, json={"texts": ["good"] * 8}).status_code == 200
+
+
+def test_a_client_that_is_slow_is_told(model):
+    with serving({"films": model}, receive=0.5) as each, socket.create_connection(("127.0.0.1", each.port)) as slow:
+        slow.sendall(b"POST /predict HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
+        start = time.monotonic()
+        slow.settimeout(10)
+        assert slow.recv(1000).startswith(b"HTTP/1.1 408")
+        assert time.monotonic() - start < 5
+        assert each.client.post(PATH, json={"texts": ["good"]}).status_code == 200
+
+
+def test_connections_that_are_half_closed_or_left(running):
+    for content in (b"", b"POST", b"\x00\xff\r\n\r\n", b"POST / HTTP/1.1\r\ncontent-length: 9\r\n\r\n{"):
+        connection = socket.create_connection(("127.0.0.1", running.port))
+        connection.sendall(content)
+        connection.shutdown(socket.SHUT_WR)
+        connection.close()
+    assert running.client.post(PATH, json={"texts": ["good"]}).status_code == 200
+
+
+def test_a_damaged_model_never_gets_ready(model, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(model, folder)
+    (folder / "model.onnx").write_bytes(b"x")
+    with pytest.raises(ModelError, match="it is empty, truncated, or not a model"):
+        open_served("films", folder, ONE_THREAD)
+
+
+def test_a_model_that_does_not_repeat_its_golden_outputs(exported, tmp_path):
+    from tests.variant_builder import add_to_logits
+
+    onnx = pytest.importorskip("onnx")
+    folder = tmp_path / "model"
+    shutil.copytree(exported(), folder)
+    if not (folder / "golden.safetensors").exists():
+        pytest.skip("this fixture has no golden outputs")
+    proto = onnx.load(folder / "model.onnx")
+    onnx.save(add_to_logits(proto, [3.0, -3.0]), folder / "model.onnx")
+    with pytest.raises(ParityMissed):
+        open_served("films", folder, ONE_THREAD)
+
+
+def test_watching_replaces_a_model_without_a_lost_request(exported, tmp_path, monkeypatch):
+    import asyncio
+
+    from compress.console import Console
+    from compress.serve import server
+
+    monkeypatch.setattr(server, "WATCH_SECONDS", 0.05)
+    folder = tmp_path / "model"
+    shutil.copytree(exported("classification"), folder)
+    with serving({"films": folder}) as each:
+        loop = asyncio.new_event_loop()
+        task = loop.create_task(watch(each.service, {"films": folder}, ONE_THREAD, Console("human", err=each.log)))
+        thread = threading.Thread(target=loop.run_forever, daemon=True)
+        thread.start()
+        statuses = []
+        stop = threading.Event()
+
+        def call():
+            while not stop.is_set():
+                statuses.append(each.client.post(PATH, json={"texts": ["good"]}).status_code)
+
+        caller = threading.Thread(target=call)
+        caller.start()
+        time.sleep(0.3)
+        (folder / "compress.json").write_text("{")  # a folder in the middle of a change
+        time.sleep(0.4)
+        shutil.copytree(exported("multi_label"), tmp_path / "next")
+        shutil.rmtree(folder)
+        (tmp_path / "next").rename(folder)
+        deadline = time.monotonic() + 20
+        while each.service.served("films").model.task.kind != "multi_label" and time.monotonic() < deadline:
+            time.sleep(0.05)
+        stop.set()
+        caller.join()
+        task.add_done_callback(lambda _: loop.stop())
+        loop.call_soon_threadsafe(task.cancel)
+        thread.join(5)
+        loop.close()
+        assert set(statuses) == {200}
+        assert each.service.served("films").model.task.kind == "multi_label"
+        assert "stays as it is" in each.log.getvalue()
+
+
+@contextmanager
+def command(*arguments):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "KEY": "secret"}
+    words = [sys.executable, "-m", "compress", "serve", *map(str, arguments)]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def address_of(process):
+    """Return where it listens, from the line that it shows."""
+    for line in process.stderr:
+        if "curl " in line:
+            return line.split()[1].partition("/models")[0]
+    raise AssertionError("it ended")
+
+
+def test_the_command_answers_what_it_accepted_and_ends_with_0(model):
+    headers = {"Authorization": "Bearer secret"}
+    body = {"texts": ["so very dull a plot"] * 500}
+    with command(f"films={model}", "--port", "0", "--key-env", "KEY") as process, ThreadPoolExecutor(8) as pool:
+        address = address_of(process)
+        waiting = [pool.submit(httpx.post, address + PATH, json=body, headers=headers, timeout=30) for _ in range(6)]
+        time.sleep(0.5)
+        process.send_signal(signal.SIGTERM)
+        answered = [each.result() for each in waiting if each.exception() is None]
+        assert answered
+        assert {each.status_code for each in answered} <= {200, 503}
+        assert all(len(each.json()["answers"]) == 500 for each in answered if each.status_code == 200)
+        assert process.wait(20) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["MODEL", "b=MODEL", "b=MODEL"], 2, "would both be called b"),
+        (["nowhere"], 1, "there is no model folder at nowhere"),
+        (["MODEL", "--key-env", "NO_SUCH_KEY"], 2, "there is no such environment variable"),
+        (["MODEL", "--host", "no.such.host.invalid"], 2, "cannot be listened at"),
+    ],
+)
+def test_what_cannot_be_served(arguments, code, message, model, capsys):
+    words = [word.replace("MODEL", str(model)) for word in arguments]
+    assert main(["serve", *words, *([] if "--host" in words else ["--port", "0"])]) == code
+    assert message in capsys.readouterr().err
+
+
+def test_a_port_in_use(model, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert main(["serve", str(model), "--port", str(taken.getsockname()[1])]) == 2
+    assert "--port 0 takes a free one" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", [["--port", "x"], ["--port", "70000"], ["--max-wait", "-1"], ["--max-wait", "nan"]])
+def test_wrong_options(option, capsys):
+    with pytest.raises(SystemExit):
+        main(["serve", "a", *option])
+    assert "expected" in capsys.readouterr().err
