@@ -3,7 +3,8 @@
 The texts of a file, repeated as needed, are labelled by one process and by one for each core, by a `datasets.map` loop
 around the same ONNX file, and by transformers' pipeline around the model in PyTorch that `--pytorch` names: in turns,
 each as a process of its own, start included. The limit is the model alone: its predictor on texts that are tokenized
-and sorted, at the best of three batches. Then memory at few and at many rows, and kills at random moments.
+and sorted, at the best of three batches. Then, with the last model, memory at few and at many rows, and kills at random
+moments.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ from compress.measure.result_base import ResultModel
 from compress.runtime.text_model import TextModel
 
 BATCHES = (1, 8, 32)
-SMALL, LIMIT_ROWS = 10_000, 8192
+SMALL, LIMIT_ROWS = 10_000, 2048
 ALONE = "the model alone, one thread"
-KILLED_ROWS = 60_000
+KILLED_ROWS = 100_000
 LOOP = """
 import sys, compress
 from datasets import load_dataset
@@ -131,7 +132,7 @@ def measure(store: Store[BulkReport], given: argparse.Namespace, work: Path) -> 
                 how = f"transformers' pipeline, threads: {threads}"
                 time_command(store, name, given.pytorch.name, given.pipeline_rows, how, command)
     (name, texts), *_ = named.items()
-    model = given.models[0]
+    model = given.models[-1]
     for count in (SMALL, given.many):
         rows = write_rows(work / "rows.csv", texts, count)
         command = bulk_command(model, rows, work / "out.csv", cores)

@@ -109,7 +109,7 @@ def _job(folder: Path, info: FolderInfo, path: Path, name: str, target: Path, op
         format=form,
         text=columns,
         names=tuple(options.prefix + field for field in fields),
-        batch=usual_batch(info.variant) if options.batch is None or depends else options.batch,
+        batch=usual_batch(info.variant) if depends else options.batch,
         prefix=options.prefix,
         probabilities=options.probabilities,
         bad_rows=options.bad_rows,

@@ -46,7 +46,8 @@ class JobInfo(Info):
     probabilities: bool
     encoding: str
     bad_rows: str
-    batch: int
+    batch: int | None
+    device: str
     shards: int
 
 
@@ -60,6 +61,7 @@ SAYS = {
     "encoding": "another encoding",
     "bad_rows": "another --bad-rows",
     "batch": "another batch",
+    "device": "another device",
     "shards": "another number of shards",
 }
 """How a message names a difference."""
@@ -186,7 +188,7 @@ class BulkJob:
     text: tuple[str, ...]
     names: tuple[str, ...]
     """Of the answer columns."""
-    batch: int
+    batch: int | None = None
     """Texts that run together."""
     prefix: str = ""
     probabilities: bool = False
@@ -215,6 +217,7 @@ class BulkJob:
             encoding=self.file.encoding,
             bad_rows=self.bad_rows,
             batch=self.batch,
+            device=self.device,
             shards=self.shard.count,
         )
 

@@ -26,6 +26,8 @@ from compress.tasks.parsing.columns import is_missing, parse_list
 
 WINDOW_ROWS, WINDOW_TOKENS = 1024, 1 << 18
 """Rows that are sorted by length together: up to this number, or until they have so many tokens."""
+BATCH_TOKENS = {"cpu": 512, "cuda": 1 << 14}
+"""Tokens of a batch, padding included: what a core's cache holds runs fastest there, a GPU wants more."""
 ERROR = "error"
 """The column that says why a row was not read, where such rows are kept."""
 
@@ -75,7 +77,8 @@ class BulkPredictor:
             text: the columns of text; by default those of the task.
             prefix: goes before the names of the answer columns.
             probabilities: adds the probabilities of all classes.
-            batch: texts that run together; not where answers depend on it, which run as they were scored.
+            batch: texts that run together; by default as many as have the device's `BATCH_TOKENS`. Not where answers
+                depend on it: these run as they were scored.
             device: `cpu` or `cuda`; by default the CPU, where the model runs on it.
             threads: of the CPU.
         """
@@ -84,9 +87,10 @@ class BulkPredictor:
         self.model = TextModel.open(folder, placement)
         self.columns = text_columns(self.model.task, text)
         self.prefix = prefix
-        self.batch = self.model.batch if batch is None or self.model.depends_on_batch else batch
-        if self.batch < 1:
+        if batch is not None and batch < 1:
             raise UsageError(f"a batch holds at least one text; got {batch}.")
+        self._batch = self.model.batch if self.model.depends_on_batch else batch
+        self._tokens = BATCH_TOKENS[placement.device]
         self.fields = answer_fields(self.model.task, len(self.columns), probabilities)
         """The columns that answers add, without the prefix."""
         self.adds_classes = "probabilities" in self.fields and "probabilities" not in self.model.kind.answer_fields
@@ -112,6 +116,18 @@ class BulkPredictor:
     def names(self) -> list[str]:
         """The names of the answer columns."""
         return [self.prefix + name for name in self.fields]
+
+    def batches(self, lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """Return which examples run together, by their lengths."""
+        if self._batch is not None:
+            return batches_by_length(lengths, self._batch)
+        order = np.argsort(lengths, kind="stable")
+        batches, start = [], 0
+        for end in range(1, len(order) + 1):
+            if end == len(order) or (end + 1 - start) * lengths[order[end]] > self._tokens:
+                batches.append(order[start:end])
+                start = end
+        return batches
 
     def answer(self, cells: Sequence[Cells], origins: Sequence[str]) -> Answers:
         """Return the answer to each row, from what it holds in the columns of text."""
@@ -170,7 +186,7 @@ class _Window:
         model = self._predictor.model
         decoded: list[NDArray[Any]] = [np.empty(0)] * len(self._examples)
         lengths = np.array([len(example["input_ids"]) for example in self._examples])
-        for indices in batches_by_length(lengths, self._predictor.batch):
+        for indices in self._predictor.batches(lengths):
             for index, output in zip(indices, model.decode([self._examples[index] for index in indices]), strict=True):
                 decoded[index] = output
         found = model.answers(decoded, self._counts, self._rows, every_class=self._predictor.adds_classes)

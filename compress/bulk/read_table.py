@@ -1,6 +1,7 @@
 """The rows of a file in parts, as they are: every line is a row, also an empty one and one that does not fit.
 
-A part has up to `PART_ROWS` rows, which follow from the file alone. Rows that cannot be read carry the reason.
+A part has up to `PART_ROWS` rows, fewer in small files, so that there is work for all processes; which they are follows
+from the file alone. Rows that cannot be read carry the reason.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from compress.errors import DataError, UsageError, nearest
 
 PART_ROWS, PART_CHARACTERS = 4096, 1 << 24
 """A part ends with this row, or with the row that brings its text to so many characters."""
+PARTS, LEAST_ROWS, LEAST_CHARACTERS = 64, 256, 1 << 16
+"""Small files are to have so many parts, unless parts would be smaller than this."""
 READ_FORMATS = ("parquet", "csv", "tsv", "jsonl", "txt")
 ENDINGS = {**{f".{name}": name for name in READ_FORMATS}, ".ndjson": "jsonl"}
 LINE = "text"
@@ -129,8 +132,11 @@ def format_of(path: str) -> str:
     return ENDINGS[ending]
 
 
-def _filled(rows: Iterable[tuple[int, Any, int, str | None]], columns: tuple[str, ...]) -> Iterator[Part]:
+def _filled(
+    file: TableFile, rows: Iterable[tuple[int, Any, int, str | None]], columns: tuple[str, ...]
+) -> Iterator[Part]:
     """Gather rows, each with its line, characters and fault, into parts."""
+    characters_a_part = min(PART_CHARACTERS, max(LEAST_CHARACTERS, file.path.stat().st_size // PARTS))
     part = Part(0, columns, 1)
     for line, row, characters, fault in rows:
         if fault:
@@ -138,7 +144,7 @@ def _filled(rows: Iterable[tuple[int, Any, int, str | None]], columns: tuple[str
         part.rows.append(row)
         part.lines.append(line)
         part.characters += characters
-        if len(part.rows) == PART_ROWS or part.characters >= PART_CHARACTERS:
+        if len(part.rows) == PART_ROWS or part.characters >= characters_a_part:
             yield part
             part = Part(part.index + 1, columns, part.first + len(part.rows))
     if part.rows:
@@ -155,7 +161,7 @@ def _line_parts(file: TableFile) -> Iterator[Part]:
             text = (without_invalid(line) if invalid else line).rstrip("\r\n")
             yield number, [text] if is_plain else text, len(line), invalid and f"{invalid} is not {file.encoding}"
 
-    return _filled(rows(), (LINE,) if is_plain else ())
+    return _filled(file, rows(), (LINE,) if is_plain else ())
 
 
 def _lines(file: TableFile, newline: str) -> Iterator[str]:
@@ -201,7 +207,7 @@ def _table_parts(file: TableFile) -> Iterator[Part]:
         for record in records:
             yield _fitted(record, columns, delimiter, file.encoding)
 
-    yield from _filled(rows(), columns)
+    yield from _filled(file, rows(), columns)
 
 
 Record = tuple[int, list[str], str | None]
@@ -286,25 +292,26 @@ def _parquet_parts(file: TableFile) -> Iterator[Part]:
     index, first = 0, 1
     with reading(file.path):
         try:
-            for table in _regrouped(opened.iter_batches(batch_size=PART_ROWS), pyarrow):
+            rows = min(PART_ROWS, max(LEAST_ROWS, opened.metadata.num_rows // PARTS))
+            for table in _regrouped(opened.iter_batches(batch_size=rows), rows, pyarrow):
                 yield Part(index, columns, first, table=table, characters=int(table.nbytes))
                 index, first = index + 1, first + len(table)
         except pyarrow.ArrowException as error:
             raise DataError(f"{file.shown} cannot be read as parquet: {error}") from error
 
 
-def _regrouped(batches: Iterable[Any], pyarrow: Any) -> Iterator[Any]:
-    """Yield tables of `PART_ROWS` rows, less where they are large: batches end with row groups."""
+def _regrouped(batches: Iterable[Any], count: int, pyarrow: Any) -> Iterator[Any]:
+    """Yield tables of ``count`` rows, fewer where they are large: batches end with row groups."""
     held: list[Any] = []
     rows = size = 0
     for batch in batches:
-        step = max(1, min(PART_ROWS, PART_CHARACTERS * max(1, len(batch)) // max(1, batch.nbytes)))
+        step = max(1, min(count, PART_CHARACTERS * max(1, len(batch)) // max(1, batch.nbytes)))
         start = 0
         while start < len(batch):
-            taken = batch.slice(start, min(step, PART_ROWS - rows))
+            taken = batch.slice(start, min(step, count - rows))
             held.append(taken)
             start, rows, size = start + len(taken), rows + len(taken), size + taken.nbytes
-            if rows == PART_ROWS or size >= PART_CHARACTERS:
+            if rows == count or size >= PART_CHARACTERS:
                 yield pyarrow.Table.from_batches(held)
                 held, rows, size = [], 0, 0
     if held:

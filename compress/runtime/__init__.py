@@ -88,6 +88,9 @@ def open_predictor(folder: Path, placement: Placement = ONE_THREAD, variant: Var
 def open(folder: str | Path, placement: Placement | None = None) -> TextModel:
     """Open a folder for texts: ``compress.open("winner/cpu").predict(["a text"])``; loads torch only where needed.
 
+    Threads may share what it returns: ``predict`` changes nothing in it, and runtimes take calls from any thread. Calls
+    of several threads run side by side, each on the placement's threads. A process that was forked opens its own.
+
     Args:
         folder: a model folder or an exported one.
         placement: where it runs; None: `default_placement`.

@@ -52,6 +52,7 @@ def predict(*arguments: object, workers: int = 1) -> int:
 def small_parts(monkeypatch) -> None:
     """Parts of five rows. Processes that answer them get them as they are."""
     monkeypatch.setattr(read_table, "PART_ROWS", 5)
+    monkeypatch.setattr(read_table, "LEAST_ROWS", 5)
 
 
 @pytest.fixture
@@ -506,3 +507,17 @@ def _workers_of(name: str) -> list[int]:
         for process in psutil.process_iter(["cmdline"])
         if any(name in word for word in process.info["cmdline"] or ())
     ]
+
+
+def test_parquet_without_the_extra(model: Path, tmp_path: Path, capsys, monkeypatch) -> None:
+    (tmp_path / "in.parquet").write_bytes(b"PAR1")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert predict(model, "--file", tmp_path / "in.parquet", "--to", tmp_path / "out.csv") == 1
+    assert "pip install 'compress-encoders[bulk]'" in capsys.readouterr().err
+
+
+def test_parquet_that_is_none(model: Path, tmp_path: Path, capsys) -> None:
+    pytest.importorskip("pyarrow")
+    (tmp_path / "in.parquet").write_bytes(b"PAR1")
+    assert predict(model, "--file", tmp_path / "in.parquet", "--to", tmp_path / "out.csv") == 1
+    assert "cannot be read as parquet" in capsys.readouterr().err

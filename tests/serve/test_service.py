@@ -313,3 +313,20 @@ def test_wrong_options(option, capsys):
     with pytest.raises(SystemExit):
         main(["serve", "a", *option])
     assert "expected" in capsys.readouterr().err
+
+
+def test_threads_share_an_opened_model(exported):
+    for kind in ("classification", "retrieval", "question_answering"):
+        opened = compress.open(exported(kind))
+        given = [("is it good", "the plot is dull"), ("good", "a fine film of it")]
+        texts = given if kind == "question_answering" else [text for _, text in given]
+        expected = opened.predict(texts)
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(lambda _, opened=opened, texts=texts: opened.predict(texts), range(64)))
+        assert all(each == expected for each in found)
+
+
+def test_without_the_extra(model, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert main(["serve", str(model)]) == 1
+    assert "pip install 'compress-encoders[serve]'" in capsys.readouterr().err
