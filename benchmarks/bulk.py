@@ -3,7 +3,7 @@
 The texts of a file, repeated as needed, are labelled by one process and by one for each core, by a `datasets.map` loop
 around the same ONNX file, and by transformers' pipeline around the model in PyTorch that `--pytorch` names: in turns,
 each as a process of its own, start included. The limit is the model alone: its predictor on texts that are tokenized
-and sorted, at the best of three batches. Then, with the last model, memory at few and at many rows, and kills at random
+and sorted, at the best of four batches. Then, with the last model, memory at few and at many rows, and kills at random
 moments.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import multiprocessing
 import os
 import random
 import signal
@@ -36,9 +37,9 @@ from compress.errors import CompressError
 from compress.measure.result_base import ResultModel
 from compress.runtime.text_model import TextModel
 
-BATCHES = (1, 8, 32)
+BATCHES = (1, 8, 16, 32)
 SMALL, LIMIT_ROWS = 10_000, 2048
-ALONE = "the model alone, one thread"
+ALONE = "the model alone"
 KILLED_ROWS = 100_000
 LOOP = """
 import sys, compress
@@ -121,7 +122,7 @@ def measure(store: Store[BulkReport], given: argparse.Namespace, work: Path) -> 
         rows = write_rows(work / f"{name}.csv", texts, given.rows)
         for model in given.models:
             timed = partial(time_command, store, name, model.name, given.rows)
-            add_limit(store, name, model, texts)
+            add_limits(store, name, model, texts, cores)
             for workers in dict.fromkeys((1, cores)):
                 timed(f"predict --workers {workers}", bulk_command(model, rows, work / "out.csv", workers))
             timed("a datasets.map loop", script(LOOP, model, rows, work / "loop.csv", work / "cache"))
@@ -168,10 +169,22 @@ def script(text: str, *arguments: object) -> list[str]:
     return [sys.executable, "-c", text, *map(str, arguments)]
 
 
-def add_limit(store: Store[BulkReport], name: str, folder: Path, texts: Sequence[str]) -> None:
-    """Store how fast the predictor is on texts that are tokenized before, at the best batch."""
+def add_limits(store: Store[BulkReport], name: str, folder: Path, texts: Sequence[str], cores: int) -> None:
+    """Store how fast the predictor is on texts that are tokenized before: on one core, and on all of them at once."""
+    given = list(islice(cycle(texts), LIMIT_ROWS))
+    context = multiprocessing.get_context("spawn")
+    for processes in dict.fromkeys((1, cores)):
+        rate = Rate(texts=name, model=folder.name, how=f"{ALONE}, processes: {processes}", rows=LIMIT_ROWS, seconds=0.0)
+        if rate.key not in {each.key for each in store.report.rates}:
+            with context.Pool(processes) as pool:
+                seconds = pool.starmap(seconds_alone, [(folder, given)] * processes, chunksize=1)
+            add(store, rate.model_copy(update={"seconds": max(seconds) / processes}))
+
+
+def seconds_alone(folder: Path, texts: Sequence[str]) -> float:
+    """Return the seconds of the predictor at its best batch."""
     model = TextModel.open(folder)
-    prepared = model.prepare(list(islice(cycle(texts), LIMIT_ROWS)))
+    prepared = model.prepare(texts)
     lengths = np.array([len(example["input_ids"]) for example in prepared.examples])
     best = float("inf")
     for batch in (model.batch,) if model.depends_on_batch else BATCHES:
@@ -181,7 +194,7 @@ def add_limit(store: Store[BulkReport], name: str, folder: Path, texts: Sequence
         for each in arrays:
             model.predictor.predict(each)
         best = min(best, time.monotonic() - start)
-    add(store, Rate(texts=name, model=folder.name, how=ALONE, rows=LIMIT_ROWS, seconds=best))
+    return best
 
 
 def add(store: Store[BulkReport], rate: Rate) -> None:
@@ -246,7 +259,8 @@ def page(report: BulkReport) -> str:
         "# Files of many rows",
         origin(report),
         "Rows a second of whole commands, their start included. `memory`: the most that all processes of a command held"
-        " for themselves, together. The model alone: its predictor on one thread, texts tokenized and sorted before.",
+        " for themselves, together. The model alone: its predictor, a thread a process, in so many processes at once, on"
+        " texts that are tokenized and sorted before.",
         table(rows_of(report), COLUMNS, COLUMNS[3:]),
     ]
     if report.kills:
@@ -257,9 +271,14 @@ def page(report: BulkReport) -> str:
 
 def rows_of(report: BulkReport) -> Iterator[dict[str, str | None]]:
     """Yield the rows of the table."""
-    limits = {(each.texts, each.model): each.rate for each in report.rates if each.how == ALONE}
+    limits = {
+        (each.texts, each.model, each.how.rpartition(" ")[2]): each.rate
+        for each in report.rates
+        if each.how.startswith(ALONE)
+    }
     for each in report.rates:
-        limit = limits.get((each.texts, each.model))
+        count = each.how.rpartition(" ")[2] if each.how.startswith((ALONE, "predict")) else "1"
+        limit = limits.get((each.texts, each.model, count))
         yield {
             "texts": each.texts,
             "model": each.model,

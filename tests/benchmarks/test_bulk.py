@@ -8,7 +8,7 @@ from benchmarks.report_store import beginning
 
 def report() -> BulkReport:
     rates = (
-        Rate(texts="sst2", model="small", how=ALONE, rows=100, seconds=1.0),
+        Rate(texts="sst2", model="small", how=f"{ALONE}, processes: 2", rows=100, seconds=1.0),
         Rate(texts="sst2", model="small", how="predict --workers 2", rows=300, seconds=2.0, megabytes=50.0),
         Rate(texts="sst2", model="teacher", how="transformers' pipeline, threads: 1", rows=10, seconds=1.0),
     )
