@@ -259,8 +259,8 @@ def page(report: BulkReport) -> str:
         "# Files of many rows",
         origin(report),
         "Rows a second of whole commands, their start included. `memory`: the most that all processes of a command held"
-        " for themselves, together. The model alone: its predictor, a thread a process, in so many processes at once, on"
-        " texts that are tokenized and sorted before.",
+        " for themselves, together. The model alone: its predictor, a thread a process, in so many processes at once,"
+        " on texts that are tokenized and sorted before.",
         table(rows_of(report), COLUMNS, COLUMNS[3:]),
     ]
     if report.kills:
