@@ -243,6 +243,8 @@ class Client:
                 tasks.append(asyncio.create_task(self._once(due)))
                 due += self._draw.expovariate(self._calls.rate)
             await asyncio.gather(*tasks)
+        for _, writer in self._idle:
+            writer.close()
         p50, p99 = np.percentile(self._times, [50, 99]).tolist() if self._times else (None, None)
         return {
             "seconds": time.perf_counter() - start,
@@ -261,11 +263,14 @@ class Client:
 
     async def _once(self, came: float) -> None:
         number = self._draw.randrange(len(self._requests))
+        connection = None
         try:
             connection = self._idle.pop() if self._idle else await asyncio.open_connection("127.0.0.1", PORT)
             status, body = await _call(*connection, self._requests[number])
             self._idle.append(connection)
         except (OSError, asyncio.IncompleteReadError, ValueError):
+            if connection is not None:
+                connection[1].close()
             self._lost += 1
             return
         took = 1e3 * (time.perf_counter() - came)
