@@ -5,6 +5,14 @@ import { resultElements } from "./show.js";
 const $ = (id) => document.getElementById(id);
 const { paths } = await (await fetch("openapi.json")).json();
 
+/** An answer as the page shows it: tags beside their words, with the probability of their entity. */
+function shown(answer, text) {
+  if (!answer.tags) return answer;
+  const shareOf = (place) => answer.entities.find(({ start, end }) => start <= place && place < end)?.probability ?? 1;
+  const words = text.trim().split(/\s+/);
+  return { words: words.map((word, place) => ({ word, tag: answer.tags[place], probability: shareOf(place) })) };
+}
+
 for (const [path, { post }] of Object.entries(paths)) {
   const [, name] = path.match(/^\/models\/([^/]+)\/predict$/) ?? [];
   if (name) $("model").append(new Option(`${name}: ${post.summary}`, name));
@@ -28,5 +36,5 @@ $("inputs").addEventListener("submit", async (event) => {
   const problem = answer.error ?? answer.reason;
   $("status").textContent = problem ?? "";
   $("result").hidden = Boolean(problem);
-  if (!problem) $("result").replaceChildren(...resultElements(answer));
+  if (!problem) $("result").replaceChildren(...resultElements(shown(answer, $("text").value)));
 });
