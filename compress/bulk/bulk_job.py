@@ -19,7 +19,7 @@ from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from compress.bulk.bulk_predictor import ERROR, BulkPredictor
-from compress.bulk.read_table import LINE, Part, TableFile, cells_of, parsed_objects
+from compress.bulk.read_table import LINE, PART_ROWS, Part, TableFile, cells_of, parsed_objects
 from compress.bulk.workers import run_jobs
 from compress.bulk.write_table import merge_parts, part_format, write_part
 from compress.console import Console, duration
@@ -49,6 +49,8 @@ class JobInfo(Info):
     batch: int | None
     device: str
     shards: int
+    part_rows: int = PART_ROWS
+    """Of this version of compress."""
 
 
 SAYS = {
@@ -63,6 +65,7 @@ SAYS = {
     "batch": "another batch",
     "device": "another device",
     "shards": "another number of shards",
+    "part_rows": "another version of compress",
 }
 """How a message names a difference."""
 

@@ -19,7 +19,7 @@ from compress.data.loading.text_decoding import invalid_byte, reading, text_line
 from compress.environment import require
 from compress.errors import DataError, UsageError, nearest
 
-PART_ROWS, PART_CHARACTERS = 4096, 1 << 24
+PART_ROWS, PART_CHARACTERS = 1024, 1 << 24
 """A part ends with this row, or with the row that brings its text to so many characters."""
 PARTS, LEAST_ROWS, LEAST_CHARACTERS = 64, 256, 1 << 16
 """Small files are to have so many parts, unless parts would be smaller than this."""

@@ -242,6 +242,7 @@ def test_smoke_recipe_measures_everything_once(recipe_file: Path, tmp_path: Path
     settings = {
         "grid": {"batch": [8, 1], "length": [32, "data"]},
         "callers": [2, 4],
+        "memory": [1, 8],
         "robustness": ["typos", "lowercase"],
     }
     overrides = [f"measure.{key}={json.dumps(value)}" for key, value in settings.items()]
