@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from compress.models.masked_lm import MaskedModel
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Hide a GPU from all tests but those of `-m gpu`: the others expect what a CPU computes, bit for bit."""
+    if "gpu" not in config.option.markexpr:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
     """Skip what would begin after COMPRESS_TEST_UNTIL, in seconds since 1970: a slow machine runs fewer tests."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,16 @@ from compress.errors import DeviceUnavailable, ModelError, nearest
 from compress.formats import FORMATS
 from compress.model_folder.model_info import VariantInfo
 from compress.runtime.model_formats import ModelFile, find_graph
-from compress.runtime.predictor import Placement, answers, cast_inputs, describe_predictor, load_failure, run_failure
+from compress.runtime.predictor import (
+    Placement,
+    answers,
+    cast_inputs,
+    describe_predictor,
+    first_line,
+    is_memory,
+    load_failure,
+    run_failure,
+)
 from compress.tasks.base import Arrays
 
 ONNX_FILE = FORMATS["onnx"].files[0]
@@ -127,8 +137,12 @@ def make_session(
             sess_options=options,
             providers=list(chosen),
             disabled_optimizers=list(settings.get("disabled_optimizers", ())),
+            enable_fallback=False,  # it prints on standard output
         )
     except ORT_ERRORS as error:
+        if placement.device != "cpu" and not is_memory(error):
+            make_session(model, replace(placement, device="cpu"), settings)  # raises where the model is at fault
+            raise DeviceUnavailable(f"ONNX Runtime could not start {first}: {first_line(error)}") from error
         raise load_failure("ONNX Runtime", "the model" if isinstance(model, bytes) else model, error) from error
     # A build for other CUDA libraries than the installed ones falls back without an error.
     if first not in session.get_providers():

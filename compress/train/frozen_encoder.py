@@ -25,7 +25,7 @@ from compress.models.encoder_parts import base_of, family_of
 from compress.models.last_layers_head import LastLayersHead, last_layers
 from compress.recipe.training_schema import FEATURE_LAYERS, Finetune
 from compress.train.core.checkpoints import TrainResult
-from compress.train.core.distributed import current_processes
+from compress.train.core.distributed import current_processes, returned
 from compress.train.core.seed_restarts import FOLDER, train_best
 from compress.train.core.training_data import TrainingData
 from compress.train.objective import TASK, Batch, Examples, Losses, TaskObjective
@@ -70,11 +70,10 @@ def _score(model: PreTrainedModel, data: TrainingData) -> float | None:
     """Return the score on select of the main process; None without select."""
     if data.evaluate is None:
         return None
-    processes, device = current_processes(), model.device
-    nn.Module.to(model, processes.device).train(False)
-    with torch.no_grad():
+    processes = current_processes()
+    with returned(model), torch.no_grad():
+        nn.Module.to(model, processes.device).train(False)
         score = data.evaluate(model) if processes.is_main else 0.0
-    nn.Module.to(model, device)
     return processes.from_main(score)
 
 
@@ -135,10 +134,9 @@ class EncoderFeatures:
         form = TensorFormat(dtype="float32", shape=shape, per_token=True, examples=len(ends))
         if processes.is_main:
             path.parent.mkdir(parents=True, exist_ok=True)
-            device = model.device
-            nn.Module.to(model, processes.device).train(False)
-            _write(model, examples, CachedTensor(path, form, ends, create=True), console, label)
-            nn.Module.to(model, device)
+            with returned(model):
+                nn.Module.to(model, processes.device).train(False)
+                _write(model, examples, CachedTensor(path, form, ends, create=True), console, label)
         processes.wait()
         self._stored = CachedTensor(path, form, ends)
 

@@ -29,7 +29,7 @@ from compress.console import Console, Progress
 from compress.errors import pluralize
 from compress.recipe.training_schema import Training, number
 from compress.train.core.checkpoints import CheckpointStore, TrainResult, TrainState, training_identity
-from compress.train.core.distributed import Processes
+from compress.train.core.distributed import Processes, returned
 from compress.train.core.gradients import DeviceBatches, Gradients, UpdateGradients, find_nonfinite, nan_error
 from compress.train.core.optimizer import (
     GradualUnfreezing,
@@ -76,31 +76,31 @@ def train(
     """
     processes = Processes(track)
     store = CheckpointStore(work, training_identity(model, objective, examples, settings, seed))
-    device = model.device
-    nn.Module.to(model, processes.device)
-    processes.wait()
-    finished = store.result()
-    if finished is None:
-        shown = console if console and processes.is_main else Console("quiet")
-        with processes.randomness(seed), frozen(model, settings.freeze), unfrozen_afterwards(model):
-            run = TrainingRun(
-                model,
-                objective,
-                examples,
-                settings,
-                seed,
-                processes,
-                store,
-                evaluate,
-                larger_is_better,
-                noise,
-                shown,
-                label,
-            )
-            finished = run.run(start_competes)
-    load_weights(model, store.best(finished["best_at"]))
-    processes.wait()
-    nn.Module.to(model, device).train(False)
+    with returned(model, *objective.teachers()):
+        nn.Module.to(model, processes.device)
+        processes.wait()
+        finished = store.result()
+        if finished is None:
+            shown = console if console and processes.is_main else Console("quiet")
+            with processes.randomness(seed), frozen(model, settings.freeze), unfrozen_afterwards(model):
+                run = TrainingRun(
+                    model,
+                    objective,
+                    examples,
+                    settings,
+                    seed,
+                    processes,
+                    store,
+                    evaluate,
+                    larger_is_better,
+                    noise,
+                    shown,
+                    label,
+                )
+                finished = run.run(start_competes)
+        load_weights(model, store.best(finished["best_at"]))
+        processes.wait()
+    model.train(False)
     return TrainResult.model_validate({**finished, "seed": seed, "updates": finished["done"]})
 
 

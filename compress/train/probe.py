@@ -30,7 +30,7 @@ from compress.models.heads import head_of
 from compress.models.load_save import output_layer
 from compress.storage.atomic_write import atomic_write
 from compress.train.core.checkpoints import tensor_digest
-from compress.train.core.distributed import current_processes
+from compress.train.core.distributed import current_processes, returned
 from compress.train.core.probe_effort import THOROUGH, TOKEN_HEADS, ProbeWork, Search, most_evaluations, probe_work
 from compress.train.objective import Batch, Examples, forward
 
@@ -109,9 +109,9 @@ def stored_probe(
     weights = {name: tensor_digest(tensor) for name, tensor in model.state_dict().items()}
     identity = f"{seed} {limit} {examples.digest()} {weights}"
     if processes.is_main and _read(path, identity) is None:
-        nn.Module.to(model, processes.device)
-        probe = fit_probe(model, examples, loss, seed, limit, console)
-        nn.Module.to(model, "cpu")
+        with returned(model):
+            nn.Module.to(model, processes.device)
+            probe = fit_probe(model, examples, loss, seed, limit, console)
         metadata = {"identity": identity, "info": probe.info.model_dump_json()}
         atomic_write(path, save({"weight": probe.weight, "bias": probe.bias}, metadata))
     processes.wait()

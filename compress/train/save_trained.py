@@ -21,7 +21,7 @@ from compress.models.load_save import save_model
 from compress.recipe.field_types import Role
 from compress.tasks import kind_of
 from compress.train.core.checkpoints import TrainResult
-from compress.train.core.distributed import current_processes
+from compress.train.core.distributed import current_processes, returned
 from compress.train.core.seed_restarts import delete_work_files
 from compress.train.core.training_data import BATCH, fast_tokenizer, predict_function
 
@@ -88,11 +88,11 @@ def predict_role(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, roles: PreparedData, role: Role, task: TaskInfo
 ) -> NDArray[Any]:
     """Return a model's predictions on a role, with the thresholds of ``task``."""
-    device, was_training = model.device, model.training
-    nn.Module.to(model, current_processes().device).train(False)
-    tokens = fast_tokenizer(model.config, tokenizer)
-    run = predict_function(model)
-    searched = embed_documents(run, roles.documents(role), task, tokens, BATCH)
-    predictions, _ = predict_rows(run, roles.rows(role), task, tokens, BATCH, searched)
-    nn.Module.to(model, device).train(was_training)
+    was_training, tokens = model.training, fast_tokenizer(model.config, tokenizer)
+    with returned(model):
+        nn.Module.to(model, current_processes().device).train(False)
+        run = predict_function(model)
+        searched = embed_documents(run, roles.documents(role), task, tokens, BATCH)
+        predictions, _ = predict_rows(run, roles.rows(role), task, tokens, BATCH, searched)
+    model.train(was_training)
     return predictions

@@ -217,6 +217,7 @@ def test_prune_from_model_refuses_a_vocabulary(tiny_model, tiny_tokenizer, tiny_
         prune_from_model(tiny_model("bert"), tiny_tokenizer, [], [], tiny_task, settings(vocabulary="seen"))
 
 
+@pytest.mark.gpu
 def test_prune_from_model_leaves_the_given_model_unchanged(data, tiny_model, tiny_tokenizer, tiny_task):
     roles = load_prepared(data)
     rows, held = list(roles.rows("train")), list(roles.rows("select"))

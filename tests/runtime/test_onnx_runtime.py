@@ -117,6 +117,25 @@ def test_cuda_without_its_provider_is_unavailable(write_sum, tmp_path, monkeypat
         open_predictor(path, Placement("cuda"))
 
 
+def test_a_provider_that_cannot_start_is_unavailable(write_sum, tmp_path, monkeypatch):
+    """Its libraries are missing; a model that cannot be read is reported as on a CPU."""
+    session = onnx_runtime.ort.InferenceSession
+
+    def start(model, providers, **options):
+        if providers[0][0] != "CPUExecutionProvider":
+            raise RuntimeError("please install the libraries")
+        return session(model, providers=providers, **options)
+
+    monkeypatch.setattr(onnx_runtime, "check_provider", lambda name: None)
+    monkeypatch.setattr(onnx_runtime.ort, "InferenceSession", start)
+    path = write_sum(tmp_path / "model.onnx")
+    with pytest.raises(DeviceUnavailable, match="could not start CUDAExecutionProvider: please install the libraries"):
+        open_predictor(path, Placement("cuda"))
+    path.write_bytes(b"damaged")
+    with pytest.raises(ModelError, match="cannot read"):
+        open_predictor(path, Placement("cuda"))
+
+
 @pytest.mark.parametrize(
     ("vnni", "settings", "guarded"),
     [

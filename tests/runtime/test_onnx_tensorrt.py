@@ -1,6 +1,8 @@
 """TensorRT inside ONNX Runtime: what can be tested without it, and outputs on a device."""
 
 import json
+from ctypes.util import find_library
+from importlib.util import find_spec
 
 import numpy as np
 import onnx
@@ -15,6 +17,7 @@ from compress.runtime.predictor import Placement
 from tests.variant_builder import build
 
 AVAILABLE = PROVIDER in ort.get_available_providers()
+HAS_LIBRARIES = bool(find_spec("tensorrt") or find_library("nvinfer"))
 
 
 @pytest.mark.skipif(AVAILABLE, reason="this ONNX Runtime has TensorRT")
@@ -113,6 +116,7 @@ def test_int8_is_not_run_there(tmp_path, write_sum, monkeypatch):
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not AVAILABLE, reason="this ONNX Runtime has no TensorRT")
+@pytest.mark.skipif(not HAS_LIBRARIES, reason="TensorRT's own libraries are not installed")
 def test_engines_compute_what_the_cpu_computes(tiny_folder, tmp_path_factory):
 
     source, work = tmp_path_factory.mktemp("onnx"), tmp_path_factory.mktemp("tensorrt")

@@ -48,6 +48,7 @@ def test_a_narrow_student_learns_through_projections_that_are_dropped(tiny_model
     assert load(tmp_path).config.hidden_size == 16
 
 
+@pytest.mark.gpu
 def test_the_teacher_stays_as_it_is(tiny_model, tiny_tokenizer, tiny_task, rows, same_weights):
     teacher, before = tiny_model("bert"), tiny_model("bert")
     student = build_student(teacher, Student(layers=1))
@@ -72,6 +73,7 @@ def test_another_teacher_is_another_training(tiny_model, material):
     DistillObjective(student, changed.bfloat16(), settings, material.task).identity()
 
 
+@pytest.mark.gpu
 def test_a_student_follows_its_teacher_without_any_label(tiny_model, tiny_tokenizer, tiny_task, rows):
     teacher = tiny_model("bert")
     student = build_student(teacher, Student(layers=2, start="random"), seed=5)

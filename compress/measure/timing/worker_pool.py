@@ -257,6 +257,7 @@ def job_result(worker: Worker, last: Latency, settings: Measure, seed: int, core
     unstable += interference.warm_up_instabilities(worker.unsteady, len(set(worker.processes)))
     replaced = [f"a worker process was lost and restarted: {reason}" for reason in worker.lost]
     energy = [(turn.joules, turn.energy_calls * batch) for turn in turns if turn.joules is not None]
+    joules, rows = (sum(part) for part in zip(*energy, strict=True)) if energy else (0.0, 0)
     changes = {
         "status": "unstable" if unstable else "measured",
         "reason": "; ".join([*unstable, *replaced, *filter(None, [loaded.reason])]) or None,
@@ -268,7 +269,7 @@ def job_result(worker: Worker, last: Latency, settings: Measure, seed: int, core
         "resident_memory": last.resident_memory,
         "peak_memory": last.peak_memory,
         "device_memory": last.device_memory,
-        "joules_per_row": sum(joules for joules, _ in energy) / sum(rows for _, rows in energy) if energy else None,
+        "joules_per_row": joules / rows if joules else None,  # 0 where the counter did not move in turns so short
         "noise": noise,
         "precision": model.p50.relative_half_width if model else None,
         "lengths": worker.lengths,

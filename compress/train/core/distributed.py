@@ -24,6 +24,17 @@ TIMEOUT = timedelta(hours=6)
 """How long processes wait for the main one, which alone evaluates and saves."""
 
 
+@contextmanager
+def returned(*models: nn.Module) -> Iterator[None]:
+    """Move models back to the device that each was on, after a block that moves them."""
+    homes = [next(model.parameters()).device for model in models]
+    try:
+        yield
+    finally:
+        for model, home in zip(models, homes, strict=True):
+            nn.Module.to(model, home)
+
+
 class Processes:
     """This process among those of a training. Reduced values are equal on all processes."""
 

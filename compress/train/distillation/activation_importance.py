@@ -25,7 +25,7 @@ from compress.models.student.build_student import is_narrowed, source_model
 from compress.models.student.slicing import Importance
 from compress.recipe.student_schema import Student
 from compress.tasks.base import Row
-from compress.train.core.distributed import current_processes
+from compress.train.core.distributed import current_processes, returned
 from compress.train.objective import Batch
 
 SAMPLE = 512
@@ -47,11 +47,9 @@ def importance_for_student(
     origin = source_model(teacher, student, task, seed)
     if not is_narrowed(origin.config, student):
         return None
-    device = origin.device
-    nn.Module.to(origin, current_processes().device)
-    importance = measure_activations(origin, _sample(rows, task, tokens, seed))
-    nn.Module.to(origin, device)
-    return importance
+    with returned(origin):
+        nn.Module.to(origin, current_processes().device)
+        return measure_activations(origin, _sample(rows, task, tokens, seed))
 
 
 def count_pieces(size: int, rows: Sequence[Row], task: TaskInfo, tokens: TextTokenizer) -> Tensor:

@@ -23,7 +23,7 @@ from compress.data.encode import batches_by_length
 from compress.model_folder.model_history import LayerMap, PruningInfo
 from compress.models.encoder_parts import capture_parts, layers_of
 from compress.recipe.distill_schema import Distill
-from compress.train.core.distributed import current_processes
+from compress.train.core.distributed import current_processes, returned
 from compress.train.distillation.layer_pairs import Pairs, layer_map, remaining_pairs, uses_layer_map
 from compress.train.distillation.phases import loss_phases
 from compress.train.objective import Examples, forward, forward_teacher
@@ -81,13 +81,13 @@ def layer_similarity(
     student: PreTrainedModel, teacher: PreTrainedModel, examples: Examples, sample: NDArray[np.int64]
 ) -> Tensor:
     """Return CKA (student layers, teacher layers) over the real tokens of these examples, on the training's device."""
-    device, cka = student.device, LinearCKA()
-    for model in (student, teacher):
-        nn.Module.to(model, current_processes().device).train(False)
-    for indices in batches_by_length(examples.lengths[sample], BATCH):
-        batch = {name: torch.from_numpy(array) for name, array in examples.batch(sample[indices]).items()}
-        cka.add(_features(student, batch, forward), _features(teacher, batch, forward_teacher))
-    nn.Module.to(student, device)
+    cka = LinearCKA()
+    with returned(student, teacher):
+        for model in (student, teacher):
+            nn.Module.to(model, current_processes().device).train(False)
+        for indices in batches_by_length(examples.lengths[sample], BATCH):
+            batch = {name: torch.from_numpy(array) for name, array in examples.batch(sample[indices]).items()}
+            cka.add(_features(student, batch, forward), _features(teacher, batch, forward_teacher))
     return cka.matrix()
 
 

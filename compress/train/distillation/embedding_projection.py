@@ -23,7 +23,7 @@ from compress.models.embedding_model import SentenceEmbedding, embedding_size, p
 from compress.models.load_save import saved_embedding_size
 from compress.recipe.student_schema import Student
 from compress.tasks.base import Row
-from compress.train.core.distributed import current_processes
+from compress.train.core.distributed import current_processes, returned
 from compress.train.core.training_data import BATCH, predict_function
 
 SAMPLE = 10_000
@@ -93,11 +93,10 @@ def embeddings(
     indices = np.unique(np.linspace(0, len(rows) - 1, min(SAMPLE, len(rows))).astype(int))
     encoded = encode_rows(rows, task, tokens)
     chosen = encoded.examples_of(indices)
-    nn.Module.to(model, current_processes().device)
-    model.train(False)
-    run = predict_function(model)
     batches = batches_by_length(encoded.lengths[chosen], BATCH)
-    return np.concatenate([run(encoded.batch(chosen[batch]))["sentence_embedding"] for batch in batches])
+    with returned(model):
+        run = predict_function(nn.Module.to(model, current_processes().device).train(False))
+        return np.concatenate([run(encoded.batch(chosen[batch]))["sentence_embedding"] for batch in batches])
 
 
 def principal_components(vectors: NDArray[Any], size: int) -> Tensor:

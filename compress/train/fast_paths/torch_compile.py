@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
@@ -28,7 +29,8 @@ def compile_layers(models: Iterable[PreTrainedModel]) -> Iterator[None]:
     parts = [part for model in models for part in compilable_parts(model)]
     import torch._dynamo.config  # takes a second, so only where something is compiled
 
-    with torch._dynamo.config.patch(recompile_limit=MAX_GRAPHS):
+    with torch._dynamo.config.patch(recompile_limit=MAX_GRAPHS), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The .grad attribute of a Tensor that is not")  # read by torch
         for part in parts:
             part.compile(dynamic=False)
         try:

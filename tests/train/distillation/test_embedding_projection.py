@@ -123,6 +123,7 @@ def test_every_family_distils_into_fewer_dimensions(name, data, given, tiny_mode
     assert (tmp_path / "2_Dense" / "model.safetensors").is_file()
 
 
+@pytest.mark.gpu
 def test_an_untrained_student_starts_with_its_teacher_s_components(data, given, tiny_model, tiny_folder, tmp_path):
     teacher = tiny_model("bert", head=HEAD)
     distill(tiny_folder(teacher, given[1]), Student(layers=1, embedding=8), data, False, 0, tmp_path)
@@ -158,6 +159,7 @@ def test_pruning_keeps_the_projection_and_the_space(data, given, tiny_model, tin
     assert torch.equal(projection_of(load(tmp_path / "cut")), projection_of(load(student)))
 
 
+@pytest.mark.gpu
 def test_models_in_memory(given, tiny_model, tiny_tokenizer):
     rows, task, _ = given
     rows = list(rows)
