@@ -10,21 +10,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from compress.bulk.bulk_job import BulkJob, Shard, bad_row, merge_shards, run_job
+from compress.bulk.answer_part import answer_part
+from compress.bulk.bulk_job import BulkJob, Shard
 from compress.bulk.bulk_predictor import BulkPredictor, answer_fields, text_columns
-from compress.bulk.read_table import TableFile, cells_of, format_of, parsed_objects
+from compress.bulk.read_table import ENDINGS, TableFile, format_of
+from compress.bulk.run_bulk_job import merge_shards, run_job
 from compress.bulk.write_table import output_format
 from compress.console import Console
 from compress.environment import require, usable_cores
-from compress.errors import CompressError, DataError, ModelError, UsageError, nearest
+from compress.errors import CompressError, DataError, ModelError, UsageError
 from compress.model_folder.model_info import FolderInfo, read_info
 from compress.runtime.predict_command import format_prediction
 from compress.runtime.predictor import ONE_THREAD, Placement
 from compress.runtime.text_model import depends_on_batch, usual_batch
 from compress.storage.file_names import cache_folder
-
-TABLES = ("csv", "tsv", "jsonl", "parquet")
-"""Formats with columns; other files are read a line a text."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ def predict_files(folder: Path, options: BulkOptions, console: Console) -> None:
     if depends_on_batch(info.variant) and options.batch not in (None, usual):
         console.warn(f"--batch {options.batch}: answers depend on the batch; {usual} run together, as were scored.")
     for name, target in zip(files, _targets(files, options.to), strict=True):
-        with _here(name) as path, _written(target) as (local, is_remote):
+        with _local_input(name) as path, _local_output(target) as (local, is_remote):
             if is_remote and (options.shard or options.merge):
                 raise UsageError(
                     f"{target}: shards write their parts beside the output, in a folder that all of them share.",
@@ -123,7 +122,7 @@ def _job(folder: Path, info: FolderInfo, path: Path, name: str, target: Path, op
 
 def is_table(name: str) -> bool:
     """Return whether a file has columns, by its name."""
-    return any(name.removesuffix(".gz").lower().endswith(f".{form}") for form in (*TABLES, "ndjson"))
+    return ENDINGS.get(Path(name.removesuffix(".gz")).suffix.lower(), "txt") != "txt"
 
 
 def show_table(folder: Path, name: str, options: BulkOptions, console: Console) -> None:
@@ -137,22 +136,13 @@ def show_table(folder: Path, name: str, options: BulkOptions, console: Console) 
         device=options.placement.device,
         threads=options.placement.threads,
     )
-    with _here(name) as path:
+    with _local_input(name) as path:
         header = not all(map(str.isdecimal, predictor.columns))
         file = TableFile(path, format_of(name), options.encoding, header, name)
+        file.check_columns(predictor.columns)
         for part in file.parts():
-            objects, faults = (None, part.faults) if part.columns else parsed_objects(part)
-            known = part.columns or tuple(next((row for row in objects or () if row), {}))
-            for column in predictor.columns if known else ():
-                if column not in known:
-                    guess = nearest(column, known)
-                    raise UsageError(f"{name} has no column '{column}'{guess}", hint="--text names the column of text")
-            where = [f"{name}, {part.where(index)}" for index in range(len(part))]
-            cells = [*cells_of(part, predictor.columns, objects)]
-            found = predictor.answer([() if index in faults else each for index, each in enumerate(cells)], where)
-            if (wrong := {**faults, **found.faults}) and options.bad_rows != "keep":
-                raise bad_row(where[min(wrong)], wrong[min(wrong)])
-            for row, answer in zip(cells, found.answers, strict=True):
+            done = answer_part(part, predictor, name, keep_bad=options.bad_rows == "keep")
+            for row, answer in zip(done.cells, done.answers, strict=True):
                 if console.format == "json":
                     console.jsonl({**dict(zip(predictor.columns, row, strict=True)), **answer})
                 else:
@@ -201,7 +191,7 @@ def _written_format(name: str) -> str:
 
 
 @contextmanager
-def _here(name: str) -> Iterator[Path]:
+def _local_input(name: str) -> Iterator[Path]:
     """Yield a file, copied to this machine first where it is elsewhere."""
     if "://" not in name:
         path = Path(name)
@@ -217,7 +207,7 @@ def _here(name: str) -> Iterator[Path]:
 
 
 @contextmanager
-def _written(target: str) -> Iterator[tuple[Path, bool]]:
+def _local_output(target: str) -> Iterator[tuple[Path, bool]]:
     """Yield where a file is written, and whether it is elsewhere: then it is sent there in the end."""
     if "://" not in target:
         Path(target).absolute().parent.mkdir(parents=True, exist_ok=True)

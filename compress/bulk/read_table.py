@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,17 @@ class TableFile:
         objects, _ = parsed_objects(part)
         return next((tuple(values) for values in objects if values), None)
 
+    def check_columns(self, names: Sequence[str]) -> None:
+        """Refuse names that are none of the file's columns, or of its first object's."""
+        known = self.columns() or ()
+        for name in names if known else ():
+            if name not in known:
+                guess = nearest(name, known).partition(" (known")[0]
+                raise UsageError(
+                    f"{self.shown} has no column '{name}'; its columns are {', '.join(known[:20])}{guess}",
+                    hint="--text names the column of text",
+                )
+
     @property
     def has_plain_size(self) -> bool:
         """Whether the size of the file is about that of its text."""
@@ -169,19 +181,13 @@ def _lines(file: TableFile, newline: str) -> Iterator[str]:
         yield from text_lines(file.path, file.encoding, newline, option=ENCODING, mark_invalid=True)
 
 
-class _named:  # noqa: N801  a context manager
-    """Calls a file in messages as the user did."""
-
-    def __init__(self, file: TableFile) -> None:
-        self._file = file
-
-    def __enter__(self) -> None:
-        """Begin."""
-
-    def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
-        """Rename the file in an error of data."""
-        if isinstance(error, DataError) and self._file.name:
-            raise DataError(error.message.replace(str(self._file.path), self._file.name), hint=error.hint) from error
+@contextmanager
+def _named(file: TableFile) -> Iterator[None]:
+    """Call a file in messages as the user did."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(error.message.replace(str(file.path), file.shown), hint=error.hint) from error
 
 
 def _table_parts(file: TableFile) -> Iterator[Part]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ def write_part(
     elif form == "npy":
         _write_vectors(path, answers)
     else:
-        rows = objects or (part.table.to_pylist() if part.table is not None else _mappings(part))
+        rows = _mappings(part) if objects is None else objects
         found = ([_short(value) for value in answer.values()] for answer in answers)
         if form == "jsonl":
             added = (dict(zip(names, each, strict=True)) for each in found)
@@ -63,7 +64,9 @@ def write_part(
             atomic_write(path, _csv([*row.values(), *each] for row, each in zip(rows, found, strict=True)))
 
 
-def _mappings(part: Part) -> Iterator[dict[str, Any]]:
+def _mappings(part: Part) -> Iterable[Mapping[str, Any]]:
+    if part.table is not None:
+        return part.table.to_pylist()  # type: ignore[no-any-return]
     return (dict(zip(part.columns, row, strict=True)) for row in part.rows)
 
 
@@ -77,9 +80,11 @@ def _short(value: Any) -> Any:
 
 
 def _csv(rows: Iterable[Sequence[Any]]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(map(_csv_cell, row) for row in rows)
-    return text.getvalue()
+    lines: list[str] = []
+    # Python 3.11 quotes the characters of its line ending alone, so a carriage return has to be one of them.
+    stream = SimpleNamespace(write=lambda line: lines.append(line.removesuffix("\r\n") + "\n"))
+    csv.writer(stream, lineterminator="\r\n").writerows(map(_csv_cell, row) for row in rows)
+    return "".join(lines)
 
 
 def _csv_cell(value: Any) -> Any:
@@ -164,7 +169,7 @@ def merge_parts(paths: Sequence[Path], target: Path, form: str, columns: Sequenc
             for path in paths:
                 content = path.read_bytes()
                 if form == "csv" and path.suffix == ".jsonl":
-                    rows = map(json.loads, content.decode().splitlines())
+                    rows = map(json.loads, content.splitlines())  # of bytes: at line breaks alone
                     content = _csv([row.get(name) for name in columns] for row in rows).encode()
                 stream.write(content)
 
@@ -174,7 +179,8 @@ def _merge_vectors(paths: Sequence[Path], target: Path) -> None:
     width = max((shape[1] for shape in shapes), default=0)
     shape = (sum(shape[0] for shape in shapes), width)
     if not shape[0] * width:
-        np.save(target.open("wb"), np.empty(shape, np.float32))
+        with target.open("wb") as stream:
+            np.save(stream, np.empty(shape, np.float32))
         return
     lines = np.lib.format.open_memmap(target, "w+", np.float32, shape)
     start = 0

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import compress
-from compress.bulk import bulk_job, read_table
+from compress.bulk import read_table, run_bulk_job
 from compress.bulk.workers import run_jobs
 from compress.cli import main
 from tests.conftest import WORDS
@@ -200,7 +200,7 @@ def test_the_same_command_goes_on_with_what_is_missing(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patched:
-        patched.setattr(bulk_job, "merge_parts", full)
+        patched.setattr(run_bulk_job, "merge_parts", full)
         assert predict(model, "--file", rows, "--to", tmp_path / "out.csv") == 1
     assert os.strerror(errno.ENOSPC) in capsys.readouterr().err
     folder = tmp_path / "out.csv.parts"
@@ -211,7 +211,7 @@ def test_the_same_command_goes_on_with_what_is_missing(
     def counted(start, setup, jobs, count):
         return run_jobs(start, setup, (given.append(job.index) or job for job in jobs), count)
 
-    monkeypatch.setattr(bulk_job, "run_jobs", counted)
+    monkeypatch.setattr(run_bulk_job, "run_jobs", counted)
     assert predict(model, "--file", rows, "--to", tmp_path / "out.csv") == 0
     assert given == [2]
     assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
@@ -354,7 +354,7 @@ def test_objects_with_columns_of_their_own(model: Path, tmp_path: Path, small_pa
 
 def test_a_file_that_changes_while_it_is_read(rows: Path, model: Path, tmp_path: Path, capsys, monkeypatch) -> None:
     states = iter([(1, 1), (1, 2)])
-    monkeypatch.setattr(bulk_job, "_state", lambda file: next(states))
+    monkeypatch.setattr(run_bulk_job, "_size_and_time", lambda file: next(states))
     assert predict(model, "--file", rows, "--to", tmp_path / "out.csv") == 1
     assert "changed while it was read" in capsys.readouterr().err
     assert not (tmp_path / "out.csv").exists()
@@ -521,3 +521,26 @@ def test_parquet_that_is_none(model: Path, tmp_path: Path, capsys) -> None:
     (tmp_path / "in.parquet").write_bytes(b"PAR1")
     assert predict(model, "--file", tmp_path / "in.parquet", "--to", tmp_path / "out.csv") == 1
     assert "cannot be read as parquet" in capsys.readouterr().err
+
+
+def test_characters_that_end_lines_elsewhere_stay_in_their_cells(model: Path, tmp_path: Path) -> None:
+    """A line separator, a vertical tab, a lone carriage return: of text, of JSON and of csv."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    given = ["good\u2028film", "a\x0bbad plot", "fine\rfilm", "dull\x85bit"]
+    source = tmp_path / "in.jsonl"
+    source.write_text(
+        "".join(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in given), encoding="utf-8"
+    )
+    for form in ("csv", "jsonl", "parquet"):
+        target = tmp_path / f"out.{form}"
+        assert predict(model, "--file", source, "--to", target) == 0
+        if form == "csv":
+            assert [row["text"] for row in read_csv(target)] == given
+            again = tmp_path / "again.jsonl"
+            assert predict(model, "--file", target, "--to", again, "--prefix", "second_") == 0
+            target = again
+        elif form == "parquet":
+            assert parquet.read_table(target)["text"].to_pylist() == given
+            continue
+        lines = target.read_text(encoding="utf-8").split("\n")[:-1]
+        assert [json.loads(line)["text"] for line in lines] == given

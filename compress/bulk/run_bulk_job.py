@@ -1,0 +1,208 @@
+"""A file of rows in, the same rows with a model's answers out: in parts, on several processes, and again after a kill.
+
+The same command goes on with the parts that are missing. When all are done, those of all shards, they are put together.
+Answers follow from a part alone: the numbers of processes and shards do not matter.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from compress.bulk.answer_part import bad_row, open_worker, taken
+from compress.bulk.bulk_job import JOB_FILE, BulkJob, PartInfo, Shard, ShardInfo
+from compress.bulk.read_table import Part, TableFile
+from compress.bulk.workers import run_jobs
+from compress.bulk.write_table import merge_parts
+from compress.console import Console, duration
+from compress.errors import CompressError, DataError, UsageError, pluralize
+from compress.storage.atomic_write import sync, why_unwritable
+
+
+@dataclass
+class Totals:
+    """Counts of rows."""
+
+    rows: int = 0
+    empty: int = 0
+    bad: int = 0
+    predicted: int = 0
+    """Of this process, the others were finished before."""
+
+    def add(self, part: PartInfo) -> None:
+        """Count a part."""
+        self.rows += part.rows
+        self.empty += part.empty
+        self.bad += part.bad
+
+    def described(self) -> str:
+        """Return `1,000 rows, 3 without text, 1 that could not be read`."""
+        empty = f"{self.empty:,} without text" if self.empty else ""
+        bad = f"{self.bad:,} that could not be read" if self.bad else ""
+        return ", ".join(filter(None, [pluralize(self.rows, "row"), empty, bad]))
+
+
+def run_job(job: BulkJob, console: Console) -> None:
+    """Answer what is missing of a file, or of a shard of it; a whole file is then put together."""
+    _check_columns(job)
+    _open_parts(job)
+    lock = FileLock(job.parts_folder / f".lock-{job.shard.index}")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise UsageError(f"another process writes {job.target} just now.") from error
+    with lock:
+        start = time.monotonic()
+        totals = _answer_parts(job, console)
+        seconds = time.monotonic() - start
+        if job.shard.count > 1:
+            _say_shard(job, totals, console)
+        else:
+            _put_together(job, _finished_parts(job, _part_count(job.shard_path(0))), console, totals, seconds)
+
+
+def _check_columns(job: BulkJob) -> None:
+    """Refuse before any row is predicted what no row could be right with."""
+    columns = job.file.columns() or ()
+    if not job.is_lines:
+        job.file.check_columns(job.text)
+    if used := [name for name in job.names if name in columns]:
+        raise taken(job.file.shown, used[0])
+    job.file.check_types(job.text, job.format)
+
+
+def _check_target(job: BulkJob) -> None:
+    if job.target.exists() and not job.replace:
+        raise UsageError(f"{job.target} exists.", hint="--replace writes it anew")
+
+
+def _open_parts(job: BulkJob) -> None:
+    """Make the folder of parts, or take one that holds parts of the same job."""
+    _check_target(job)
+    if reason := why_unwritable(job.target.parent):
+        raise UsageError(f"{job.target} cannot be written: {reason}.")
+    if written := job.written_info():
+        different = written.differences(job.info)
+        if not different:
+            return
+        if not job.replace:
+            raise UsageError(
+                f"{job.parts_folder} holds parts of another job: {', '.join(different)}.",
+                hint="--replace starts anew, another --to leaves it",
+            )
+        shutil.rmtree(job.parts_folder)
+    job.parts_folder.mkdir(parents=True, exist_ok=True)
+    job.write_info()
+
+
+def _answer_parts(job: BulkJob, console: Console) -> Totals:
+    """Answer the parts of a shard that are not finished."""
+    totals, before = Totals(), _size_and_time(job.file)
+    count = read = 0
+
+    def missing() -> Iterator[Part]:
+        nonlocal count, read
+        for part in job.file.parts():
+            count, read = part.index + 1, read + part.characters
+            if part.index % job.shard.count != job.shard.index:
+                continue
+            if done := job.part_info(part.index):
+                totals.add(done)
+                continue
+            if part.faults and part.columns and job.bad_rows != "keep":  # before earlier parts are predicted
+                index = min(part.faults)
+                raise bad_row(f"{job.file.shown}, {part.where(index)}", part.faults[index])
+            yield part
+
+    total = job.file.row_count() if job.shard.count == 1 else None
+    size = job.file.path.stat().st_size if job.file.has_plain_size and total is None else 0
+    with console.progress(total, f"predict {job.file.path.name}", "rows") as progress:
+        for index, done in run_jobs(open_worker, job, missing(), job.workers):
+            job.finish_part(index, done)
+            totals.add(done)
+            totals.predicted += done.rows
+            share = min(0.99, read / size) if size else 0.0
+            left = duration(progress.elapsed * (1 - share) / share) + " left" if share else None
+            progress.advance(done.rows, left=left)
+    if _size_and_time(job.file) != before:
+        shutil.rmtree(job.parts_folder)
+        raise DataError(f"{job.file.shown} changed while it was read; what was predicted of it is removed.")
+    job.finish_shard(count)
+    return totals
+
+
+def _size_and_time(file: TableFile) -> tuple[int, int]:
+    found = file.path.stat()
+    return found.st_size, found.st_mtime_ns
+
+
+def _part_count(shard: Path) -> int:
+    return ShardInfo.model_validate_json(shard.read_bytes()).parts
+
+
+def _say_shard(job: BulkJob, totals: Totals, console: Console) -> None:
+    shard, count = f"shard {job.shard.index}/{job.shard.count}", _part_count(job.shard_path(job.shard.index))
+    if totals.rows:
+        text = f"{shard}: {totals.described()}, in {job.parts_folder}; --merge writes {job.target} when all are done"
+    else:
+        text = f"{shard} has no rows: {job.file.shown} has {pluralize(count, 'part')}"
+    console.data({"shard": job.shard.index, "of": job.shard.count, "rows": totals.rows, "bad": totals.bad}, text)
+
+
+def merge_shards(job: BulkJob, console: Console) -> None:
+    """Put the parts of all shards together; refuses while one is missing, or where they are of another job."""
+    _check_target(job)
+    written = job.written_info()
+    if written is None:
+        raise UsageError(f"{job.parts_folder} has no {JOB_FILE}: no shard of {job.target} has begun.")
+    job = replace(job, shard=Shard(0, written.shards))
+    if different := written.differences(job.info):
+        raise UsageError(f"{job.parts_folder} holds parts of another job: {', '.join(different)}.")
+    count = job.shard.count
+    if missing := [index for index in range(count) if not job.shard_path(index).is_file()]:
+        shown = ", ".join(f"{index}/{count}" for index in missing[:10])
+        raise UsageError(f"{pluralize(len(missing), 'shard')} of {count} not done: {shown}.", hint="--shard runs one")
+    _put_together(job, _finished_parts(job, _part_count(job.shard_path(0))), console, None, 0.0)
+
+
+def _finished_parts(job: BulkJob, count: int) -> list[PartInfo]:
+    """Return what is said of all parts; one that is missing is an error."""
+    found = []
+    for index in range(count):
+        part = job.part_info(index)
+        if part is None:
+            raise CompressError(f"{job.parts_folder} lacks part {index}.", hint="run its shard again")
+        found.append(part)
+    return found
+
+
+def _put_together(
+    job: BulkJob, parts: Sequence[PartInfo], console: Console, this_run: Totals | None, seconds: float
+) -> None:
+    """Write the whole output, under another name until it is complete; its parts go."""
+    paths = [job.part_path(index) for index in range(len(parts))]
+    columns = tuple(dict.fromkeys(column for part in parts for column in part.columns))
+    temporary = job.target.with_name(f".{job.target.name}.new")
+    try:
+        merge_parts(paths, temporary, job.format, columns, job.added_columns)
+        sync(temporary)
+        temporary.replace(job.target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync(job.target.parent)
+    shutil.rmtree(job.parts_folder)
+    totals = Totals()
+    for part in parts:
+        totals.add(part)
+    text = f"{job.target}: {totals.described()}"
+    rate = this_run.predicted / seconds if this_run and this_run.predicted and seconds else None
+    if rate:
+        text += f"; {rate:,.0f} rows a second, {duration(seconds)}"
+    facts = {"file": str(job.target), "rows": totals.rows, "empty": totals.empty, "bad": totals.bad}
+    console.data({**facts, "columns": job.added_columns, "rows_per_second": rate and round(rate, 1)}, text)
