@@ -14,7 +14,8 @@ from itertools import islice
 from typing import Any
 
 from compress.errors import CompressError, unexpected
-from compress.serve.metrics import Metrics
+from compress.runtime.text_model import NO_TEXT
+from compress.serve.prometheus_metrics import Metrics
 from compress.serve.served_model import ServedModel
 from compress.tasks.base import Example, Row, TaskInput
 
@@ -71,6 +72,8 @@ class Batcher:
         self._ready: deque[Ticket] = deque()
         self._unfinished = 0
         self._closed = False
+        self._is_tokenized = False
+        """Whether all rows that will ever come are tokenized."""
         self._threads = [threading.Thread(target=each, daemon=True) for each in (self._tokenize, self._run)]
         for thread in self._threads:
             thread.start()
@@ -108,7 +111,7 @@ class Batcher:
             with self._lock:
                 while not self._came:
                     if self._closed:
-                        self._came_all = True
+                        self._is_tokenized = True
                         self._lock.notify_all()
                         return
                     self._lock.wait()
@@ -116,7 +119,7 @@ class Batcher:
             start = time.perf_counter()
             try:
                 if model.kind.is_empty(ticket.given):
-                    self._finish(ticket, {**model.kind.empty_answer(ticket.given), "reason": "no text"})
+                    self._finish(ticket, {**model.kind.empty_answer(ticket.given), "reason": NO_TEXT})
                     continue
                 ticket.row, ticket.examples = model.row_examples(ticket.given, "the text")
             except Exception as error:  # noqa: BLE001  it is the error of this row
@@ -127,35 +130,33 @@ class Batcher:
                 self._ready.append(ticket)
                 self._lock.notify_all()
 
-    _came_all = False
-
     def _run(self) -> None:
         while tickets := self._next_batch():
-            start = time.perf_counter()
             for ticket in tickets:
-                self._metrics.stage("queue", self.served.name, start - ticket.came)
-            try:
-                answers = self._answer(tickets)
-            except Exception as error:  # noqa: BLE001
-                if len(tickets) == 1:
-                    self._fail(tickets[0], error)
-                    continue
-                answers = []
-            self._metrics.batch(self.served.name, tickets, time.perf_counter() - start)
-            if answers:
-                for ticket, answer in zip(tickets, answers, strict=True):
-                    self._finish(ticket, answer)
-            for ticket in [] if answers else tickets:  # one of them is wrong: each alone
-                try:
-                    self._finish(ticket, self._answer([ticket])[0])
-                except Exception as error:  # noqa: BLE001
-                    self._fail(ticket, error)
+                self._metrics.stage("queue", self.served.name, time.perf_counter() - ticket.came)
+            self._answer(tickets)
+
+    def _answer(self, tickets: list[Ticket]) -> None:
+        """Answer rows that run together; where that fails, each of them alone."""
+        start = time.perf_counter()
+        try:
+            answers = self._predicted(tickets)
+        except Exception as error:  # noqa: BLE001
+            if len(tickets) == 1:
+                self._fail(tickets[0], error)
+                return
+            for ticket in tickets:
+                self._answer([ticket])
+            return
+        self._metrics.batch(self.served.name, tickets, time.perf_counter() - start)
+        for ticket, answer in zip(tickets, answers, strict=True):
+            self._finish(ticket, answer)
 
     def _next_batch(self) -> list[Ticket]:
         """Wait for rows; none where the service ends."""
         with self._lock:
             while not self._ready:
-                if self._came_all:
+                if self._is_tokenized:
                     return []
                 self._lock.wait()
             times = self.served.times
@@ -168,10 +169,10 @@ class Batcher:
             count = times.best_count([ticket.size for ticket in islice(self._ready, MAX_JOINED)])
             return [self._ready.popleft() for _ in range(count)]
 
-    def _answer(self, tickets: list[Ticket]) -> list[Answer]:
+    def _predicted(self, tickets: list[Ticket]) -> list[Answer]:
         model, served = self.served.model, self.served
         examples = [example for ticket in tickets for example in ticket.examples]
-        size = model.batch if served.times is None else served.times.batches[-1]
+        size = 1 if served.times is None else served.times.batches[-1]
         starts = range(0, len(examples), size)
         decoded = [found for start in starts for found in model.decode(examples[start : start + size])]
         rows = [ticket.row for ticket in tickets if ticket.row is not None]

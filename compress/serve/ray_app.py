@@ -28,7 +28,7 @@ def build(arguments: dict[str, Any]) -> Any:
     class Model:
         def __init__(self, folder: str, name: str, threads: int, queue: int) -> None:
             from compress.serve.app import make_app
-            from compress.serve.metrics import Metrics
+            from compress.serve.prometheus_metrics import Metrics
             from compress.serve.served_model import open_served
             from compress.serve.service import Limits, Service
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.errors import ModelError
+from compress.export.comparison.golden_inputs import golden_inputs
 from compress.export.comparison.parity_check import check_golden
 from compress.model_folder.model_info import GOLDEN_FILE, VariantInfo, read_info
 from compress.publish.verify import DIGESTS_FILE, find_damage
@@ -114,11 +115,5 @@ def open_served(name: str, folder: Path, placement: Placement) -> ServedModel:
     if (folder / GOLDEN_FILE).is_file():
         check_golden(folder).raise_for_misses(folder)
     model = TextModel.open(folder, placement)
-    model.predict([model.kind.to_input(model.kind.from_input(sample_input(model), model.task))])
+    model.predict(golden_inputs(model.task)["sentences"][:1])
     return ServedModel(name, folder, model, info.variant, None if model.depends_on_batch else measure_times(model))
-
-
-def sample_input(model: TextModel) -> str | tuple[str, ...]:
-    """Return an input of the model's task."""
-    count = 3 if model.kind.is_variadic else len(model.task.text)
-    return "a text" if count == 1 else ("a text",) * count

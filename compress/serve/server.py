@@ -9,6 +9,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from compress.console import Console
 from compress.environment import require, usable_cores
@@ -18,6 +19,9 @@ from compress.publish.verify import DIGESTS_FILE
 from compress.runtime.predictor import Placement
 from compress.storage.file_digests import file_digest
 from compress.storage.file_names import check_file_name
+
+if TYPE_CHECKING:
+    from compress.serve.service import Service
 
 LOCAL = "127.0.0.1"
 WATCH_SECONDS = 2.0
@@ -39,10 +43,10 @@ class ServeOptions:
 
 
 def serve(folders: Sequence[str], options: ServeOptions, console: Console) -> None:
-    """Serve models until the process is told to end."""
+    """Serve models until the process is to end."""
     for library in ("starlette", "uvicorn", "httptools", "prometheus_client"):
         require(library, "serve")
-    from compress.serve.metrics import Metrics
+    from compress.serve.prometheus_metrics import Metrics
     from compress.serve.served_model import open_served
     from compress.serve.service import Limits, Service
 
@@ -116,7 +120,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 async def _run(
-    service: object,
+    service: Service,
     listening: socket.socket,
     named: Mapping[str, Path],
     placement: Placement,
@@ -127,9 +131,7 @@ async def _run(
 
     from compress.serve.app import make_app
     from compress.serve.deadline import protocol_with_deadline
-    from compress.serve.service import Service
 
-    assert isinstance(service, Service)
     config = uvicorn.Config(
         make_app(service, console),
         http=protocol_with_deadline(service.limits.receive),
@@ -151,20 +153,18 @@ async def _run(
         await asyncio.to_thread(service.close)
 
 
-async def watch(service: object, named: Mapping[str, Path], placement: Placement, console: Console) -> None:
+async def watch(service: Service, named: Mapping[str, Path], placement: Placement, console: Console) -> None:
     """Replace a model whose folder changed, once the new one has proved itself."""
     from compress.serve.served_model import open_served
-    from compress.serve.service import Service
 
-    assert isinstance(service, Service)
-    known = {name: await asyncio.to_thread(_state, folder) for name, folder in named.items()}
+    known = {name: await asyncio.to_thread(_content, folder) for name, folder in named.items()}
     while True:
         await asyncio.sleep(WATCH_SECONDS)
         for name, folder in named.items():
-            state = await asyncio.to_thread(_state, folder)
-            if state in (None, known[name]):
+            content = await asyncio.to_thread(_content, folder)
+            if content in (None, known[name]):
                 continue
-            known[name] = state
+            known[name] = content
             try:
                 served = await asyncio.to_thread(open_served, name, folder, placement)
             except CompressError as error:
@@ -174,7 +174,7 @@ async def watch(service: object, named: Mapping[str, Path], placement: Placement
             console.note(f"replaced. {served.describe()}")
 
 
-def _state(folder: Path) -> str | None:
+def _content(folder: Path) -> str | None:
     """Return what says that a folder changed: its list of checksums, else its description."""
     for name in (DIGESTS_FILE, INFO_FILE):
         if (folder / name).is_file():

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
 from compress.errors import CompressError, first_error, nearest, pluralize
 from compress.serve.batcher import Answer, Batcher, Closed, Overloaded
-from compress.serve.metrics import Metrics
+from compress.serve.prometheus_metrics import Metrics
 from compress.serve.served_model import ServedModel
 from compress.tasks.base import TaskInput
 
@@ -160,8 +160,3 @@ class Service:
 def as_input(value: str | Sequence[str]) -> TaskInput:
     """Return a text, or several that are read together, as `predict` takes them."""
     return value if isinstance(value, str) else value[0] if len(value) == 1 else tuple(value)
-
-
-def names_of(answers: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the fields of answers."""
-    return list(dict.fromkeys(name for answer in answers for name in answer))

@@ -15,7 +15,7 @@ from compress.console import Console
 from compress.runtime.predictor import ONE_THREAD
 from compress.serve.app import make_app
 from compress.serve.deadline import protocol_with_deadline
-from compress.serve.metrics import Metrics
+from compress.serve.prometheus_metrics import Metrics
 from compress.serve.served_model import open_served
 from compress.serve.server import listen
 from compress.serve.service import Limits, Service

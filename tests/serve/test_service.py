@@ -169,7 +169,7 @@ def test_a_full_queue_refuses(model):
         assert each.client.post(PATH, json={"texts": ["good"] * 8}).status_code == 200
 
 
-def test_a_client_that_is_slow_is_told(model):
+def test_a_client_that_is_slow_gets_a_408(model):
     with serving({"films": model}, receive=0.5) as each, socket.create_connection(("127.0.0.1", each.port)) as slow:
         slow.sendall(b"POST /predict HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
         start = time.monotonic()

@@ -1,4 +1,4 @@
-"""What `/metrics` tells Prometheus."""
+"""What Prometheus reads at `/metrics`."""
 
 from __future__ import annotations
 
