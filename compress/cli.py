@@ -291,9 +291,8 @@ def _predict(command: Command) -> None:
     sub.add_argument("texts", nargs="*", metavar="TEXT", help=texts)
     sub.add_argument("--file", action="append", default=[], help=f"{READ_FILES}, or a pattern in quotes; may repeat")
     about = "texts that run together; by default those that were scored together where answers depend on it, else 32"
-    sub.add_argument(
-        "--batch", type=partial(_count, most=MAX_BATCH), metavar="N", help=f"{about} (of a file 512 tokens)"
-    )
+    about += " (of a file 512 tokens)"
+    sub.add_argument("--batch", type=partial(_count, most=MAX_BATCH), metavar="N", help=about)
     sub.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     sub.add_argument("--threads", type=partial(_count, most=MAX_THREADS), default=1, metavar="N", help="of a process")
     bulk = sub.add_argument_group("files of many rows", "see docs/bulk.md")
