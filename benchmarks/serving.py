@@ -1,10 +1,10 @@
 """`python -m benchmarks.serving NAME=FOLDER… --texts FILE:COLUMN`: what the service adds, and what it does under load.
 
-Each model is served by `compress serve`, and by a service written by hand (Starlette around the same file, rows one by
-one in a thread), each as a process of its own on loopback; clients are another. First one caller: the answer's time
+Each model is served by `compress serve` and by what others use (`other_servers.py`, each in an environment of its own
+that is made first), each as a process of its own on loopback; clients are another. First one caller: the answer's time
 beside that of the model alone. Then callers that wait for their answers, until more of them get no more: the capacity.
 Then requests that come at a share of the capacity whether or not others are answered: answers a second, p50, p99,
-refusals, lost and wrong answers. Last the memory after many requests.
+refusals, lost and wrong answers. Last the memory after many requests. A killed benchmark goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ import random
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -31,31 +33,22 @@ import psutil
 
 from benchmarks.bulk import read_texts
 from benchmarks.markdown_page import machine, origin, table
+from benchmarks.other_servers import OTHER_SERVERS, OtherServer
 from benchmarks.report_store import Report, Store, beginning, carry_out, positive, run
 from compress.console import Console
+from compress.errors import CompressError
 from compress.measure.result_base import ResultModel
 from compress.runtime.text_model import TextModel
 
-BY_HAND = """
-import sys, anyio, compress, uvicorn
-from starlette.applications import Starlette
-from starlette.responses import JSONResponse
-from starlette.routing import Route
-model = compress.open(sys.argv[1])
-
-async def predict(request):
-    texts = (await request.json())["texts"]
-    return JSONResponse({"answers": await anyio.to_thread.run_sync(model.predict, texts, 1)})
-
-app = Starlette(routes=[Route(sys.argv[2], predict, methods=["POST"])])
-uvicorn.run(app, port=int(sys.argv[3]), log_level="error")
-"""
-OURS, HAND = "compress serve", "Starlette by hand"
+OURS = "compress serve"
 CALLERS = (1, 2, 4, 8, 16, 32)
 MORE = 1.03
 """How many times the rate of fewer callers more of them must reach."""
 LOADS = (0.25, 0.5, 1.0, 2.0, 4.0)
 PORT = 18_200
+START_SECONDS = 180.0
+LATE = 0.002
+"""Seconds by which timers of a loop are late; a request that is sent later counts from when it was due."""
 HTTP_OK = 200
 COLUMNS = (
     "model",
@@ -99,6 +92,8 @@ class ServingReport(Report):
     loads: tuple[Load, ...] = ()
     alone: Mapping[str, float] = {}
     """Milliseconds of the model alone, text to answer, by its name."""
+    in_process: Mapping[str, float] = {}
+    """Answers a second that threads of one process get from the model, by its name."""
     memory: Mapping[str, tuple[float, float]] = {}
     """Megabytes before and after the requests, by model."""
 
@@ -109,10 +104,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("models", nargs="+", metavar="NAME=FOLDER")
     parser.add_argument("--texts", required=True, metavar="FILE:COLUMN")
     parser.add_argument("--seconds", type=positive, default=10)
+    parser.add_argument("--pytorch", metavar="FOLDER", help="the model of the pipeline; without it there is none")
+    parser.add_argument("--environments", type=Path, metavar="DIR", help="of other servers; without it there are none")
     parser.add_argument("--requests", type=positive, default=100_000, help="of the memory test")
     parser.add_argument("--out", type=Path, default=Path("reports/serving"))
     given = parser.parse_args(arguments)
     store = Store(ServingReport(**beginning("python -m benchmarks.serving", trial=False)), given.out, page)
+    store.resume()
     return carry_out(store, Console("human"), partial(measure, store, given), show)
 
 
@@ -123,32 +121,69 @@ def measure(store: Store[ServingReport], given: argparse.Namespace, work: Path) 
         name, _, place = named.partition("=")
         folder = Path(place)
         model = TextModel.open(folder)
-        expected = model.predict(texts, batch=1)
-        times = []
-        for text in texts[:200]:
-            start = time.perf_counter()
-            model.predict([text], batch=1)
-            times.append(1e3 * (time.perf_counter() - start))
-        store.update(alone={**store.report.alone, name: float(np.median(times))})
-        for service in (OURS, HAND):
-            with served(service, name, folder) as process:
-                calls = Calls(name, texts, [answer_key(each) for each in expected], given.seconds)
-                best = 0.0
-                for callers in CALLERS:
-                    found = call(replace(calls, callers=callers), service, f"callers: {callers}")
-                    add(store, found)
-                    rate = found.answered / found.seconds
-                    if rate < MORE * best:
-                        break
-                    best = max(best, rate)
-                for load in LOADS:
-                    add(store, call(replace(calls, rate=load * best), service, f"{load:g} × capacity"))
-                if service == OURS:
+        calls = Calls(name, texts, model.predict(texts, batch=1), given.seconds)
+        if name not in store.report.in_process:
+            times = [1e3 * timed(model, text) for text in texts[:200]]
+            store.update(alone={**store.report.alone, name: float(np.median(times))})
+            rates = [in_process(model, texts, callers, given.seconds / 2) for callers in CALLERS[:3]]
+            store.update(in_process={**store.report.in_process, name: max(rates)})
+        for service, other in services(given).items():
+            last = f"{LOADS[-1]:g} × capacity"
+            if any((each.model, each.service, each.load) == (name, service, last) for each in store.report.loads):
+                continue
+            source = Path(given.pytorch) if other and other.reads_torch else folder
+            these = replace(calls, expected=()) if other and other.reads_torch else calls
+            with served(service, other, name, source, given.environments, work) as process:
+                capacity = under_load(store, these, service)
+                if other is None:
                     before = process.memory_full_info().uss / 1e6
-                    many = replace(calls, expected=(), seconds=given.requests / best, callers=8)
+                    many = replace(calls, expected=(), seconds=given.requests / capacity, callers=8)
                     call(many, service, "memory")
                     after = process.memory_full_info().uss / 1e6
                     store.update(memory={**store.report.memory, name: (before, after)})
+
+
+def services(given: argparse.Namespace) -> dict[str, OtherServer | None]:
+    """Return ours and the others that can be run."""
+    others = OTHER_SERVERS.items() if given.environments else ()
+    return {OURS: None, **{name: other for name, other in others if given.pytorch or not other.reads_torch}}
+
+
+def timed(model: TextModel, text: str) -> float:
+    """Return the seconds of a call."""
+    start = time.perf_counter()
+    model.predict([text], batch=1)
+    return time.perf_counter() - start
+
+
+def in_process(model: TextModel, texts: Sequence[str], callers: int, seconds: float) -> float:
+    """Return the answers a second that so many threads get from a model."""
+    end = time.perf_counter() + seconds
+
+    def caller(first: int) -> int:
+        done = 0
+        while time.perf_counter() < end:
+            model.predict([texts[(first + done) % len(texts)]], batch=1)
+            done += 1
+        return done
+
+    with ThreadPoolExecutor(callers) as pool:
+        return sum(pool.map(caller, range(callers))) / seconds
+
+
+def under_load(store: Store[ServingReport], calls: Calls, service: str) -> float:
+    """Find the capacity of a service and run shares of it; return the capacity."""
+    best = 0.0
+    for callers in CALLERS:
+        found = call(replace(calls, callers=callers), service, f"callers: {callers}")
+        add(store, found)
+        rate = found.answered / found.seconds
+        if rate < MORE * best:
+            break
+        best = max(best, rate)
+    for load in LOADS:
+        add(store, call(replace(calls, rate=load * best), service, f"{load:g} × capacity"))
+    return best
 
 
 def add(store: Store[ServingReport], load: Load) -> None:
@@ -156,32 +191,66 @@ def add(store: Store[ServingReport], load: Load) -> None:
     store.update(loads=(*(each for each in store.report.loads if each.key != load.key), load))
 
 
-def answer_key(answer: dict[str, object]) -> str:
-    """Return what makes two answers the same: all but the last digits of numbers."""
-    return json.dumps({name: round(value, 4) if isinstance(value, float) else value for name, value in answer.items()})
+def is_same(expected: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
+    """Return whether an answer is the expected one, but for the last digits of numbers."""
+    for field, value in expected.items():
+        if isinstance(value, float) or (isinstance(value, list) and value and isinstance(value[0], float)):
+            if not np.allclose(value, found[field], atol=1e-3):
+                return False
+        elif value != found[field]:
+            return False
+    return True
 
 
 @contextmanager
-def served(service: str, name: str, folder: Path) -> Iterator[psutil.Process]:
-    """Start a service and wait until it answers."""
-    ours = [sys.executable, "-m", "compress", "serve", f"{name}={folder}", "--port", str(PORT)]
-    hand = [sys.executable, "-c", BY_HAND, str(folder), f"/models/{name}/predict", str(PORT)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    log = subprocess.DEVNULL
-    with subprocess.Popen(ours if service == OURS else hand, stdout=log, stderr=log, env=environment) as process:
+def served(
+    service: str, other: OtherServer | None, name: str, folder: Path, environments: Path, work: Path
+) -> Iterator[psutil.Process]:
+    """Start a service in a session of its own and wait until it answers."""
+    command = [sys.executable, "-m", "compress", "serve", f"{name}={folder}", "--port", str(PORT)]
+    if other is not None:
+        program = work / "served_by_other.py"
+        program.write_text(other.program, encoding="utf-8")
+        python = environment_of(environments / other.package) if other.package else sys.executable
+        command = [str(python), str(program), str(folder.resolve()), f"/models/{name}/predict", str(PORT)]
+    variables, log = {**os.environ, "OMP_NUM_THREADS": "1"}, (work / "log.txt").open("w")
+    with subprocess.Popen(command, stdout=log, stderr=log, env=variables, start_new_session=True) as process:
         try:
-            deadline = time.monotonic() + 120
-            while not asyncio.run(_answers(name)) and time.monotonic() < deadline:
+            deadline = time.monotonic() + START_SECONDS
+            while not asyncio.run(_answers(name)):
+                if time.monotonic() > deadline or process.poll() is not None:
+                    raise CompressError(f"{service} does not answer: {(work / 'log.txt').read_text()[-2000:]}")
                 time.sleep(0.2)
             yield psutil.Process(process.pid)
         finally:
-            process.send_signal(signal.SIGTERM)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(20)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def environment_of(folder: Path) -> Path:
+    """Return the Python of an environment with the package that the folder is called by; made where it is missing.
+
+    What the package does not bring comes from the benchmark's own environment.
+    """
+    python = folder / "bin" / "python"
+    if not (folder / "ready").exists():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", folder.name], check=True)
+        (own,) = folder.glob("lib/python*/site-packages")
+        places = [sysconfig.get_paths()["purelib"], str(Path(__file__).resolve().parents[1])]
+        (own / "benchmark.pth").write_text("\n".join(places))
+        (folder / "ready").touch()
+    return python
 
 
 async def _answers(name: str) -> bool:
     try:
         connection = await asyncio.open_connection("127.0.0.1", PORT)
-        status, _ = await _call(*connection, _request(name, "a text"))
+        status, *_ = await _call(*connection, _request(name, "a text"))
         connection[1].close()
         return status == HTTP_OK
     except OSError:
@@ -194,8 +263,8 @@ class Calls:
 
     name: str
     texts: Sequence[str]
-    expected: Sequence[str]
-    """Keys of the right answers; none: they are not compared."""
+    expected: Sequence[Mapping[str, Any]]
+    """The right answers; none: they are not compared."""
     seconds: float
     callers: int | None = None
     """Each calls again when it has its answer."""
@@ -240,7 +309,8 @@ class Client:
             tasks, due = [], start
             while due < end:
                 await asyncio.sleep(max(0.0, due - time.perf_counter()))
-                tasks.append(asyncio.create_task(self._once(due)))
+                now = time.perf_counter()
+                tasks.append(asyncio.create_task(self._once(now if now < due + LATE else due)))
                 due += self._draw.expovariate(self._calls.rate)
             await asyncio.gather(*tasks)
         for _, writer in self._idle:
@@ -266,8 +336,11 @@ class Client:
         connection = None
         try:
             connection = self._idle.pop() if self._idle else await asyncio.open_connection("127.0.0.1", PORT)
-            status, body = await _call(*connection, self._requests[number])
-            self._idle.append(connection)
+            status, body, stays = await _call(*connection, self._requests[number])
+            if stays:
+                self._idle.append(connection)
+            else:
+                connection[1].close()
         except (OSError, asyncio.IncompleteReadError, ValueError):
             if connection is not None:
                 connection[1].close()
@@ -278,22 +351,24 @@ class Client:
             self._refusals.append(took)
             return
         self._times.append(took)
-        expected = self._calls.expected
-        if expected and answer_key(json.loads(body)["answers"][0]) != expected[number]:
-            self._wrong += 1
+        if self._calls.expected:
+            answers = json.loads(body)
+            (answer,) = answers if isinstance(answers, list) else answers["answers"]
+            self._wrong += not is_same(self._calls.expected[number], answer)
 
 
 def _request(name: str, text: str) -> bytes:
     body = json.dumps({"texts": [text]}).encode()
-    head = f"POST /models/{name}/predict HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
-    return head.encode() + body
+    head = f"POST /models/{name}/predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
 
 
-async def _call(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> tuple[int, bytes]:
+async def _call(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> tuple[int, bytes, bool]:
+    """Return the status and the body, and whether the connection stays open."""
     writer.write(request)
     head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
     length = int(head.partition("content-length: ")[2].partition("\r\n")[0])
-    return int(head.split()[1]), await reader.readexactly(length)
+    return int(head.split()[1]), await reader.readexactly(length), "connection: close" not in head
 
 
 def page(report: ServingReport) -> str:
@@ -303,6 +378,10 @@ def page(report: ServingReport) -> str:
         for each in report.loads
         if each.load == "callers: 1" and each.p50
     ]
+    reached = [
+        f"- {name}: {rate:,.0f} answers a second from threads in the process of the model"
+        for name, rate in report.in_process.items()
+    ]
     memory = [f"- {name}: {one:,.0f} MB before, {two:,.0f} MB after" for name, (one, two) in report.memory.items()]
     blocks = [
         "# The service under load",
@@ -311,7 +390,7 @@ def page(report: ServingReport) -> str:
         " `predict --batch 1` gives.",
         table(rows_of(report), COLUMNS, COLUMNS[3:]),
         "## What the service adds",
-        "\n".join(added),
+        "\n".join([*added, *reached]),
         "## Memory",
         "\n".join(memory),
     ]

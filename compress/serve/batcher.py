@@ -1,6 +1,6 @@
 """Rows of all requests, in batches where that answers more of them a second, and never where answers depend on it.
 
-Two threads: one tokenizes, one runs the model. A row has a future; a row that is wrong fails alone.
+One thread tokenizes rows and runs the model. A row has a future; a row that is wrong fails alone.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import time
 from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 from compress.errors import CompressError, unexpected
@@ -57,7 +56,7 @@ class Batcher:
     """The queue of one model."""
 
     def __init__(self, served: ServedModel, queue: int, max_wait: float, metrics: Metrics) -> None:
-        """Start the threads.
+        """Start the thread.
 
         Args:
             served: the model.
@@ -67,21 +66,17 @@ class Batcher:
         """
         self.served = served
         self._queue, self._max_wait, self._metrics = queue, max_wait, metrics
-        self._lock = threading.Condition()
+        self._changed = threading.Condition()
         self._came: deque[Ticket] = deque()
-        self._ready: deque[Ticket] = deque()
         self._unfinished = 0
         self._closed = False
-        self._is_tokenized = False
-        """Whether all rows that will ever come are tokenized."""
-        self._threads = [threading.Thread(target=each, daemon=True) for each in (self._tokenize, self._run)]
-        for thread in self._threads:
-            thread.start()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
 
     def submit(self, inputs: list[TaskInput]) -> list[Future[Answer]]:
         """Add rows; Overloaded where not all of them fit into the queue, Closed where none is taken any more."""
         tickets = [Ticket(given) for given in inputs]
-        with self._lock:
+        with self._changed:
             if self._closed:
                 raise Closed
             if self._unfinished + len(tickets) > self._queue:
@@ -89,7 +84,7 @@ class Batcher:
             self._unfinished += len(tickets)
             self._came.extend(tickets)
             self._metrics.queue(self.served.name, self._unfinished)
-            self._lock.notify_all()
+            self._changed.notify()
         return [ticket.future for ticket in tickets]
 
     @property
@@ -99,42 +94,50 @@ class Batcher:
 
     def close(self) -> None:
         """Take no more rows; answer those that are here, then end."""
-        with self._lock:
+        with self._changed:
             self._closed = True
-            self._lock.notify_all()
-        for thread in self._threads:
-            thread.join()
-
-    def _tokenize(self) -> None:
-        model = self.served.model
-        while True:
-            with self._lock:
-                while not self._came:
-                    if self._closed:
-                        self._is_tokenized = True
-                        self._lock.notify_all()
-                        return
-                    self._lock.wait()
-                ticket = self._came.popleft()
-            start = time.perf_counter()
-            try:
-                if model.kind.is_empty(ticket.given):
-                    self._finish(ticket, {**model.kind.empty_answer(ticket.given), "reason": NO_TEXT})
-                    continue
-                ticket.row, ticket.examples = model.row_examples(ticket.given, "the text")
-            except Exception as error:  # noqa: BLE001  it is the error of this row
-                self._fail(ticket, error)
-                continue
-            self._metrics.stage("tokenize", self.served.name, time.perf_counter() - start)
-            with self._lock:
-                self._ready.append(ticket)
-                self._lock.notify_all()
+            self._changed.notify()
+        self._thread.join()
 
     def _run(self) -> None:
-        while tickets := self._next_batch():
-            for ticket in tickets:
-                self._metrics.stage("queue", self.served.name, time.perf_counter() - ticket.came)
-            self._answer(tickets)
+        times, tokenized = self.served.times, deque[Ticket]()
+        while self._wait(len(tokenized)):
+            with self._changed:
+                new = [self._came.popleft() for _ in range(min(len(self._came), MAX_JOINED - len(tokenized)))]
+            tokenized.extend(ticket for ticket in new if self._tokenize(ticket))
+            if tokenized:
+                count = 1 if times is None else times.best_count([ticket.size for ticket in tokenized])
+                tickets = [tokenized.popleft() for _ in range(count)]
+                for ticket in tickets:
+                    self._metrics.stage("queue", self.served.name, time.perf_counter() - ticket.came)
+                self._answer(tickets)
+
+    def _wait(self, tokenized: int) -> bool:
+        """Wait for rows, then for others that may run with them; False where the service ends."""
+        with self._changed:
+            while not self._came and not tokenized:
+                if self._closed:
+                    return False
+                self._changed.wait()
+            if self._max_wait and self.served.times and not tokenized:
+                until, most = self._came[0].came + self._max_wait, self.served.times.batches[-1]
+                while (left := until - time.perf_counter()) > 0 and len(self._came) < most and not self._closed:
+                    self._changed.wait(left)
+        return True
+
+    def _tokenize(self, ticket: Ticket) -> bool:
+        """Return whether a row goes to the model: others are answered, or wrong."""
+        model, start = self.served.model, time.perf_counter()
+        try:
+            if model.kind.is_empty(ticket.given):
+                self._finish(ticket, {**model.kind.empty_answer(ticket.given), "reason": NO_TEXT})
+                return False
+            ticket.row, ticket.examples = model.row_examples(ticket.given, "the text")
+        except Exception as error:  # noqa: BLE001  it is the error of this row
+            self._fail(ticket, error)
+            return False
+        self._metrics.stage("tokenize", self.served.name, time.perf_counter() - start)
+        return True
 
     def _answer(self, tickets: list[Ticket]) -> None:
         """Answer rows that run together; where that fails, each of them alone."""
@@ -151,23 +154,6 @@ class Batcher:
         self._metrics.batch(self.served.name, tickets, time.perf_counter() - start)
         for ticket, answer in zip(tickets, answers, strict=True):
             self._finish(ticket, answer)
-
-    def _next_batch(self) -> list[Ticket]:
-        """Wait for rows; none where the service ends."""
-        with self._lock:
-            while not self._ready:
-                if self._is_tokenized:
-                    return []
-                self._lock.wait()
-            times = self.served.times
-            if times is None:
-                return [self._ready.popleft()]
-            if self._max_wait and not self._closed:
-                until = self._ready[0].came + self._max_wait
-                while (left := until - time.perf_counter()) > 0 and len(self._ready) < times.batches[-1]:
-                    self._lock.wait(left)
-            count = times.best_count([ticket.size for ticket in islice(self._ready, MAX_JOINED)])
-            return [self._ready.popleft() for _ in range(count)]
 
     def _predicted(self, tickets: list[Ticket]) -> list[Answer]:
         model, served = self.served.model, self.served
@@ -188,7 +174,7 @@ class Batcher:
         ticket.future.set_exception(error if isinstance(error, CompressError) else unexpected(error))
 
     def _leave(self, ticket: Ticket) -> None:
-        with self._lock:
+        with self._changed:
             self._unfinished -= 1
             self._metrics.queue(self.served.name, self._unfinished)
         self._metrics.stage("whole", self.served.name, time.perf_counter() - ticket.came)
