@@ -21,7 +21,6 @@ import sys
 import sysconfig
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -92,8 +91,6 @@ class ServingReport(Report):
     loads: tuple[Load, ...] = ()
     alone: Mapping[str, float] = {}
     """Milliseconds of the model alone, text to answer, by its name."""
-    in_process: Mapping[str, float] = {}
-    """Answers a second that threads of one process get from the model, by its name."""
     memory: Mapping[str, tuple[float, float]] = {}
     """Megabytes before and after the requests, by model."""
 
@@ -122,11 +119,9 @@ def measure(store: Store[ServingReport], given: argparse.Namespace, work: Path) 
         folder = Path(place)
         model = TextModel.open(folder)
         calls = Calls(name, texts, model.predict(texts, batch=1), given.seconds)
-        if name not in store.report.in_process:
+        if name not in store.report.alone:
             times = [1e3 * timed(model, text) for text in texts[:200]]
             store.update(alone={**store.report.alone, name: float(np.median(times))})
-            rates = [in_process(model, texts, callers, given.seconds / 2) for callers in CALLERS[:3]]
-            store.update(in_process={**store.report.in_process, name: max(rates)})
         for service, other in services(given).items():
             last = f"{LOADS[-1]:g} × capacity"
             if any((each.model, each.service, each.load) == (name, service, last) for each in store.report.loads):
@@ -154,21 +149,6 @@ def timed(model: TextModel, text: str) -> float:
     start = time.perf_counter()
     model.predict([text], batch=1)
     return time.perf_counter() - start
-
-
-def in_process(model: TextModel, texts: Sequence[str], callers: int, seconds: float) -> float:
-    """Return the answers a second that so many threads get from a model."""
-    end = time.perf_counter() + seconds
-
-    def caller(first: int) -> int:
-        done = 0
-        while time.perf_counter() < end:
-            model.predict([texts[(first + done) % len(texts)]], batch=1)
-            done += 1
-        return done
-
-    with ThreadPoolExecutor(callers) as pool:
-        return sum(pool.map(caller, range(callers))) / seconds
 
 
 def under_load(store: Store[ServingReport], calls: Calls, service: str) -> float:
@@ -274,13 +254,19 @@ class Calls:
 
 def call(calls: Calls, service: str, load: str) -> Load:
     """Call from a process of its own."""
+    results, process = client_process(calls)
+    facts = results.recv()
+    process.join()
+    return Load(model=calls.name, service=service, load=load, **facts)
+
+
+def client_process(calls: Calls) -> tuple[Any, multiprocessing.process.BaseProcess]:
+    """Start a client; return where its results come, and its process."""
     context = multiprocessing.get_context("spawn")
     theirs, ours = context.Pipe()
     process = context.Process(target=_client, args=(ours, calls))
     process.start()
-    facts = theirs.recv()
-    process.join()
-    return Load(model=calls.name, service=service, load=load, **facts)
+    return theirs, process
 
 
 def _client(pipe: Any, calls: Calls) -> None:
@@ -373,14 +359,17 @@ async def _call(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, requ
 
 def page(report: ServingReport) -> str:
     """Return the page in Markdown."""
+    most = {
+        (each.model, each.service): each.answered / each.seconds
+        for each in sorted(report.loads, key=lambda each: each.answered / each.seconds)
+        if each.load.startswith("callers")
+    }
     added = [
-        f"- {each.model}, {each.service}: {each.p50:.2f} ms, the model alone {report.alone[each.model]:.2f} ms"
+        f"- {each.model}, {each.service}: {each.p50:.2f} ms for one caller, the model alone {alone:.2f} ms; at most"
+        f" {(rate := most[each.model, each.service]):,.0f} answers a second, {rate * alone / 1e3:.0%} of what one thread"
+        " of the model alone answers"
         for each in report.loads
-        if each.load == "callers: 1" and each.p50
-    ]
-    reached = [
-        f"- {name}: {rate:,.0f} answers a second from threads in the process of the model"
-        for name, rate in report.in_process.items()
+        if each.load == "callers: 1" and each.p50 and (alone := report.alone[each.model])
     ]
     memory = [f"- {name}: {one:,.0f} MB before, {two:,.0f} MB after" for name, (one, two) in report.memory.items()]
     blocks = [
@@ -390,7 +379,7 @@ def page(report: ServingReport) -> str:
         " `predict --batch 1` gives.",
         table(rows_of(report), COLUMNS, COLUMNS[3:]),
         "## What the service adds",
-        "\n".join([*added, *reached]),
+        "\n".join(added),
         "## Memory",
         "\n".join(memory),
     ]

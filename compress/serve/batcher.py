@@ -60,7 +60,7 @@ class Batcher:
 
         Args:
             served: the model.
-            queue: rows that may wait.
+            queue: rows that may wait when another request comes, however many it has.
             max_wait: seconds for which a row waits for others that may run with it, at most.
             metrics: of the service.
         """
@@ -74,12 +74,12 @@ class Batcher:
         self._thread.start()
 
     def submit(self, inputs: list[TaskInput]) -> list[Future[Answer]]:
-        """Add rows; Overloaded where not all of them fit into the queue, Closed where none is taken any more."""
+        """Add rows; Overloaded where too many wait already, Closed where none is taken any more."""
         tickets = [Ticket(given) for given in inputs]
         with self._changed:
             if self._closed:
                 raise Closed
-            if self._unfinished + len(tickets) > self._queue:
+            if self._unfinished >= self._queue:
                 raise Overloaded
             self._unfinished += len(tickets)
             self._came.extend(tickets)
@@ -100,14 +100,15 @@ class Batcher:
         self._thread.join()
 
     def _run(self) -> None:
-        times, tokenized = self.served.times, deque[Ticket]()
+        times, tokenized = self.served.times, list[Ticket]()
         while self._wait(len(tokenized)):
             with self._changed:
                 new = [self._came.popleft() for _ in range(min(len(self._came), MAX_JOINED - len(tokenized)))]
             tokenized.extend(ticket for ticket in new if self._tokenize(ticket))
             if tokenized:
-                count = 1 if times is None else times.best_count([ticket.size for ticket in tokenized])
-                tickets = [tokenized.popleft() for _ in range(count)]
+                together = [0] if times is None else times.batch([ticket.size for ticket in tokenized])
+                tickets = [tokenized[index] for index in together]
+                tokenized = [ticket for index, ticket in enumerate(tokenized) if index not in together]
                 for ticket in tickets:
                     self._metrics.stage("queue", self.served.name, time.perf_counter() - ticket.came)
                 self._answer(tickets)
@@ -120,7 +121,7 @@ class Batcher:
                     return False
                 self._changed.wait()
             if self._max_wait and self.served.times and not tokenized:
-                until, most = self._came[0].came + self._max_wait, self.served.times.batches[-1]
+                until, most = self._came[0].came + self._max_wait, self.served.times.largest
                 while (left := until - time.perf_counter()) > 0 and len(self._came) < most and not self._closed:
                     self._changed.wait(left)
         return True
@@ -158,7 +159,7 @@ class Batcher:
     def _predicted(self, tickets: list[Ticket]) -> list[Answer]:
         model, served = self.served.model, self.served
         examples = [example for ticket in tickets for example in ticket.examples]
-        size = 1 if served.times is None else served.times.batches[-1]
+        size = 1 if served.times is None else served.times.largest
         starts = range(0, len(examples), size)
         decoded = [found for start in starts for found in model.decode(examples[start : start + size])]
         rows = [ticket.row for ticket in tickets if ticket.row is not None]

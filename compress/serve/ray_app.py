@@ -18,7 +18,7 @@ def build(arguments: dict[str, Any]) -> Any:
     """Return the application for Ray Serve.
 
     Args:
-        arguments: ``folder`` of the model; ``name`` (model), ``threads`` (1), ``queue`` (4096 rows a copy).
+        arguments: ``folder`` of the model; ``name`` (model), ``threads`` (1), ``queue`` (256 rows a copy).
     """
     serve = require("ray.serve", "ray")
     from starlette.requests import Request
@@ -60,7 +60,7 @@ def build(arguments: dict[str, Any]) -> Any:
             if not self._service.is_ready:
                 raise RuntimeError("it is not ready")
 
-    options = {"name": "model", "threads": 1, "queue": 4096, **arguments}
+    options = {"name": "model", "threads": 1, "queue": 256, **arguments}
     threads, queue = int(options["threads"]), int(options["queue"])
     deployed: Any = Model
     copies = deployed.options(ray_actor_options={"num_cpus": threads})

@@ -24,41 +24,48 @@ from compress.runtime.text_model import TextModel
 BATCHES = (1, 2, 4, 8, 16, 32)
 LENGTHS = (8, 32, 128, 512)
 ROUNDS = 3
+JOINED_SHARE = 0.95
+"""Of the time that rows take one after another, what they take together at most: measurements are that exact."""
 SLOW = 0.25
 """Seconds after which larger batches are not measured: nothing that takes so long is joined."""
 
 
-@dataclass(frozen=True)
 class BatchTimes:
-    """Seconds by the number of examples and their length, between which times are interpolated."""
+    """Seconds of batches by their number of examples and their length, between the measured ones by interpolation."""
 
-    batches: tuple[int, ...]
-    lengths: tuple[int, ...]
-    seconds: NDArray[np.float64]
-    """(batches, lengths)."""
+    def __init__(self, batches: Sequence[int], lengths: Sequence[int], seconds: NDArray[np.float64]) -> None:
+        """``seconds`` are measured (batches, lengths)."""
+        self.largest = batches[-1]
+        by_length = [np.interp(np.arange(lengths[-1] + 1), lengths, line) for line in seconds]
+        counts = np.arange(self.largest + 1)
+        self._table: list[list[float]] = [
+            np.interp(counts, batches, each).tolist() for each in zip(*by_length, strict=True)
+        ]
 
     def __call__(self, examples: int, tokens: int) -> float:
         """Return the seconds that a batch takes."""
-        by_batch = [float(np.interp(tokens, self.lengths, line)) for line in self.seconds]
-        beyond = max(1.0, examples / self.batches[-1])
-        return float(np.interp(examples, self.batches, by_batch)) * beyond
+        line = self._table[min(tokens, len(self._table) - 1)]
+        return line[min(examples, self.largest)] * max(1.0, examples / self.largest)
 
-    def best_count(self, sizes: Sequence[tuple[int, int]]) -> int:
-        """Return how many of the first rows to run together: as many as answer the most rows a second.
+    def batch(self, sizes: Sequence[tuple[int, int]]) -> list[int]:
+        """Return the indices of rows to run together: the first, and those of similar length that make it cheaper.
 
         Args:
             sizes: examples and tokens of each row, in the order in which they came.
         """
-        best, least = 1, float("inf")
-        examples = tokens = 0
-        for count, (more, length) in enumerate(sizes, 1):
-            examples, tokens = examples + more, max(tokens, length)
-            if examples > self.batches[-1] and count > 1:
+        first = sizes[0][1]
+        order = sorted(range(len(sizes)), key=lambda index: abs(sizes[index][1] - first))
+        best, least = 1, JOINED_SHARE
+        examples, tokens, alone = 0, 0, 0.0
+        for count, index in enumerate(order, 1):
+            examples, tokens = examples + sizes[index][0], max(tokens, sizes[index][1])
+            alone += self(*sizes[index])
+            if count > 1 and examples > self.largest:
                 break
-            each = self(examples, tokens) / count
-            if each <= least:
-                best, least = count, each
-        return best
+            share = self(examples, tokens) / alone
+            if count > 1 and share <= least:
+                best, least = count, share
+        return order[:best]
 
 
 def measure_times(model: TextModel) -> BatchTimes:
@@ -101,7 +108,7 @@ class ServedModel:
         if self.times is None:
             why = "its answers depend on the batch: rows run one by one; fp32 or static INT8 may be faster"
         else:
-            many = self.times.batches[-1]
+            many = self.times.largest
             one, each = 1e3 * self.times(1, 32), 1e3 * self.times(many, 32) / many
             why = f"{one:.2f} ms for one text of 32 tokens, {each:.2f} ms each in a batch of {many}"
         return f"{self.name}: {file}, {self.model.task.kind}; {why}"

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import socket
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 LOCAL = "127.0.0.1"
 WATCH_SECONDS = 2.0
+SWITCH_SECONDS = 2e-4
+"""After which a thread lets another one run: the model waits for the loop, or the loop for the model, at each step."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class ServeOptions:
     threads: int = 1
     max_wait: float = 0.0
     """Milliseconds."""
-    queue: int = 4096
+    queue: int = 256
     key_env: str | None = None
     watch: bool = False
     device: str = "cpu"
@@ -50,6 +53,7 @@ def serve(folders: Sequence[str], options: ServeOptions, console: Console) -> No
     from compress.serve.served_model import open_served
     from compress.serve.service import Limits, Service
 
+    sys.setswitchinterval(SWITCH_SECONDS)
     named = named_folders(folders)
     key = _key(options.key_env)
     if options.threads > usable_cores():

@@ -29,8 +29,8 @@ class Limits:
     rows: int = 1024
     characters: int = 1 << 20
     """Of one text."""
-    queue: int = 4096
-    """Rows of all requests that may wait."""
+    queue: int = 256
+    """Rows of a model that may wait when another request comes."""
     connections: int = 1000
     receive: float = 10.0
     """Seconds in which a request must have come."""

@@ -151,22 +151,47 @@ def test_a_variant_whose_answers_depend_on_the_batch_runs_rows_alone(exported):
         assert "rows run one by one" in each.service.served("films").describe()
 
 
+def test_windows_of_a_long_text_run_alone_there(exported, tmp_path):
+    """Whatever the batch at which the variant was scored: answers are those of `predict --batch 1`."""
+    folder = tmp_path / "model"
+    shutil.copytree(exported("question_answering", "onnx-int8"), folder)
+    info = json.loads((folder / "compress.json").read_text())
+    info["variant"]["scored_batch"] = 8
+    (folder / "compress.json").write_text(json.dumps(info))
+    given = ("is it good", "a fine film of so dull a plot " * 12)
+    (expected,) = compress.open(folder).predict([given], batch=1)
+    with serving({"films": folder}) as each:
+        (found,) = each.client.post(PATH, json={"texts": [list(given)]}).json()["answers"]
+    assert {name: found[name] for name in expected} == expected
+
+
 def test_rows_are_joined_where_that_is_faster():
     cheap = BatchTimes((1, 2, 4), (8, 32), np.array([[1.0, 2.0], [1.1, 2.2], [1.2, 2.4]]))
     dear = BatchTimes((1, 2, 4), (8, 32), np.array([[1.0, 2.0], [2.2, 4.4], [4.8, 9.6]]))
     rows = [(1, 8)] * 4
-    assert cheap.best_count(rows) == 4
-    assert dear.best_count(rows) == 1
-    assert cheap.best_count([(1, 8), (1, 8), (1, 500)]) >= 2
-    assert cheap.best_count([(9, 8), (1, 8)]) == 1
+    assert cheap.batch(rows) == [0, 1, 2, 3]
+    assert dear.batch(rows) == [0]
+    assert cheap.batch([(9, 8), (1, 8)]) == [0]
+    steep = BatchTimes((1, 2, 4), (8, 32), np.array([[1.0, 4.0], [1.5, 6.0], [2.5, 10.0]]))
+    assert steep.batch([(1, 30), (1, 8), (1, 31), (1, 9)]) == [0, 2]  # padding a short one costs more than it saves
+    assert steep(3, 20) == pytest.approx((steep(2, 20) + steep(4, 20)) / 2)
+    assert steep(8, 40) == 2 * steep(4, 32)
 
 
-def test_a_full_queue_refuses(model):
-    with serving({"films": model}, queue=8) as each:
-        answer = each.client.post(PATH, json={"texts": ["good"] * 9})
-        assert answer.status_code == 429
-        assert answer.headers["retry-after"] == "1"
-        assert each.client.post(PATH, json={"texts": ["good"] * 8}).status_code == 200
+def test_while_too_many_rows_wait_requests_are_refused(model):
+    with serving({"films": model}, queue=2) as each, ThreadPoolExecutor(1) as pool:
+        runs, decode = threading.Event(), each.service.served("films").model.decode
+        object.__setattr__(
+            each.service.served("films").model, "decode", lambda examples: runs.wait(10) and decode(examples)
+        )
+        first = pool.submit(each.client.post, PATH, json={"texts": ["good"] * 3})  # more than may wait
+        while 'compress_queue_rows{model="films"} 3.0' not in each.client.get("/metrics").text:
+            time.sleep(0.01)
+        refused = each.client.post(PATH, json={"texts": ["good"]})
+        runs.set()
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+        assert len(first.result().json()["answers"]) == 3
+        assert each.client.post(PATH, json={"texts": ["good"]}).status_code == 200
 
 
 def test_a_client_that_is_slow_gets_a_408(model):
@@ -275,7 +300,8 @@ def address_of(process):
 def test_the_command_answers_what_it_accepted_and_ends_with_0(model):
     headers = {"Authorization": "Bearer secret"}
     body = {"texts": ["so very dull a plot"] * 500}
-    with command(f"films={model}", "--port", "0", "--key-env", "KEY") as process, ThreadPoolExecutor(8) as pool:
+    words = (f"films={model}", "--port", "0", "--key-env", "KEY", "--queue", "4096")
+    with command(*words) as process, ThreadPoolExecutor(8) as pool:
         address = address_of(process)
         waiting = [pool.submit(httpx.post, address + PATH, json=body, headers=headers, timeout=30) for _ in range(6)]
         time.sleep(0.5)
