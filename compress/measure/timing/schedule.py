@@ -23,6 +23,8 @@ DEFAULT_BUDGET = 45.0
 """Seconds of timing for all jobs together where the settings give neither a budget nor rounds or processes."""
 DEFAULT_ROUNDS = 30
 DEFAULT_PROCESSES = 10
+STARTING_SHARE = 0.75
+"""Of a user's budget that starting may take, so that what has started can be timed."""
 CHEAP_START = 2.0
 """Seconds of starting (a turn or two) that a job may spend in every generation. One that takes longer lives for two
 generations, four, eight...: powers of two, so that the lifetimes of any two jobs begin and end together."""
@@ -109,6 +111,20 @@ def budget_too_small(budget: float, jobs: int, started: int, elapsed: float, mor
         return f"{reason}: it was used up before the first had started"
     starting = elapsed * max(jobs / started, 1.0)
     return f"{reason}; it takes at least {ceil(starting + more)} s, {starting:.0f} s of them for starting"
+
+
+def left_out(budget: float, jobs: int, starting: float) -> str:
+    """Return the reason of a job that is not started because a budget has no time for it.
+
+    Args:
+        budget: in seconds.
+        jobs: number of jobs.
+        starting: seconds that starting all of them would take.
+    """
+    return (
+        f"the budget of {budget:.3g} s for timing went to the models before it: starting all {jobs} takes about"
+        f" {starting:.0f} s"
+    )
 
 
 def load_test_seconds(callers: Sequence[int], call_seconds: Mapping[str, float], seconds: float) -> float:

@@ -26,6 +26,8 @@ from compress.recipe.measure_schema import Measure
 from compress.tasks.base import TaskInput
 
 DEFAULTS = Measure()
+COMPARED = 2
+"""Jobs that are started whatever it takes: a ratio needs so many."""
 TOLERANCE = 1.5
 """How many times its planned duration a round may take before the number of rounds is reduced."""
 
@@ -134,10 +136,20 @@ class Session:
         return schedule.load_test_seconds(self.settings.callers, calls, self.settings.seconds)
 
     def start(self) -> bool:
-        """Start every job and plan the turns; return whether there is anything to time."""
-        for key in next(self.start_orders):
+        """Start every job and plan the turns; return whether there is anything to time.
+
+        Where starting all of them would use up the user's budget, those that were named first are started and timed.
+        """
+        waiting, named = list(next(self.start_orders)), list(self.pool.jobs)
+        while waiting:
             if self._lacks(0.0):
                 return False
+            if not self._can_start(len(waiting)):
+                waiting.sort(key=named.index)
+                if len(self.pool.active) >= COMPARED and not self._can_start(1):
+                    self._leave_out(waiting)
+                    break
+            key = waiting.pop(0)
             self.pool.start(key)
             self.progress.advance(note=key)
         if not self.pool.active:
@@ -179,6 +191,21 @@ class Session:
         turns = schedule.turn_orders(list(self.pool.active), self.seed + 1)
         for callers in schedule.LOAD_LAPS * self.settings.callers:
             self.pool.run_load(next(turns), callers, self.settings.seconds)
+
+    def _can_start(self, more: int) -> bool:
+        """Whether starting so many further jobs leaves the user's budget its share for timing."""
+        started = len(self.pool.all)
+        if not self.strict or not started:
+            return True
+        elapsed = time.perf_counter() - self.begin
+        return elapsed * (1 + more / started) <= schedule.STARTING_SHARE * (self.budget or 0.0)
+
+    def _leave_out(self, keys: Sequence[str]) -> None:
+        """Time none of these jobs."""
+        count, started = len(self.pool.jobs), len(self.pool.all)
+        all_start = (time.perf_counter() - self.begin) * count / started
+        reason = schedule.left_out(self.budget or 0.0, count, all_start)
+        self.pool.results |= {key: Latency(status="not measured", reason=reason) for key in keys}
 
     def _lacks(self, seconds: float) -> bool:
         """Whether the user's budget leaves less than ``seconds``; then it is every job's reason."""

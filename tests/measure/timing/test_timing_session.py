@@ -184,6 +184,17 @@ def test_too_small_budget_is_not_measured(small, wide):
         assert (one.reason or "").startswith("the budget of 0.05 s for timing is too small for 2 models")
 
 
+def test_a_budget_that_cannot_start_all_times_those_named_first(small, wide, monkeypatch):
+    """On a GPU a process takes ten seconds to start: a budget that all of them use up would time none."""
+    monkeypatch.setattr(schedule, "STARTING_SHARE", 0.0)
+    jobs = [Job(key, folder, None, HERE) for key, folder in (("small", small), ("wide", wide), ("again", small))]
+    result = time_jobs(jobs, TEXTS, Measure(budget=6.0, bootstrap=100, seconds=0.02), seed=1)
+    if "too small" in (result["small"].reason or ""):
+        pytest.skip("starting two workers took six seconds here")
+    assert [one.timed for one in result.values()] == [True, True, False]
+    assert "the budget of 6 s for timing went to the models before it" in (result["again"].reason or "")
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits what a process allocates")
 def test_too_large_batch_fails_alone(small):
     huge = Job("huge", small, None, HERE, batch=1 << 27, length=512)
