@@ -1,7 +1,7 @@
 """Services that others would put around a model: written by hand, or with a server that batches requests.
 
-Each is a program of one file, run by the Python of an environment of its own, with a folder, a path and a port. It
-takes `{"texts": [TEXT]}` and answers `{"answers": [ANSWER]}`, on one thread of the model, as `compress serve` does.
+Each is a program of one file, run by the Python of an environment of its own, which names a FOLDER, a ROUTE and a PORT.
+It takes `{"texts": [TEXT]}` and answers `{"answers": [ANSWER]}`, on one thread of the model, as `compress serve` does.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class OtherServer:
 
 
 FASTAPI = """
-import sys, uvicorn
+import os, uvicorn
 from fastapi import FastAPI
 from pydantic import BaseModel
-folder, path, port = sys.argv[1:]
+folder, path, port = (os.environ[name] for name in ("FOLDER", "ROUTE", "PORT"))
 {model}
 
 class Texts(BaseModel):
@@ -54,8 +54,8 @@ answer = pipeline("text-classification", folder, device="cpu")
 """
 
 LITSERVE = """
-import sys, compress, litserve
-folder, path, port = sys.argv[1:]
+import os, compress, litserve
+folder, path, port = (os.environ[name] for name in ("FOLDER", "ROUTE", "PORT"))
 
 class Model(litserve.LitAPI):
     def setup(self, device):
@@ -82,8 +82,8 @@ if __name__ == "__main__":
 """
 
 MOSEC = """
-import sys, compress, mosec
-folder, path, port = sys.argv[1:]
+import os, sys, compress, mosec
+folder, path, port = (os.environ[name] for name in ("FOLDER", "ROUTE", "PORT"))
 sys.argv[1:] = ["--port", port, "--log-level", "error"]
 
 class Model(mosec.Worker):
@@ -102,11 +102,11 @@ if __name__ == "__main__":
 
 BENTOML = """
 import os, sys
-if len(sys.argv) == 4:
-    os.environ["FOLDER"], os.environ["ROUTE"], port = sys.argv[1:]
+if __name__ == "__main__":
     os.chdir(os.path.dirname(os.path.abspath(__file__)))
     module = os.path.basename(__file__).removesuffix(".py")
-    os.execv(sys.executable, [sys.executable, "-m", "bentoml", "serve", f"{module}:Model", "--port", port])
+    words = ["-m", "bentoml", "serve", f"{module}:Model", "--port", os.environ["PORT"]]
+    os.execv(sys.executable, [sys.executable, *words])
 import bentoml, compress
 
 @bentoml.service(workers=1)

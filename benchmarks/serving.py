@@ -39,7 +39,8 @@ from compress.errors import CompressError
 from compress.measure.result_base import ResultModel
 from compress.runtime.text_model import TextModel
 
-OURS = "compress serve"
+OURS = {"compress serve": 1, "compress serve, 2 threads": 2}
+"""Ours by name, and its threads."""
 CALLERS = (1, 2, 4, 8, 16, 32)
 MORE = 1.03
 """How many times the rate of fewer callers more of them must reach."""
@@ -130,7 +131,7 @@ def measure(store: Store[ServingReport], given: argparse.Namespace, work: Path) 
             these = replace(calls, expected=()) if other and other.reads_torch else calls
             with served(service, other, name, source, given.environments, work) as process:
                 capacity = under_load(store, these, service)
-                if other is None:
+                if service == next(iter(OURS)):
                     before = process.memory_full_info().uss / 1e6
                     many = replace(calls, expected=(), seconds=given.requests / capacity, callers=8)
                     call(many, service, "memory")
@@ -141,7 +142,7 @@ def measure(store: Store[ServingReport], given: argparse.Namespace, work: Path) 
 def services(given: argparse.Namespace) -> dict[str, OtherServer | None]:
     """Return ours and the others that can be run."""
     others = OTHER_SERVERS.items() if given.environments else ()
-    return {OURS: None, **{name: other for name, other in others if given.pytorch or not other.reads_torch}}
+    return {**dict.fromkeys(OURS), **{name: other for name, other in others if given.pytorch or not other.reads_torch}}
 
 
 def timed(model: TextModel, text: str) -> float:
@@ -188,12 +189,14 @@ def served(
 ) -> Iterator[psutil.Process]:
     """Start a service in a session of its own and wait until it answers."""
     command = [sys.executable, "-m", "compress", "serve", f"{name}={folder}", "--port", str(PORT)]
+    command += ["--threads", str(OURS.get(service, 1))]
     if other is not None:
         program = work / "served_by_other.py"
         program.write_text(other.program, encoding="utf-8")
         python = environment_of(environments / other.package) if other.package else sys.executable
-        command = [str(python), str(program), str(folder.resolve()), f"/models/{name}/predict", str(PORT)]
-    variables, log = {**os.environ, "OMP_NUM_THREADS": "1"}, (work / "log.txt").open("w")
+        command = [str(python), str(program)]
+    place = {"FOLDER": str(folder.resolve()), "ROUTE": f"/models/{name}/predict", "PORT": str(PORT)}
+    variables, log = {**os.environ, "OMP_NUM_THREADS": "1", **place}, (work / "log.txt").open("w")
     with subprocess.Popen(command, stdout=log, stderr=log, env=variables, start_new_session=True) as process:
         try:
             deadline = time.monotonic() + START_SECONDS
@@ -366,8 +369,7 @@ def page(report: ServingReport) -> str:
     }
     added = [
         f"- {each.model}, {each.service}: {each.p50:.2f} ms for one caller, the model alone {alone:.2f} ms; at most"
-        f" {(rate := most[each.model, each.service]):,.0f} answers a second, {rate * alone / 1e3:.0%} of what one thread"
-        " of the model alone answers"
+        f" {(rate := most[each.model, each.service]):,.0f} answers a second: {rate * alone / 1e3:.0%} of one thread"
         for each in report.loads
         if each.load == "callers: 1" and each.p50 and (alone := report.alone[each.model])
     ]

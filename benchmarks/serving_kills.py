@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as work, console.progress(given.kills, "kills", "kills") as progress:
         for _ in range(given.kills):
-            with served(OURS, None, name, Path(place), Path(), Path(work)) as process:
+            with served(next(iter(OURS)), None, name, Path(place), Path(), Path(work)) as process:
                 calls = Calls(name, texts, expected, LONGEST + AFTER, given.callers)
                 counts.update(_until_killed(process, calls, draw.uniform(0.1, LONGEST)))
             progress.advance()

@@ -313,7 +313,13 @@ def _serve(command: Command) -> None:
     sub.add_argument("folders", nargs="+", metavar="[NAME=]FOLDER", help="winners, variants, published entries")
     sub.add_argument("--host", default="127.0.0.1", help="(127.0.0.1: this machine alone)")
     sub.add_argument("--port", type=_port, default=8000, help="(8000; 0: a free one)")
-    sub.add_argument("--threads", type=partial(_count, most=MAX_THREADS), default=1, metavar="N", help="of a model (1)")
+    sub.add_argument(
+        "--threads",
+        type=partial(_count, most=MAX_THREADS),
+        default=1,
+        metavar="N",
+        help="that run a model, each on a core (1)",
+    )
     about = "milliseconds for which a row waits for others to run with (0: it runs with those that wait anyway)"
     sub.add_argument("--max-wait", type=_milliseconds, default=0.0, metavar="MS", help=about)
     sub.add_argument(

@@ -1,10 +1,12 @@
 """Rows of all requests, in batches where that answers more of them a second, and never where answers depend on it.
 
-One thread tokenizes rows and runs the model. A row has a future; a row that is wrong fails alone.
+A thread takes its share of the rows that wait, tokenizes them and runs the model. A row has a future; one that is wrong
+fails alone.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -19,7 +21,7 @@ from compress.serve.served_model import ServedModel
 from compress.tasks.base import Example, Row, TaskInput
 
 MAX_JOINED = 64
-"""Rows that are looked at for one batch."""
+"""Rows that a thread takes at once, of which those of a batch are chosen."""
 
 Answer = dict[str, Any]
 
@@ -55,14 +57,15 @@ class Ticket:
 class Batcher:
     """The queue of one model."""
 
-    def __init__(self, served: ServedModel, queue: int, max_wait: float, metrics: Metrics) -> None:
-        """Start the thread.
+    def __init__(self, served: ServedModel, queue: int, max_wait: float, metrics: Metrics, threads: int = 1) -> None:
+        """Start the threads.
 
         Args:
             served: the model.
             queue: rows that may wait when another request comes, however many it has.
             max_wait: seconds for which a row waits for others that may run with it, at most.
             metrics: of the service.
+            threads: that tokenize rows and run the model, each its own rows.
         """
         self.served = served
         self._queue, self._max_wait, self._metrics = queue, max_wait, metrics
@@ -70,8 +73,9 @@ class Batcher:
         self._came: deque[Ticket] = deque()
         self._unfinished = 0
         self._closed = False
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(threads)]
+        for thread in self._threads:
+            thread.start()
 
     def submit(self, inputs: list[TaskInput]) -> list[Future[Answer]]:
         """Add rows; Overloaded where too many wait already, Closed where none is taken any more."""
@@ -84,7 +88,7 @@ class Batcher:
             self._unfinished += len(tickets)
             self._came.extend(tickets)
             self._metrics.queue(self.served.name, self._unfinished)
-            self._changed.notify()
+            self._changed.notify(len(tickets))
         return [ticket.future for ticket in tickets]
 
     @property
@@ -96,35 +100,37 @@ class Batcher:
         """Take no more rows; answer those that are here, then end."""
         with self._changed:
             self._closed = True
-            self._changed.notify()
-        self._thread.join()
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
 
     def _run(self) -> None:
-        times, tokenized = self.served.times, list[Ticket]()
-        while self._wait(len(tokenized)):
-            with self._changed:
-                new = [self._came.popleft() for _ in range(min(len(self._came), MAX_JOINED - len(tokenized)))]
-            tokenized.extend(ticket for ticket in new if self._tokenize(ticket))
-            if tokenized:
-                together = [0] if times is None else times.batch([ticket.size for ticket in tokenized])
-                tickets = [tokenized[index] for index in together]
-                tokenized = [ticket for index, ticket in enumerate(tokenized) if index not in together]
+        times = self.served.times
+        while mine := self._share():
+            rows = [ticket for ticket in mine if self._tokenize(ticket)]
+            while rows:
+                together = [0] if times is None else times.batch([ticket.size for ticket in rows])
+                tickets = [rows[index] for index in together]
+                rows = [ticket for index, ticket in enumerate(rows) if index not in together]
                 for ticket in tickets:
                     self._metrics.stage("queue", self.served.name, time.perf_counter() - ticket.came)
                 self._answer(tickets)
 
-    def _wait(self, tokenized: int) -> bool:
-        """Wait for rows, then for others that may run with them; False where the service ends."""
+    def _share(self) -> list[Ticket]:
+        """Wait for rows and return a thread's share of them; none where the service ends."""
+        times = self.served.times
         with self._changed:
-            while not self._came and not tokenized:
-                if self._closed:
-                    return False
-                self._changed.wait()
-            if self._max_wait and self.served.times and not tokenized:
-                until, most = self._came[0].came + self._max_wait, self.served.times.largest
-                while (left := until - time.perf_counter()) > 0 and len(self._came) < most and not self._closed:
-                    self._changed.wait(left)
-        return True
+            while True:
+                while not self._came:
+                    if self._closed:
+                        return []
+                    self._changed.wait()
+                left = self._came[0].came + self._max_wait - time.perf_counter()
+                if left <= 0 or times is None or len(self._came) >= times.largest or self._closed:
+                    break
+                self._changed.wait(left)
+            count = min(math.ceil(len(self._came) / len(self._threads)), MAX_JOINED)
+            return [self._came.popleft() for _ in range(count)]
 
     def _tokenize(self, ticket: Ticket) -> bool:
         """Return whether a row goes to the model: others are answered, or wrong."""

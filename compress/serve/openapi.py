@@ -17,10 +17,11 @@ REFUSALS = {
     400: "not what this path reads",
     401: "the key is missing",
     404: "no such model",
+    408: "the request did not come in time",
     413: "too large",
     422: "a text that this model cannot read",
     424: "another kind of model",
-    429: "the queue is full: Retry-After says when to try again",
+    429: "too many rows wait: Retry-After says when to try again",
     503: "the service ends",
 }
 TYPES: dict[str, dict[str, Any]] = {

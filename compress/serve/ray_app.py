@@ -32,8 +32,8 @@ def build(arguments: dict[str, Any]) -> Any:
             from compress.serve.served_model import open_served
             from compress.serve.service import Limits, Service
 
-            self._service = Service(Limits(queue=queue), Metrics())
-            self._service.add(open_served(name, Path(folder), Placement("cpu", threads)))
+            self._service = Service(Limits(queue=queue), Metrics(), threads=threads)
+            self._service.add(open_served(name, Path(folder), Placement()))
             self._service.is_ready = True
             self._app = make_app(self._service, Console("quiet"))
 

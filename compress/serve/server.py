@@ -37,6 +37,7 @@ class ServeOptions:
     host: str = LOCAL
     port: int = 8000
     threads: int = 1
+    """Of each model; each runs rows of its own on one core."""
     max_wait: float = 0.0
     """Milliseconds."""
     queue: int = 256
@@ -60,8 +61,8 @@ def serve(folders: Sequence[str], options: ServeOptions, console: Console) -> No
         console.warn(f"--threads {options.threads}: this process may use {usable_cores()}; more threads are slower.")
     if options.host not in (LOCAL, "localhost", "::1") and key is None:
         console.warn(f"{options.host} is reachable by others, and no key is asked for (--key-env NAME).")
-    placement = Placement("cuda" if options.device == "cuda" else "cpu", options.threads)
-    service = Service(Limits(queue=options.queue), Metrics(), options.max_wait / 1000, key)
+    placement = Placement("cuda" if options.device == "cuda" else "cpu")
+    service = Service(Limits(queue=options.queue), Metrics(), options.max_wait / 1000, key, options.threads)
     with listen(options.host, options.port) as listening:
         for name, folder in named.items():
             served = open_served(name, folder, placement)

@@ -47,16 +47,18 @@ class Refusal(Exception):
 class Service:
     """Models by name."""
 
-    def __init__(self, limits: Limits, metrics: Metrics, max_wait: float = 0.0, key: str | None = None) -> None:
+    def __init__(
+        self, limits: Limits, metrics: Metrics, max_wait: float = 0.0, key: str | None = None, threads: int = 1
+    ) -> None:
         self.limits, self.metrics = limits, metrics
-        self._max_wait, self._key = max_wait, key
+        self._max_wait, self._key, self._threads = max_wait, key, threads
         self._batchers: dict[str, Batcher] = {}
         self.is_ready = False
 
     def add(self, served: ServedModel) -> None:
         """Serve a model, in the place of one of the same name, which answers what it has."""
         before = self._batchers.get(served.name)
-        self._batchers[served.name] = Batcher(served, self.limits.queue, self._max_wait, self.metrics)
+        self._batchers[served.name] = Batcher(served, self.limits.queue, self._max_wait, self.metrics, self._threads)
         if before is not None:
             before.close()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ class InputTensor(BaseModel):
     """One input."""
 
     name: str
-    shape: list[int] = Field(min_length=1)
+    shape: list[Annotated[int, Field(ge=1)]] = Field(min_length=1)
     datatype: str
     parameters: Mapping[str, Any] = {}
     data: list[Any] | None = None

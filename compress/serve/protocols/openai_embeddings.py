@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from typing import Any, Literal
 
@@ -9,6 +10,7 @@ import numpy as np
 from pydantic import BaseModel, Field
 from starlette.requests import Request
 
+from compress.runtime.text_model import TextModel
 from compress.serve.service import Refusal, Service
 
 
@@ -38,7 +40,7 @@ async def embeddings(request: Request, service: Service) -> dict[str, Any]:
     vectors = [np.array(answer["embedding"], np.float32) for answer in answers]
     if body.dimensions not in (None, len(vectors[0])):
         raise Refusal(400, "dimensions", f"embeddings have {len(vectors[0])} dimensions; got {body.dimensions}.")
-    tokens = sum(len(served.model.tokens(str(text), None, served.model.task.max_length).input_ids) for text in texts)
+    tokens = await asyncio.to_thread(_count_tokens, served.model, [str(text) for text in texts])
     as_text = body.encoding_format == "base64"
     data = [
         {
@@ -50,6 +52,10 @@ async def embeddings(request: Request, service: Service) -> dict[str, Any]:
     ]
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
     return {"object": "list", "data": data, "model": served.name, "usage": usage}
+
+
+def _count_tokens(model: TextModel, texts: list[str]) -> int:
+    return sum(len(model.tokens(text, None, model.task.max_length).input_ids) for text in texts)
 
 
 def refused(error: Refusal) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from typing import Annotated, Any
 
@@ -10,6 +11,7 @@ from starlette.requests import Request
 
 from compress import __version__
 from compress.model_folder.model_info import read_info
+from compress.runtime.text_model import TextModel
 from compress.serve.service import Refusal, Service, as_input
 from compress.tasks.base import TaskInput
 
@@ -48,7 +50,7 @@ async def predict(request: Request, service: Service) -> list[Any]:
     name = _only(service, ("sequence-classification",), "classes")
     is_one = isinstance(body.inputs, str) or isinstance(body.inputs[0], str)
     inputs: list[TaskInput] = [as_input(each) for each in ([body.inputs] if is_one else body.inputs)]  # type: ignore[arg-type]
-    _check_length(service, name, inputs, body.truncate)
+    await _check_length(service, name, inputs, body.truncate)
     answers = await service.all_answers(name, inputs)
     results = [_classes(answer, raw=body.raw_scores) for answer in answers]
     return results[0] if is_one else results
@@ -69,7 +71,7 @@ async def embed(request: Request, service: Service) -> list[Any]:
     body = await service.read(request, EmbedRequest)
     name = _only(service, ("sentence-embedding",), "embeddings")
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
-    _check_length(service, name, list(texts), body.truncate)
+    await _check_length(service, name, list(texts), body.truncate)
     answers = await service.all_answers(name, list(texts))
     if any(answer["embedding"] is None for answer in answers):
         raise Refusal(400, "empty", "inputs cannot be empty")
@@ -83,7 +85,7 @@ async def rerank(request: Request, service: Service) -> list[dict[str, Any]]:
     if "order" not in served.model.kind.answer_fields:
         raise Refusal(424, "kind", f"{served.name} puts nothing in order: it is a model of {served.model.task.kind}.")
     pairs: list[TaskInput] = [(body.query, text) for text in body.texts]
-    _check_length(service, served.name, pairs, body.truncate)
+    await _check_length(service, served.name, pairs, body.truncate)
     answers = await service.all_answers(served.name, pairs)
     scores = [answer["scores"][0] if answer["scores"] else -math.inf for answer in answers]
     shown = scores if body.raw_scores else [1.0 / (1.0 + math.exp(-score)) for score in scores]
@@ -131,11 +133,14 @@ def _only(service: Service, heads: tuple[str, ...], what: str) -> str:
     return served.name
 
 
-def _check_length(service: Service, name: str, inputs: list[TaskInput], truncate: bool) -> None:
+async def _check_length(service: Service, name: str, inputs: list[TaskInput], truncate: bool) -> None:
     """Refuse texts that would be cut, unless that is asked for."""
     model = service.served(name).model
-    if truncate or model.kind.in_windows(model.task):
-        return
+    if not truncate and not model.kind.in_windows(model.task):
+        await asyncio.to_thread(_check_each, model, inputs)
+
+
+def _check_each(model: TextModel, inputs: list[TaskInput]) -> None:
     for given in inputs:
         texts = (given,) if isinstance(given, str) else given
         if not any(text.strip() for text in texts):
