@@ -323,7 +323,7 @@ def _serve(command: Command) -> None:
     about = "milliseconds for which a row waits for others to run with (0: it runs with those that wait anyway)"
     sub.add_argument("--max-wait", type=_milliseconds, default=0.0, metavar="MS", help=about)
     sub.add_argument(
-        "--queue", type=partial(_count, most=1_000_000), default=256, metavar="ROWS", help="rows that wait"
+        "--queue", type=partial(_count, most=1_000_000), default=256, metavar="ROWS", help="rows that may wait (256)"
     )
     sub.add_argument("--key-env", metavar="NAME", help="the environment variable with the key that clients send")
     sub.add_argument("--watch", action="store_true", help="replace a model whose folder changes")

@@ -86,15 +86,18 @@ def _open_parts(job: BulkJob) -> None:
     _check_target(job)
     if reason := why_unwritable(job.target.parent):
         raise UsageError(f"{job.target} cannot be written: {reason}.")
-    if written := job.written_info():
-        different = written.differences(job.info)
-        if not different:
+    try:
+        written = job.written_info()
+        if written and not (different := written.differences(job.info)):
             return
-        if not job.replace:
+        if written:
             raise UsageError(
                 f"{job.parts_folder} holds parts of another job: {', '.join(different)}.",
                 hint="--replace starts anew, another --to leaves it",
             )
+    except (DataError, UsageError):
+        if not job.replace:
+            raise
         shutil.rmtree(job.parts_folder)
     job.parts_folder.mkdir(parents=True, exist_ok=True)
     job.write_info()

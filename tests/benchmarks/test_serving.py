@@ -1,14 +1,50 @@
-"""What the benchmark of the service compares and shows; no service is started."""
+"""The benchmark of the service: its client, what it compares and what it shows; no service is started."""
 
 import ast
+import asyncio
 
 import pytest
 
+from benchmarks import serving
 from benchmarks.other_servers import OTHER_SERVERS
 from benchmarks.report_store import beginning
-from benchmarks.serving import OURS, Load, ServingReport, is_same, page
+from benchmarks.serving import OURS, Calls, Client, Load, ServingReport, is_same, page
 
 ANSWER = {"label": "good", "probability": 0.75, "embedding": [0.5, 0.25], "reason": None}
+
+
+@pytest.mark.filterwarnings("ignore")  # of connections that the service drops
+def test_its_client_counts_answers_wrong_ones_refusals_and_lost_ones(monkeypatch) -> None:
+    bodies = [(200, b'{"answers": [{"label": "a"}]}'), (429, b"{}"), (200, b'{"answers": [{"label": "b"}]}')]
+
+    async def run() -> dict[str, object]:
+        sent = 0
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal sent
+            while True:
+                try:
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    await reader.readexactly(int(head.decode().partition("content-length: ")[2].partition("\r")[0]))
+                except asyncio.IncompleteReadError:
+                    return
+                if sent == len(bodies):
+                    writer.close()
+                    return
+                status, body = bodies[sent]
+                sent += 1
+                writer.write(f"HTTP/1.1 {status} x\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        monkeypatch.setattr(serving, "PORT", server.sockets[0].getsockname()[1])
+        client = Client(Calls("m", ["text"], [{"label": "a"}], seconds=0.2, callers=1))
+        found = await client.run()
+        server.close()
+        return found
+
+    found = asyncio.run(run())
+    assert (found["answered"], found["refused"], found["wrong"]) == (2, 1, 1)
+    assert found["lost"] > 0
 
 
 def test_answers_are_the_same_but_for_the_last_digits():

@@ -544,3 +544,16 @@ def test_characters_that_end_lines_elsewhere_stay_in_their_cells(model: Path, tm
             continue
         lines = target.read_text(encoding="utf-8").split("\n")[:-1]
         assert [json.loads(line)["text"] for line in lines] == given
+
+
+def test_a_damaged_job_json_is_reported_and_replaced(
+    rows: Path, model: Path, tmp_path: Path, capsys
+) -> None:
+    parts = tmp_path / "out.csv.parts"
+    parts.mkdir()
+    (parts / "job.json").write_text("{")
+    command = (model, "--file", rows, "--to", tmp_path / "out.csv")
+    assert predict(*command) != 0
+    assert "job.json cannot be read" in capsys.readouterr().err
+    assert predict(*command, "--replace") == 0
+    assert len(read_csv(tmp_path / "out.csv")) == len(read_csv(rows))
