@@ -546,9 +546,7 @@ def test_characters_that_end_lines_elsewhere_stay_in_their_cells(model: Path, tm
         assert [json.loads(line)["text"] for line in lines] == given
 
 
-def test_a_damaged_job_json_is_reported_and_replaced(
-    rows: Path, model: Path, tmp_path: Path, capsys
-) -> None:
+def test_a_damaged_job_json_is_reported_and_replaced(rows: Path, model: Path, tmp_path: Path, capsys) -> None:
     parts = tmp_path / "out.csv.parts"
     parts.mkdir()
     (parts / "job.json").write_text("{")
