@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from compress import __version__
 from compress.console import Console, program_name, with_program
@@ -68,12 +69,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 READ_FILES = "a .parquet, .csv, .tsv or .jsonl by its columns, any other a text a line, with tabs between its texts"
 
+KEY_HELP = "the public key of minisign that must have signed it, or its file (COMPRESS_TRUSTED_KEYS)"
+
 MAX_PORT, MAX_WAIT_MS = 65_535, 1000.0
 
 OUTPUTS = ("human", "json", "quiet")
 """Formats of the output; the first is the default."""
 
-REPEATED = {"predict": "texts", "bench": "models"}
+REPEATED = {"predict": "texts", "bench": "models", "report": "runs_shown"}
 """The commands whose last argument may be repeated, and its name."""
 
 
@@ -134,6 +137,7 @@ def parser() -> argparse.ArgumentParser:
         _bench,
         _export,
         _publish,
+        _zoo,
         _pull,
         _verify,
         _predict,
@@ -219,8 +223,11 @@ def _clean(command: Command) -> None:
 
 
 def _report(command: Command) -> None:
-    sub = command("report", "show a finished run's results again, and write its report pages again")
-    sub.add_argument("run", help="a run's name or folder, or a report.json")
+    sub = command("report", "show a finished run's results again, and its pages; or runs side by side")
+    sub.add_argument("runs_shown", nargs="+", metavar="RUN", help="a run's name or folder, or a report.json")
+    sub.add_argument("--open", action="store_true", help="open the page in the browser")
+    about = "a run: into DIR/NAME, with the index of all reports there; several: the page that compares them, into DIR"
+    sub.add_argument("--to", type=Path, metavar="DIR", help=about)
 
 
 def _bench(command: Command) -> None:
@@ -263,30 +270,62 @@ def _export(command: Command) -> None:
 
 
 def _publish(command: Command) -> None:
-    sub = command("publish", "publish the winners of a finished run")
+    sub = command("publish", "publish the winners of a finished run as a new version")
     sub.add_argument("run", help="a run's name or folder")
-    sub.add_argument("--to", default="zoo", metavar="ZOO", help="a local zoo folder (zoo/)")
+    sub.add_argument("--to", default="zoo", metavar="PLACE", help="a folder (zoo/), s3://, gs://, az:// …")
     sub.add_argument("--name", help="name of the published model; by default the run's")
+    sub.add_argument("--version", help="by default the next number")
     sub.add_argument("--target", help="publish the winner of this target only")
     sub.add_argument("--row", metavar="ROW", help="publish this row of the ledger in place of the winner")
-    sub.add_argument("--replace", action="store_true", help="replace an entry that holds another result")
+    sub.add_argument("--sign", metavar="KEY", help="a secret key file of minisign (COMPRESS_SIGNING_KEY)")
     sub.add_argument("--hub", metavar="OWNER/NAME", help="push to the model hub too (token from HF_TOKEN)")
 
 
+def _zoo(command: Command) -> None:
+    text = "list a place of published models, show one, compare two, withdraw a version"
+    sub = command("zoo", text)
+    actions = sub.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    def action(name: str, about: str, *addresses: str) -> argparse.ArgumentParser:
+        each = actions.add_parser(name, help=about, description=about)
+        for address in addresses:
+            each.add_argument(address, metavar="MODEL", help="PLACE/name or PLACE/name@version (without PLACE: zoo/)")
+        each.add_argument("--format", choices=OUTPUTS, default=argparse.SUPPRESS, help="format of the output")
+        return each
+
+    ls = action("ls", "list published models, the newest version of each")
+    ls.add_argument("place", nargs="?", default="zoo", metavar="PLACE", help="a folder (zoo/), http(s)://, s3:// …")
+    ls.add_argument("--all", action="store_true", help="every version, withdrawn ones too")
+    ls.add_argument("--task", metavar="NAME")
+    ls.add_argument("--kind", metavar="KIND", help="a kind of task (compress ls kinds)")
+    ls.add_argument("--language", metavar="CODE", help="such as en")
+    ls.add_argument("--max-size", type=_size, metavar="SIZE", help="such as 5MB")
+    ls.add_argument("--max-p50", type=_latency, metavar="TIME", help="such as 2ms, on the CPU that it was timed on")
+    ls.add_argument("--min-score", type=float, metavar="SCORE", help="such as 0.9")
+    action("show", "show one version and its variants", "address")
+    action("diff", "show what differs between two versions", "one", "other")
+    withdraw = action("withdraw", "take a version back: its name no longer means it", "address")
+    withdraw.add_argument("--why", required=True, metavar="TEXT", help="shown to whoever names this version")
+
+
 def _pull(command: Command) -> None:
-    sub = command("pull", "download a published model and verify its checksums")
-    sub.add_argument("source", help="a zoo entry, an http(s) address, or a hub id")
+    sub = command("pull", "get a published model, and verify it")
+    sub.add_argument("source", help="PLACE/name or PLACE/name@version (a folder, http(s)://, s3:// …), or a hub id")
     sub.add_argument("to", type=Path, nargs="?", help="the folder to write; by default the model's name")
+    sub.add_argument("--variant", metavar="NAME", help="by default the one that fits this machine; all: everything")
+    sub.add_argument("--update", action="store_true", help="replace another version of it")
+    sub.add_argument("--key", metavar="KEY", help=KEY_HELP)
 
 
 def _verify(command: Command) -> None:
     sub = command("verify", "compare a model's files with their checksums, and its outputs with PyTorch's")
-    sub.add_argument("model", type=Path)
+    sub.add_argument("model", help="a folder, or PLACE/name[@version]")
+    sub.add_argument("--key", metavar="KEY", help=KEY_HELP)
 
 
 def _predict(command: Command) -> None:
     sub = command("predict", "predict texts with any model folder or variant")
-    sub.add_argument("model", type=Path)
+    sub.add_argument("model", help="a folder, or PLACE/name[@version] of a zoo")
     texts = "pairs two by two, a question before all its choices or candidates; none: lines of --file or stdin"
     sub.add_argument("texts", nargs="*", metavar="TEXT", help=texts)
     sub.add_argument("--file", action="append", default=[], help=f"{READ_FILES}, or a pattern in quotes; may repeat")
@@ -310,7 +349,7 @@ def _predict(command: Command) -> None:
 
 def _serve(command: Command) -> None:
     sub = command("serve", "a web service for models")
-    sub.add_argument("folders", nargs="+", metavar="[NAME=]FOLDER", help="winners, variants, published entries")
+    sub.add_argument("folders", nargs="+", metavar="[NAME=]MODEL", help="folders, or PLACE/name[@version]")
     sub.add_argument("--host", default="127.0.0.1", help="(127.0.0.1: this machine alone)")
     sub.add_argument("--port", type=_port, default=8000, help="(8000; 0: a free one)")
     sub.add_argument(
@@ -326,12 +365,32 @@ def _serve(command: Command) -> None:
         "--queue", type=partial(_count, most=1_000_000), default=256, metavar="ROWS", help="rows that may wait (256)"
     )
     sub.add_argument("--key-env", metavar="NAME", help="the environment variable with the key that clients send")
-    sub.add_argument("--watch", action="store_true", help="replace a model whose folder changes")
+    sub.add_argument("--watch", action="store_true", help="follow folders that change, and newer versions")
     sub.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
 
 
 def _doctor(command: Command) -> None:
     command("doctor", "check versions, devices, CPU instructions, disk and hub")
+
+
+def _size(text: str) -> float:
+    from compress.recipe.field_types import bytes_of
+
+    return _with_unit(bytes_of, text)
+
+
+def _latency(text: str) -> float:
+    from compress.recipe.field_types import milliseconds_of
+
+    return _with_unit(milliseconds_of, text)
+
+
+def _with_unit(parse: Callable[[str], Any], text: str) -> float:
+    """Return a number with its unit, or say what was expected."""
+    try:
+        return float(parse(text))
+    except (ValueError, OverflowError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _port(text: str) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -147,15 +148,39 @@ def report(options: argparse.Namespace, console: Console) -> None:
     from compress.report.report_schema import read_report
     from compress.report.winner_summary import run_addresses
 
-    folder = run_folder(options.run, options.runs)
+    if len(options.runs_shown) > 1:
+        from compress.pipeline.commands.compare_command import compare
+
+        _open_page(compare(options.runs_shown, options.runs, console, options.to), options, console)
+        return
+    folder = run_folder(options.runs_shown[0], options.runs)
     if pretrained := read_pretrain_report(folder):
         _show_pretrain(pretrained, folder if folder.is_dir() else folder.parent, console)
         return
-    finished = read_report(folder)
+    finished, shown = read_report(folder), folder
     if folder.is_dir():
         has_winners = (folder / "winner").is_dir()
         write_pages(folder, finished, run_addresses(finished) if has_winners else {})
+    if options.to:
+        from compress.report.report_index import add_report
+
+        shown = add_report(options.to, finished)
+        console.note(f"report: {shown}; the index: {options.to / 'index.md'}")
     _show(finished, folder, console)
+    page = shown if shown.is_dir() else shown.parent
+    _open_page(page / "report.html", options, console)
+
+
+def _open_page(page: Path, options: argparse.Namespace, console: Console) -> None:
+    """Open a page in the browser where that was asked for."""
+    if not options.open:
+        return
+    import webbrowser
+
+    if not page.is_file():
+        raise UsageError(f"there is no page at {page}.")
+    if not webbrowser.open(page.absolute().as_uri()):
+        console.warn(f"no browser could be started; the page is {page}")
 
 
 def bench(options: argparse.Namespace, console: Console) -> None:
@@ -198,48 +223,71 @@ def export(options: argparse.Namespace, console: Console) -> None:
 def publish(options: argparse.Namespace, console: Console) -> None:
     """Publish a finished run's winners."""
     from compress.pipeline.commands.listing import run_folder
-    from compress.pipeline.steps.publish_step import publish_row, publish_winners
+    from compress.pipeline.steps.publish_step import Destination, publish_row, publish_winners
+    from compress.publish.pull import ALL
+    from compress.publish.pull import pull as fetch
+    from compress.publish.signatures import find_signer
     from compress.report.report_schema import read_report
 
     folder = run_folder(options.run, options.runs)
     finished = read_report(folder)
     name = finished.name if options.name is None else options.name
-    zoo, replace = Path(options.to).expanduser(), options.replace
+    to = Destination(options.to, name, options.version, find_signer(options.sign))
     if options.row:
-        target = options.target or finished.titles[0]
-        entry = publish_row(folder, finished, options.row, zoo, name, console, target, replace=replace)
+        record = publish_row(folder, finished, options.row, to, console, options.target or finished.titles[0])
     else:
-        entry = publish_winners(folder, finished, zoo, name, console, options.target, replace=replace)
+        record = publish_winners(folder, finished, to, console, options.target)
+    address = to.address(record)
     if options.hub:
-        from compress.publish.push_pull import push
+        from compress.publish.hub import push
 
-        console.note(f"pushed: {push(entry, options.hub)}")
-    console.data({"published": str(entry)}, str(entry))
+        with tempfile.TemporaryDirectory(prefix="compress-push-") as scratch:
+            whole = fetch(address, Path(scratch) / record.name, variant=ALL)
+            console.note(f"pushed: {push(whole, options.hub, version=record.version)}")
+    console.data({"published": address}, address)
+
+
+def zoo(options: argparse.Namespace, console: Console) -> None:
+    """List, show, compare and withdraw published models."""
+    from compress.publish.zoo_command import COMMANDS
+
+    COMMANDS[options.action](options, console)
 
 
 def pull(options: argparse.Namespace, console: Console) -> None:
     """Download a published model."""
-    from compress.publish.push_pull import pull as fetch
+    from compress.publish.pull import pull as fetch
+    from compress.publish.pull import read_pulled
+    from compress.publish.signatures import trusted_keys
 
-    target = fetch(options.source, options.to or Path(options.source.rstrip("/").rpartition("/")[2]))
-    console.data({"folder": str(target)}, f"{target}: every file has its published digest")
+    keys = trusted_keys(options.key)
+    target = fetch(options.source, options.to, variant=options.variant, update=options.update, keys=keys)
+    pulled = read_pulled(target)
+    signed = " and is signed by a trusted key" if keys else ""
+    named = f" holds {pulled.version} ({pulled.variant});" if pulled and pulled.version else ":"
+    console.data(
+        {"folder": str(target), **(pulled.model_dump() if pulled else {})},
+        f"{target}{named} every file has its published digest{signed}",
+    )
 
 
 def verify(options: argparse.Namespace, console: Console) -> None:
     """Check a published model's files, and the outputs of its exports."""
     from compress.publish.verify_command import verify_and_show
 
-    verify_and_show(options.model, console)
+    verify_and_show(options.model, console, options.key)
 
 
 def predict(options: argparse.Namespace, console: Console) -> None:
     """Predict texts."""
     from compress.bulk.bulk_command import BulkOptions, is_table, predict_files, show_table
     from compress.bulk.bulk_job import Shard
+    from compress.publish.pull import opened
     from compress.publish.verify import find_damage
     from compress.runtime.predict_command import predict_and_show
     from compress.runtime.predictor import Placement
 
+    options.model = opened(options.model, warn=console.warn)
     if damage := find_damage(options.model):
         console.warn(f"{options.model} is not as it was published: {damage}. compress verify checks all of it.")
     placement = Placement(options.device, options.threads)

@@ -51,6 +51,7 @@ COMMANDS = (
     "bench",
     "export",
     "publish",
+    "zoo",
     "pull",
     "verify",
     "predict",

@@ -130,7 +130,7 @@ class RecipeError(UsageError):
 def first_error(error: Any) -> str:
     """Return what a pydantic error's first entry is about, what is expected there and what was given."""
     first = error.errors()[0]
-    path, given = ".".join(str(part) for part in first["loc"] if part != "[key]"), repr(first["input"])[:60]
+    path, given = ".".join(_visible(part) for part in first["loc"] if part != "[key]"), repr(first["input"])[:60]
     reason = first["msg"].removeprefix("Input ").partition(", ")[0]
     if first["type"] == "json_invalid":
         return f"it is not JSON: {first['ctx']['error']}" if first["input"].strip() else "it is empty"
@@ -143,6 +143,12 @@ def first_error(error: Any) -> str:
     if first["loc"][-1:] == ("[key]",):
         return f"{path}: the key {reason}"
     return f"{path or 'the file'} {reason}, got {given}"
+
+
+def _visible(part: str | int) -> str:
+    """A key of a file as it is shown: what would break or redirect a line is escaped, and what is long is cut."""
+    text = str(part)
+    return text if text.isprintable() and len(text) <= 80 else repr(text[:80])
 
 
 def pluralize(count: int, one: str) -> str:

@@ -50,6 +50,7 @@ _GENERAL: dict[str, str | None] = {
     "prometheus_client": "serve",
     "pyarrow": "bulk",
     "fsspec": "bulk",
+    "cryptography": "zoo",
 }
 
 LIBRARIES: Mapping[str, str | None] = _GENERAL | {

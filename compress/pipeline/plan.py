@@ -164,7 +164,7 @@ def add_results(plan: Plan, limits: bool) -> None:
     settings |= {"left_out": [*plan.left_out]} if plan.left_out else {}
     plan.add("report", "report", settings, needs, partial(report, plan=plan), tolerant=True)
     if recipe.publish:
-        to = str(Path(recipe.publish.to).expanduser().absolute())
+        to = recipe.publish.to if "://" in recipe.publish.to else str(Path(recipe.publish.to).expanduser().absolute())
         settings = {"to": to, "name": recipe.publish.name or recipe.name}
         run, in_effect = partial(publish, settings=recipe.publish), partial(is_in_zoo, settings=recipe.publish)
         plan.add("publish", "publish", settings, ["package", "report"], run, optional=True, in_effect=in_effect)

@@ -12,12 +12,10 @@ from pathlib import Path
 from compress.errors import ModelError, UsageError
 from compress.formats import EXPORTS
 from compress.model_folder.model_info import FolderInfo, read_info
+from compress.publish.verify import VARIANTS_FOLDER
 from compress.report.report_schema import LedgerRow, Report
 from compress.runtimes import EVERYWHERE, why_not_in_all
 from compress.select.ledger import TargetResult, Verdict
-
-VARIANTS_FOLDER = "variants"
-"""Holds the variants of an entry except the first, each in a folder that opens on its own."""
 
 
 @dataclass(frozen=True)

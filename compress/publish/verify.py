@@ -7,14 +7,16 @@ nor the hub's client is needed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, field_validator
 
 from compress.errors import ModelError, first_error
+from compress.publish.signatures import SIGNATURE_SUFFIX
 from compress.storage.atomic_write import atomic_write
 from compress.storage.file_digests import combined_digest, digests, file_digest
 from compress.storage.file_names import cache_folder
@@ -23,9 +25,23 @@ from compress.storage.stored_info import Info, up_to
 DIGESTS_FILE = "digests.json"
 MAX_DIGESTS_BYTES = 1 << 20
 """An entry has tens of files; a list of this size would name about 8,000."""
-_PART = r"[A-Za-z0-9_][A-Za-z0-9 ._+-]*"
-RelativePath = Annotated[str, Field(pattern=rf"^{_PART}(/{_PART})*$")]
+_PART = r"[A-Za-z0-9_](?:[A-Za-z0-9 ._+-]*[A-Za-z0-9_+-])?"
+_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\.|$)", re.IGNORECASE)
+"""Names that are devices on Windows."""
+
+
+def _check_path(path: str) -> str:
+    if any(_RESERVED.match(part) for part in path.split("/")):
+        raise ValueError("holds the name of a device of Windows")
+    return path
+
+
+RelativePath = Annotated[str, Field(pattern=rf"^{_PART}(/{_PART})*$", max_length=250), AfterValidator(_check_path)]
 """A path that stays within its folder and is not hidden, on any system."""
+VARIANTS_FOLDER = "variants"
+"""Holds the variants of an entry except the first, each in a folder that opens on its own."""
+PULLED_FILE = "pulled.json"
+"""Where a folder was pulled from; of the puller's machine and no part of the entry."""
 
 
 class FileDigest(Info):
@@ -40,6 +56,16 @@ class Digests(Info):
 
     schema_version: Annotated[int, up_to(1)] = 1
     files: Mapping[RelativePath, FileDigest] = Field(min_length=1)
+
+    @field_validator("files")
+    @classmethod
+    def _check_names(cls, files: Mapping[str, FileDigest]) -> Mapping[str, FileDigest]:
+        """Refuse names that would be one file, or a file and a folder, on some system."""
+        folded = {name.lower() for name in files}
+        above = {parent.as_posix().lower() for name in files for parent in PurePosixPath(name).parents}
+        if len(folded) < len(files) or folded & above or DIGESTS_FILE in files:
+            raise ValueError("names one file twice, or as a folder too")
+        return files
 
     @property
     def combined(self) -> str:
@@ -83,8 +109,8 @@ def parse_digests(content: bytes, source: str) -> Digests:
         raise ModelError(f"{source} is not a list of digests: {first_error(error)}") from error
 
 
-IGNORED = (".gitattributes", ".cache", ".gitignore")
-"""What the hub's client and git add to a downloaded folder."""
+IGNORED = (".gitattributes", ".cache", ".gitignore", PULLED_FILE)
+"""What the hub's client, git and `compress pull` add to a downloaded folder."""
 
 
 def verify(folder: Path | str) -> int:
@@ -95,7 +121,9 @@ def verify(folder: Path | str) -> int:
     folder = Path(folder)
     listed = read_digests(folder).files
     files = {
-        path.relative_to(folder).as_posix() for path in _contents(folder) if not (path.is_symlink() or path.is_dir())
+        path.relative_to(folder).as_posix()
+        for path in _contents(folder)
+        if not (path.is_symlink() or path.is_dir() or path.name == DIGESTS_FILE + SIGNATURE_SUFFIX)
     }
     faults = [*differences(folder), *(f"{name} was not published" for name in sorted(files - {*listed, DIGESTS_FILE}))]
     if faults:
@@ -104,18 +132,30 @@ def verify(folder: Path | str) -> int:
 
 
 def differences(folder: Path, digest_of: Callable[[Path], str] = file_digest) -> Iterator[str]:
-    """Describe each symbolic link, and each file of digests.json that is missing or differs."""
+    """Describe each symbolic link, and each file of digests.json that is missing or differs.
+
+    Of a folder that was pulled a variant may be absent as a whole: one is pulled, the one that fits.
+    """
     for path in _contents(folder):
         if path.is_symlink():
             yield f"{path.relative_to(folder).as_posix()} is a symbolic link; expected a file or folder of its own"
+    pulled = (folder / PULLED_FILE).is_file()
     for name, file in read_digests(folder).files.items():
-        path = folder / name
+        path, variant = folder / name, variant_folder(name)
+        if pulled and variant and not (folder / variant).exists():
+            continue
         if not path.is_file():
             yield f"{name} is missing"
         elif path.stat().st_size != file.bytes:
             yield f"{name} has {path.stat().st_size:,} bytes, {file.bytes:,} were published"
         elif digest_of(path) != file.sha256:
             yield f"{name} differs from what was published"
+
+
+def variant_folder(name: str) -> str | None:
+    """Return the folder of the variant that a file of an entry belongs to; None for one of the root's."""
+    parts = PurePosixPath(name).parts
+    return "/".join(parts[:2]) if len(parts) > 2 and parts[0] == VARIANTS_FOLDER else None
 
 
 def _contents(folder: Path) -> list[Path]:

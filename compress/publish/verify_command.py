@@ -11,11 +11,15 @@ from compress.console import Console
 from compress.errors import DeviceUnavailable, MissingExtra
 from compress.export.comparison.parity_check import ParityCheck, check_golden
 from compress.model_folder.model_info import GOLDEN_FILE
+from compress.publish.pull import check_folder_signature, published_folder
+from compress.publish.signatures import trusted_keys
 from compress.publish.verify import DIGESTS_FILE, verify
 
 
-def verify_and_show(folder: Path, console: Console) -> None:
+def verify_and_show(model: str, console: Console, key: str | None = None) -> None:
     """Compare files with digests.json, then run golden inputs where there are some, in each export's own runtime.
+
+    With a ``key``, or trusted ones in the environment, the list of digests must be signed by one of them.
 
     An export that was not published has golden inputs and no checksums.
 
@@ -23,8 +27,12 @@ def verify_and_show(folder: Path, console: Console) -> None:
         ModelError: a file is not as it was published.
         ParityMissed: outputs differ from those of PyTorch by more than the limit of the export's precision.
     """
+    folder, keys = published_folder(model), trusted_keys(key)
     result: dict[str, Any] = {"folder": str(folder)}
     lines = []
+    if keys:
+        result["signed"] = check_folder_signature(folder, keys)
+        lines.append(f"{folder} is signed by a trusted key: {result['signed']}")
     if (folder / DIGESTS_FILE).is_file() or not (folder / GOLDEN_FILE).is_file():
         result["files"] = verify(folder)
         lines.append(f"{folder}: {result['files']} files have their published digests")

@@ -117,14 +117,14 @@ duration = BeforeValidator(lambda value: _with_unit(value, UNITS, "a duration su
 TIMES = {"us": 1e-3, "ms": 1.0, "s": 1e3}
 
 
-def _latency(value: Any) -> Any:
+def milliseconds_of(value: Any) -> Any:
     """Convert `0.5ms` to milliseconds; a number without a unit is refused, since it may mean seconds too."""
     if not isinstance(value, str) or not value.endswith(tuple(TIMES)):
         raise ValueError(f"expected a latency with its unit such as 0.5ms or 800us, got '{str(value)[:60]}'")
     return _with_unit(value, TIMES, "a latency such as 0.5ms or 800us")
 
 
-Milliseconds = Annotated[Positive, BeforeValidator(_latency), PlainSerializer(lambda value: f"{value:g}ms")]
+Milliseconds = Annotated[Positive, BeforeValidator(milliseconds_of), PlainSerializer(lambda value: f"{value:g}ms")]
 """A latency, written with a unit: `0.5ms`, `800us`."""
 
 

@@ -127,7 +127,7 @@ class Budget(Frozen):
 
 
 class Publish(ShortForm):
-    """The zoo that winners go to: a local folder."""
+    """The zoo that winners go to: a folder, or a place that fsspec reaches (`s3://bucket/zoo`)."""
 
     short_key = "to"
     """`publish: zoo/`"""

@@ -192,11 +192,14 @@ def read_report(path: Path) -> Report:
     file = path / REPORT_FILE if path.is_dir() else path
     if not file.is_file():
         raise CompressError(f"there is no report at {file}.", hint="compress run writes one into runs/<name>/")
+    if read_pretrain_report(file):
+        raise CompressError(f"{file} is the report of a pretraining, where one of a task's run is expected.")
+    return parse_report(file.read_bytes(), str(file))
+
+
+def parse_report(content: bytes, source: str) -> Report:
+    """Parse the content of report.json; ``source`` names it in errors."""
     try:
-        return Report.model_validate_json(file.read_bytes())
+        return Report.model_validate_json(content)
     except ValidationError as error:
-        if read_pretrain_report(file):
-            raise CompressError(
-                f"{file} is the report of a pretraining, where one of a task's run is expected."
-            ) from None
-        raise CompressError(f"{file} cannot be read as a report: {first_error(error)}") from error
+        raise CompressError(f"{source} cannot be read as a report: {first_error(error)}") from error

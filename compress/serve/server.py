@@ -7,7 +7,9 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +18,7 @@ from compress.console import Console
 from compress.environment import require, usable_cores
 from compress.errors import CompressError, UsageError
 from compress.model_folder.model_info import INFO_FILE
+from compress.publish.pull import opened
 from compress.publish.verify import DIGESTS_FILE
 from compress.runtime.predictor import Placement
 from compress.storage.file_digests import file_digest
@@ -25,7 +28,8 @@ if TYPE_CHECKING:
     from compress.serve.service import Service
 
 LOCAL = "127.0.0.1"
-WATCH_SECONDS = 2.0
+WATCH_SECONDS, WATCH_PLACE_SECONDS = 2.0, 30.0
+"""How often a folder is looked at for changes, and a place elsewhere for a newer version."""
 SWITCH_SECONDS = 2e-4
 """After which a thread lets another one run: the model waits for the loop, or the loop for the model, at each step."""
 
@@ -55,7 +59,7 @@ def serve(folders: Sequence[str], options: ServeOptions, console: Console) -> No
     from compress.serve.service import Limits, Service
 
     sys.setswitchinterval(SWITCH_SECONDS)
-    named = named_folders(folders)
+    named = named_models(folders)
     key = _key(options.key_env)
     if options.threads > usable_cores():
         console.warn(f"--threads {options.threads}: this process may use {usable_cores()}; more threads are slower.")
@@ -64,8 +68,8 @@ def serve(folders: Sequence[str], options: ServeOptions, console: Console) -> No
     placement = Placement("cuda" if options.device == "cuda" else "cpu")
     service = Service(Limits(queue=options.queue), Metrics(), options.max_wait / 1000, key, options.threads)
     with listen(options.host, options.port) as listening:
-        for name, folder in named.items():
-            served = open_served(name, folder, placement)
+        for name, source in named.items():
+            served = open_served(name, opened(source, warn=console.warn), placement)
             service.add(served)
             console.note(served.describe())
         service.is_ready = True
@@ -74,27 +78,28 @@ def serve(folders: Sequence[str], options: ServeOptions, console: Console) -> No
         asyncio.run(_run(service, listening, named, placement, options, console))
 
 
-def named_folders(folders: Sequence[str]) -> dict[str, Path]:
-    """Return models by name: NAME=FOLDER, or the name of the folder; of a target's winner that of its run."""
-    named: dict[str, Path] = {}
-    for given in folders:
-        name, equals, place = given.partition("=")
-        folder = Path(place if equals else given)
-        name = name if equals else _name_of(folder)
+def named_models(models: Sequence[str]) -> dict[str, str]:
+    """Return addresses of models by name: NAME=MODEL, or the last part; of a target's winner that of its run."""
+    named: dict[str, str] = {}
+    for given in models:
+        name, equals, source = given.partition("=")
+        source = source if equals else given
+        name = name if equals else _name_of(source)
         try:
             check_file_name(name)
         except ValueError as error:
-            raise UsageError(f"the name of a model {error}.", hint="NAME=FOLDER gives one") from error
+            raise UsageError(f"the name of a model {error}.", hint="NAME=MODEL gives one") from error
         if name in named:
-            raise UsageError(f"{named[name]} and {folder} would both be called {name}.", hint="NAME=FOLDER names them")
-        named[name] = folder
+            raise UsageError(f"{named[name]} and {source} would both be called {name}.", hint="NAME=MODEL names them")
+        named[name] = source
     return named
 
 
-def _name_of(folder: Path) -> str:
-    """Return the run's name of `runs/NAME/winner/cpu`, else the folder's."""
-    parts = folder.absolute().parts
-    return parts[-3] if len(parts) > 3 and parts[-2] == "winner" else parts[-1]
+def _name_of(source: str) -> str:
+    """Return the run's name of `runs/NAME/winner/cpu`, the name of `zoo/NAME@VERSION`, else the folder's."""
+    parts = source.rstrip("/").split("/") if "://" in source else Path(source).absolute().parts
+    last = parts[-3] if len(parts) > 3 and parts[-2] == "winner" else parts[-1]
+    return last.partition("@")[0]
 
 
 def _key(variable: str | None) -> str | None:
@@ -127,7 +132,7 @@ def listen(host: str, port: int) -> socket.socket:
 async def _run(
     service: Service,
     listening: socket.socket,
-    named: Mapping[str, Path],
+    named: Mapping[str, str],
     placement: Placement,
     options: ServeOptions,
     console: Console,
@@ -158,20 +163,24 @@ async def _run(
         await asyncio.to_thread(service.close)
 
 
-async def watch(service: Service, named: Mapping[str, Path], placement: Placement, console: Console) -> None:
-    """Replace a model whose folder changed, once the new one has proved itself."""
+async def watch(service: Service, named: Mapping[str, str], placement: Placement, console: Console) -> None:
+    """Replace a model whose folder changed or which has a newer version, once the new one has proved itself."""
     from compress.serve.served_model import open_served
 
-    known = {name: await asyncio.to_thread(_content, folder) for name, folder in named.items()}
+    known = {name: await asyncio.to_thread(_state, source) for name, source in named.items()}
+    asked = dict.fromkeys(named, time.monotonic())
     while True:
         await asyncio.sleep(WATCH_SECONDS)
-        for name, folder in named.items():
-            content = await asyncio.to_thread(_content, folder)
-            if content in (None, known[name]):
+        for name, source in named.items():
+            if "://" in source and time.monotonic() - asked[name] < WATCH_PLACE_SECONDS:
                 continue
-            known[name] = content
+            asked[name] = time.monotonic()
+            state = await asyncio.to_thread(_state, source)
+            if state in (None, known[name]):
+                continue
+            known[name] = state
             try:
-                served = await asyncio.to_thread(open_served, name, folder, placement)
+                served = await asyncio.to_thread(open_served, name, state[0], placement)
             except CompressError as error:
                 console.warn(f"{name} stays as it is: {error.full_message}")
                 continue
@@ -179,12 +188,14 @@ async def watch(service: Service, named: Mapping[str, Path], placement: Placemen
             console.note(f"replaced. {served.describe()}")
 
 
-def _content(folder: Path) -> str | None:
-    """Return what says that a folder changed: its list of checksums, else its description."""
-    for name in (DIGESTS_FILE, INFO_FILE):
-        if (folder / name).is_file():
-            try:
-                return file_digest(folder / name)
-            except OSError:
-                return None
+def _state(source: str) -> tuple[Path, str] | None:
+    """Return the folder that a model is in, and what says that it changed: its list of checksums, or its description.
+
+    None where there is none at the moment.
+    """
+    with suppress(OSError, CompressError):
+        folder = opened(source)
+        for name in (DIGESTS_FILE, INFO_FILE):
+            if (folder / name).is_file():
+                return folder, file_digest(folder / name)
     return None

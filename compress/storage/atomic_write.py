@@ -28,7 +28,7 @@ NUMBERS = re.compile(r"\[\n\s+([^\[\]{}\"]*?)\n\s*\]")
 def atomic_write(path: Path, content: str | bytes) -> None:
     """Write a file under a temporary name, flush it to disk and rename it to ``path``."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{get_ident()}")
     try:
         with temporary.open("wb") as stream:
             stream.write(content.encode() if isinstance(content, str) else content)

@@ -24,7 +24,7 @@ def ran(finished_run, assets, tmp_path_factory):
     words = ["--runs", str(folder / "runs"), "--set", "export=all", "--set", f"publish={folder / 'zoo'}"]
     code = main(["run", str(folder / "tiny.yaml"), *words])
     run = folder / "runs" / "tiny"
-    return SimpleNamespace(code=code, run=run, report=read_report(run), entry=folder / "zoo" / "tiny")
+    return SimpleNamespace(code=code, run=run, report=read_report(run), entry=folder / "zoo" / "tiny@1")
 
 
 @pytest.fixture(scope="module")

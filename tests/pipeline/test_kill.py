@@ -53,7 +53,7 @@ SLOWER = Path(__file__).with_name("slower_than_predicted.py")
 
 
 def command(recipe: Path, runs: Path) -> list[str]:
-    zoo = f"--set=publish={runs / 'zoo'}"  # of its own: another run's winner would not be replaced
+    zoo = f"--set=publish={runs / 'zoo'}"  # of its own
     return ["run", str(recipe), "--runs", str(runs), zoo, *LONGER, *OFTEN]
 
 
@@ -243,7 +243,6 @@ def decided_ends(runs: Path, step: str) -> list[int]:
 def test_a_kill_while_workers_time_leaves_none_of_them(finished_run: Path, tmp_path: Path) -> None:
     shutil.copytree(finished_run.parent, tmp_path / "copy", symlinks=True)
     runs, recipe = tmp_path / "copy" / "runs", tmp_path / "copy" / "tiny.yaml"
-    # Timed again another of these small models may win, which would not replace the one that is published.
     again = ["run", str(recipe), "--runs", str(runs), "--set=publish=null"]
     running = start_command(*again, "--from", "measure")
     workers: list[psutil.Process] = []

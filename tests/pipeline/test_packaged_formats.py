@@ -204,7 +204,7 @@ def test_the_terminal_shows_it(packaged, capsys):
 
 
 def test_it_is_published_with_the_winner_whose_size_is_its_own(packaged):
-    entry = packaged / "zoo" / "tiny"
+    entry = packaged / "zoo" / "tiny@1"
     assert main(["verify", str(entry), "--format", "quiet"]) == 0
     assert "ort/model.ort" in json.loads((entry / "digests.json").read_text())["files"]
     assert "| tiny/ort |" in (entry / "README.md").read_text()

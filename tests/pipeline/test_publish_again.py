@@ -7,12 +7,12 @@ import pytest
 from compress.cli import main
 from compress.console import Console
 from compress.model_folder.model_info import read_info, write_info
-from compress.pipeline.steps.publish_step import publish_winners
+from compress.pipeline.steps.publish_step import Destination, publish_winners
 from compress.report.report_schema import read_report
 from compress.storage.atomic_write import atomic_copy_folder
 
 
-def test_publishing_another_targets_winner_replaces_the_entry(finished_run: Path, tmp_path: Path) -> None:
+def test_another_targets_winner_is_another_version(finished_run: Path, tmp_path: Path) -> None:
     facts = read_report(finished_run)
     other = facts.model_copy(
         update={
@@ -27,8 +27,9 @@ def test_publishing_another_targets_winner_replaces_the_entry(finished_run: Path
     write_info(run / "winner" / "phone", read_info(run / "winner" / "cpu").model_copy(update={"made_by": "phone"}))
     (run / "report.json").write_text(other.model_dump_json(indent=2))
     for target in ("cpu", "phone"):
-        entry = publish_winners(run, other, tmp_path / "zoo", "tiny", Console("quiet"), target)
-        assert (read_info(entry).made_by == "phone") == (target == "phone")
+        record = publish_winners(run, other, Destination(str(tmp_path / "zoo"), "tiny"), Console("quiet"), target)
+        assert record.version == ("1" if target == "cpu" else "2")
+        assert (read_info(tmp_path / "zoo" / record.folder).made_by == "phone") == (target == "phone")
 
 
 def test_a_row_that_did_not_win_is_published(finished_run: Path, tmp_path: Path, capsys) -> None:
@@ -38,21 +39,22 @@ def test_a_row_that_did_not_win_is_published(finished_run: Path, tmp_path: Path,
     zoo = tmp_path / "zoo"
     command = ["publish", "tiny", "--runs", str(finished_run.parent / "runs"), "--to", str(zoo)]
     assert main([*command, "--row", key]) == 0
-    assert read_report(zoo / "tiny" / "report").verdict("cpu").winner == key
-    assert f"chosen by hand in place of {won}" in (zoo / "tiny" / "report" / "report.md").read_text()
+    assert read_report(zoo / "tiny@1" / "report").verdict("cpu").winner == key
+    assert f"chosen by hand in place of {won}" in (zoo / "tiny@1" / "report" / "report.md").read_text()
     assert main(["verify", str(zoo / "tiny")]) == 0
     assert main(["predict", str(zoo / "tiny"), "good film"]) == 0
     capsys.readouterr()
-    assert main(command) == 1  # the winner is another model
-    error = capsys.readouterr().err
-    assert "holds another result, onnx-fp32" in error
-    assert "--replace" in error
-    assert main([*command, "--replace"]) == 0
+    assert main(command) == 0  # the winner is another model, and another version
+    assert capsys.readouterr().out == f"{zoo}/tiny@2\n"
+    assert main([*command, "--version", "mine"]) == 0
+    assert f"published before: {zoo}/tiny@2" in capsys.readouterr().err
+    assert main([*command, "--row", key, "--version", "2"]) == 2
+    assert "tiny@2 exists in" in capsys.readouterr().err
     assert main([*command, "--row", "nobody/onnx-int8"]) == 2
     assert "has no row 'nobody/onnx-int8' on cpu" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("option", ["--name", "--to"])
+@pytest.mark.parametrize("option", ["--name", "--to", "--version"])
 @pytest.mark.parametrize("value", ["../x", "", ".hidden", "a/b", "a" * 250, "a\n"])
 def test_unusable_names_and_zoos_are_usage_errors(option, value, finished_run, capsys) -> None:
     if option == "--to":

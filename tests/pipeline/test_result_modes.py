@@ -8,7 +8,7 @@ import compress
 from compress.cli import main
 from compress.make_variant import export_from_model
 from compress.models import load, load_tokenizer
-from compress.publish.push_pull import pull
+from compress.publish.pull import pull
 from compress.quantize import quantize_folder
 
 

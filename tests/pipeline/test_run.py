@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,10 +20,13 @@ from tests.conftest import write_tiny_recipe
 
 
 @pytest.fixture
-def copy(finished_run: Path, tmp_path: Path) -> Path:
-    """A copy of the finished run that a test may change; with its recipe."""
+def copy(finished_run: Path, tmp_path: Path) -> Iterator[Path]:
+    """A copy of the finished run that a test may change; with its recipe, which publishes into the zoo of all tests."""
     shutil.copytree(finished_run.parent, tmp_path / "copy", symlinks=True)
-    return tmp_path / "copy"
+    shutil.copytree(finished_run.parent / "zoo", tmp_path / "zoo")
+    yield tmp_path / "copy"
+    shutil.rmtree(finished_run.parent / "zoo")
+    shutil.copytree(tmp_path / "zoo", finished_run.parent / "zoo")
 
 
 def events(folder: Path) -> list[tuple[str, str]]:
@@ -134,7 +138,7 @@ def test_the_report_states_the_seeds(finished_run: Path) -> None:
 
 
 def test_published_files_contain_no_local_paths(finished_run: Path) -> None:
-    published = finished_run.parent / "zoo" / "tiny"
+    published = finished_run.parent / "zoo" / "tiny@1"
     with_paths = [
         path
         for path in published.rglob("*")
@@ -339,7 +343,7 @@ def test_a_run_that_stops_early_leaves_the_report_its_steps(copy: Path) -> None:
     row = read_report(run).verdicts[0].winner
     publishing = ["publish", "tiny", "--runs", str(copy / "runs"), "--to", str(copy / "other"), "--row", row]
     assert main(publishing) == 0
-    assert read_info(copy / "other" / "tiny").variant.name == row.partition("/")[2]
+    assert read_info(copy / "other" / "tiny@1").variant.name == row.partition("/")[2]
 
 
 def test_run_that_stops_early_names_the_result_of_its_last_step(tmp_path: Path, capsys) -> None:
@@ -436,7 +440,7 @@ class TestCommandsOnAFinishedRun:
     def test_publish_under_another_name(self, copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
         zoo = copy / "other-zoo"
         assert main(["publish", "tiny", "--runs", str(copy / "runs"), "--to", str(zoo), "--name", "weather"]) == 0
-        assert (zoo / "weather" / "README.md").is_file()
+        assert (zoo / "weather@1" / "README.md").is_file()
         assert main(["verify", str(zoo / "weather")]) == 0
-        (zoo / "weather" / "config.json").write_text("{}")
+        (zoo / "weather@1" / "config.json").write_text("{}")
         assert main(["verify", str(zoo / "weather")]) == 1

@@ -10,7 +10,8 @@ from compress.export.comparison.golden_inputs import golden_batches, write_golde
 from compress.measure.quality.quality_result import Quality
 from compress.measure.timing.latency import Latency
 from compress.model_folder.model_info import Parent, read_info, write_info
-from compress.publish.local_zoo import publish_entry
+from compress.publish.places import FolderPlace
+from compress.publish.zoo import publish_entry
 from compress.report.report_schema import Report
 from compress.runtime import open_predictor
 from tests.measure.conftest import write_variant
@@ -62,12 +63,25 @@ def original(report, tmp_path_factory) -> Path:
     """A zoo with one entry; tests change copies of it."""
     folder = tmp_path_factory.mktemp("original")
     winners = {"cpu": write_winner(folder / "run" / "cpu")}
-    return publish_entry(winners, report, folder / "zoo", "films-small").parent
+    publish_entry(winners, report, FolderPlace(folder / "zoo"), "films-small")
+    return folder / "zoo"
 
 
 @pytest.fixture
 def published(original, tmp_path) -> Path:
-    return Path(shutil.copytree(original, tmp_path / "zoo")) / "films-small"
+    return Path(shutil.copytree(original, tmp_path / "zoo")) / "films-small@1"
+
+
+@pytest.fixture
+def publish(tmp_path) -> Callable[..., Path]:
+    """Publish into a zoo, by default one of this test; returns the version's folder."""
+
+    def into(winners, report, zoo=None, name="films", root=None, **more) -> Path:
+        zoo = zoo or tmp_path / "zoo"
+        record, _ = publish_entry(winners, report, FolderPlace(zoo), name, root, **more)
+        return zoo / record.folder
+
+    return into
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import compress
 from compress.model_folder.model_history import VocabularyInfo
 from compress.model_folder.model_info import GOLDEN_FILE, read_info, write_info
 from compress.publish.entry import make_entry
-from compress.publish.local_zoo import publish_entry
 from compress.publish.model_card import base_model, front_matter, hub_data, model_card
 from compress.report.run_facts import ServiceFacts
 from compress.runtime.model_formats import RUN_MODES
@@ -62,8 +61,8 @@ def test_the_runner_of_the_card_works_as_printed(published):
     assert [line.split()[0] for line in lines] == [each["label"] for each in predictions]
 
 
-def test_a_further_variant_has_a_runner_of_its_own(two_winners, two_target_report, tmp_path):
-    folder = publish_entry(two_winners, two_target_report, tmp_path / "zoo", "films") / "variants" / "student-onnx-fp32"
+def test_a_further_variant_has_a_runner_of_its_own(two_winners, two_target_report, publish):
+    folder = publish(two_winners, two_target_report) / "variants" / "student-onnx-fp32"
     assert run_readme(folder, "good film")
     assert (folder / GOLDEN_FILE).is_file()
 

@@ -13,7 +13,7 @@ import pytest
 
 from compress.errors import ModelError, UsageError
 from compress.publish import verify as module
-from compress.publish.push_pull import pull
+from compress.publish.pull import pull
 from compress.publish.verify import find_damage, parse_digests, read_digests, verify, write_digests
 
 GOOD = {"sha256": "0" * 64, "bytes": 1}
@@ -113,7 +113,7 @@ def names_in(folder):
 
 
 def test_an_unchanged_entry_verifies(published):
-    assert verify(published) == 10
+    assert verify(published) == 11
 
 
 def test_all_faults_are_reported_at_once(published):
@@ -161,14 +161,14 @@ def test_pull_makes_a_complete_copy(by, published, served, tmp_path):
     source = published if by == "folder" else served + "/"
     to = tmp_path / "here" / "copy"
     assert pull(source, to) == to
-    assert verify(to) == 10
+    assert verify(to) == 11
     assert names_in(to.parent) == ["copy"]
     assert pull(source, to) == to  # a second time changes nothing
 
 
 def test_pull_into_an_empty_folder(published, tmp_path):
     (tmp_path / "empty").mkdir()
-    assert verify(pull(published, tmp_path / "empty")) == 10
+    assert verify(pull(published, tmp_path / "empty")) == 11
 
 
 def test_pull_refuses_a_folder_with_other_content(published, tmp_path):
@@ -182,9 +182,9 @@ def test_pull_refuses_a_folder_with_other_content(published, tmp_path):
 
 def test_pull_into_a_published_entry_is_refused(published, original, tmp_path):
     for to in (published / "copy", published / "onnx" / "deeper" / "copy"):
-        with pytest.raises(UsageError, match=r"is inside .*films-small, which is a published model"):
-            pull(original / "films-small", to)
-    assert verify(published) == 10
+        with pytest.raises(UsageError, match=r"is inside .*films-small@1, which is a published model"):
+            pull(original / "films-small@1", to)
+    assert verify(published) == 11
 
 
 def test_pull_to_a_path_that_cannot_be_created_is_refused(published, tmp_path):
@@ -211,7 +211,7 @@ def edit_digests(published, name, **changes):
 def test_a_copy_that_differs_is_removed(published, served, tmp_path, changes):
     edit_digests(published, "onnx/model.onnx", **changes)
     for source in (published, served):
-        with pytest.raises(ModelError, match="published"):
+        with pytest.raises(ModelError, match=r"its digest is another one than the record's|published"):
             pull(source, tmp_path / "copy")
         assert not (tmp_path / "copy").exists()
         assert not [name for name in names_in(tmp_path) if ".new-" in name]
@@ -221,7 +221,7 @@ def test_a_missing_file_is_named(published, served, tmp_path):
     (published / "tokenizer.json").unlink()
     with pytest.raises(ModelError, match=r"tokenizer\.json cannot be downloaded: HTTP Error 404"):
         pull(served, tmp_path / "copy")
-    with pytest.raises(ModelError, match=r"tokenizer\.json is missing"):
+    with pytest.raises(ModelError, match=r"there is no .*tokenizer\.json"):
         pull(published, tmp_path / "copy")
 
 
@@ -240,9 +240,9 @@ def test_listed_paths_cannot_leave_the_folder(published, served, tmp_path):
             pull(source, tmp_path / "copy")
 
 
-@pytest.mark.parametrize("source", ["zoo/nothing/here", "ftp://host/model", "nothing"])
+@pytest.mark.parametrize("source", ["zoo/nothing/here", "nobodys://host/model", "nothing"])
 def test_unknown_sources_are_refused(tmp_path, source):
-    with pytest.raises(UsageError, match="no published model at"):
+    with pytest.raises(UsageError, match=r"no published model at|is no place of a zoo: Protocol not known: nobodys"):
         pull(source, tmp_path / "copy")
 
 
@@ -254,7 +254,7 @@ def test_pull_from_the_hub(published, tmp_path, monkeypatch):
         (local_dir / ".cache").mkdir()
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", download)
-    assert verify(pull("someone/films@v1", tmp_path / "copy")) == 10
+    assert verify(pull("someone/films@v1", tmp_path / "copy")) == 11
 
 
 def test_an_unreachable_hub_is_reported(tmp_path, monkeypatch):
@@ -266,7 +266,7 @@ def test_an_unreachable_hub_is_reported(tmp_path, monkeypatch):
 
 def test_pull_and_verify_need_no_heavy_libraries():
     blocked = "import sys; sys.modules.update(dict.fromkeys(['torch', 'transformers', 'datasets', 'huggingface_hub']))"
-    code = f"{blocked}; from compress.publish.push_pull import pull, verify"
+    code = f"{blocked}; from compress.publish.pull import pull, verify"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -11,7 +11,6 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 
 import httpx2 as httpx
 import numpy as np
@@ -22,7 +21,7 @@ from compress.cli import main
 from compress.errors import ModelError, ParityMissed, UsageError
 from compress.runtime.predictor import ONE_THREAD
 from compress.serve.served_model import BatchTimes, open_served
-from compress.serve.server import named_folders, watch
+from compress.serve.server import named_models, watch
 from tests.serve.conftest import lines, serving
 
 PATH = "/models/films/predict"
@@ -86,11 +85,15 @@ def test_several_models_are_named(model, exported):
 
 def test_names_of_models(tmp_path):
     winner = tmp_path / "runs" / "films" / "winner" / "cpu"
-    assert named_folders([str(winner), "b=c"]) == {"films": winner, "b": Path("c")}
+    assert named_models([str(winner), "b=c"]) == {"films": str(winner), "b": "c"}
+    assert named_models(["zoo/topics@2", "s3://host/zoo/pairs"]) == {
+        "topics": "zoo/topics@2",
+        "pairs": "s3://host/zoo/pairs",
+    }
     with pytest.raises(UsageError, match="would both be called a"):
-        named_folders(["x/a", "y/a"])
+        named_models(["x/a", "y/a"])
     with pytest.raises(UsageError, match="the name of a model may hold"):
-        named_folders(["../a=b"])
+        named_models(["../a=b"])
 
 
 def test_the_key(model):
@@ -246,7 +249,7 @@ def test_watching_replaces_a_model_without_a_lost_request(exported, tmp_path, mo
     shutil.copytree(exported("classification"), folder)
     with serving({"films": folder}) as each:
         loop = asyncio.new_event_loop()
-        task = loop.create_task(watch(each.service, {"films": folder}, ONE_THREAD, Console("human", err=each.log)))
+        task = loop.create_task(watch(each.service, {"films": str(folder)}, ONE_THREAD, Console("human", err=each.log)))
         thread = threading.Thread(target=loop.run_forever, daemon=True)
         thread.start()
         statuses = []

@@ -157,7 +157,7 @@ def _missing_programs(waiting: Sequence[Step]) -> Iterator[str]:
 
 def _unwritable_folders(plan: Plan, store: StepStore) -> Iterator[str]:
     folders = {"--runs": store.root}
-    if plan.recipe.publish:
+    if plan.recipe.publish and "://" not in plan.recipe.publish.to:
         folders["publish"] = Path(plan.recipe.publish.to).expanduser()
     for name, folder in folders.items():
         if reason := why_unwritable(folder):

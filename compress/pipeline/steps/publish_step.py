@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from compress.console import Console
@@ -13,8 +14,11 @@ from compress.pipeline.run_lock import step_folder
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import read_record
 from compress.pipeline.steps.package_step import WINNER_FOLDER, Origin, collect, everywhere_folder, winner_folder
-from compress.publish.entry import VARIANTS_FOLDER
-from compress.publish.local_zoo import is_published, publish_entry
+from compress.publish.places import Place, open_place
+from compress.publish.records import Record
+from compress.publish.signatures import Signer, find_signer
+from compress.publish.verify import VARIANTS_FOLDER
+from compress.publish.zoo import find_published, publish_entry
 from compress.recipe.schema import Publish
 from compress.report.report_schema import Report, read_report
 from compress.report.winner_summary import verdict_by_hand
@@ -27,10 +31,11 @@ def publish(context: StepContext, settings: Publish) -> None:
     report = read_report(context.inputs["report"])
     winners = _winners(context.inputs["package"], report)
     root = _root(context.inputs["package"], report, winners)
-    entry = _publish(winners, report, *_address(settings, report), context.console, root) if winners else None
-    if entry is None:
+    to = _destination(settings, report)
+    record = _publish(winners, report, to, context.console, root) if winners else None
+    if record is None:
         context.console.warn("nothing is published: there is no winner")
-    context.write_json(PUBLISH_FILE, {"entry": entry and str(entry)})
+    context.write_json(PUBLISH_FILE, {"entry": record and to.address(record)})
 
 
 def is_in_zoo(context: StepContext, settings: Publish) -> bool:
@@ -38,23 +43,41 @@ def is_in_zoo(context: StepContext, settings: Publish) -> bool:
     report = read_report(context.inputs["report"])
     winners = _winners(context.inputs["package"], report)
     root = _root(context.inputs["package"], report, winners)
-    return bool(winners) and is_published(winners, report, *_address(settings, report), root)
+    to = _destination(settings, report)
+    return bool(winners) and find_published(winners, report, to.place, to.name, root) is not None
 
 
-def publish_row(
-    folder: Path, report: Report, key: str, zoo: Path, name: str, console: Console, target: str, *, replace: bool
-) -> Path:
-    """Publish one row of a finished run, whether it won or not; returns the entry's folder.
+@dataclass(frozen=True)
+class Destination:
+    """Where something is published."""
+
+    to: str
+    """The address of a place."""
+    name: str
+    version: str | None = None
+    """By default the next number."""
+    signer: Signer | None = None
+
+    @property
+    def place(self) -> Place:
+        """The place at that address."""
+        return open_place(self.to)
+
+    def address(self, record: Record) -> str:
+        """Return what `pull` and `predict` take."""
+        return f"{self.place.address}/{record.address}"
+
+
+def publish_row(folder: Path, report: Report, key: str, to: Destination, console: Console, target: str) -> Record:
+    """Publish one row of a finished run, whether it won or not.
 
     Args:
         folder: the run's.
         report: the run's.
         key: the row's: `trimmed/onnx-int8`.
-        zoo: the folder of published models.
-        name: the entry's name.
+        to: where.
         console: receives progress and warnings.
         target: where its figures are taken from.
-        replace: an entry with another result.
     """
     if target not in report.titles:
         raise UsageError(f"the run has no target '{target}'{nearest(target, report.titles)}")
@@ -69,49 +92,33 @@ def publish_row(
         packaged = Path(scratch) / target
         origin, batch = Origin(report.task.name, report.recipe), report.target(target).batch
         collect(source, read_record(source), row.variant, batch, origin, packaged)
-        return _publish({target: packaged}, chosen, zoo, name, console, None, replace=replace)
+        return _publish({target: packaged}, chosen, to, console, None)
 
 
 def publish_winners(
-    folder: Path,
-    report: Report,
-    zoo: Path,
-    name: str,
-    console: Console,
-    target: str | None = None,
-    *,
-    replace: bool = False,
-) -> Path:
-    """Publish the winners of a finished run's folder, or that of one target, unless the zoo holds just that already.
-
-    ``replace``: an entry with another result. Returns the entry's folder.
-    """
+    folder: Path, report: Report, to: Destination, console: Console, target: str | None = None
+) -> Record:
+    """Publish the winners of a finished run's folder, or that of one target, unless the newest version is just that."""
     winners = {} if target else _winners(folder / WINNER_FOLDER, report)
     if not winners:
         title = target or report.titles[0]
         winners = {title: winner_folder(folder / WINNER_FOLDER, report, title)}
     root = _root(folder / WINNER_FOLDER, report, winners)
-    return _publish(winners, report, zoo, name, console, root, replace=replace)
+    return _publish(winners, report, to, console, root)
 
 
 def _publish(
-    winners: Mapping[str, Path],
-    report: Report,
-    zoo: Path,
-    name: str,
-    console: Console,
-    root: Path | None,
-    *,
-    replace: bool = False,
-) -> Path:
-    if is_published(winners, report, zoo, name, root):
-        console.note(f"published before: {zoo / name}")
-        return zoo / name
-    entry = publish_entry(winners, report, zoo, name, root, replace=replace)
-    console.note(f"published: {entry}")
+    winners: Mapping[str, Path], report: Report, to: Destination, console: Console, root: Path | None
+) -> Record:
+    record, is_new = publish_entry(winners, report, to.place, to.name, root, version=to.version, signer=to.signer)
+    address = to.address(record)
+    if not is_new:
+        console.note(f"published before: {address}")
+        return record
+    console.note(f"published: {address}")
     if root and (variant := read_info(root).variant):
-        console.note(f"its root is {variant.name}, which runs everywhere; the winner is in {entry / VARIANTS_FOLDER}")
-    return entry
+        console.note(f"its root is {variant.name}, which runs everywhere; the winner is in {address}/{VARIANTS_FOLDER}")
+    return record
 
 
 def _winners(packaged: Path, report: Report) -> dict[str, Path]:
@@ -123,5 +130,5 @@ def _root(packaged: Path, report: Report, winners: Mapping[str, Path]) -> Path |
     return everywhere_folder(packaged, report, next(iter(winners))) if winners else None
 
 
-def _address(settings: Publish, report: Report) -> tuple[Path, str]:
-    return Path(settings.to).expanduser(), settings.name or report.name
+def _destination(settings: Publish, report: Report) -> Destination:
+    return Destination(settings.to, settings.name or report.name, signer=find_signer())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -148,6 +150,16 @@ def _context(report: Report, addresses: Mapping[str, str]) -> dict[str, Any]:
         "speedup_table": partial(speedup_table, report),
         "vocabulary": vocabulary_table(report),
     }
+
+
+def page_script(name: str) -> str:
+    """Return the script of a page, which is in the page itself."""
+    return (TEMPLATES / name).read_text(encoding="utf-8")
+
+
+def script_hash(script: str) -> str:
+    """Return what names this script in a page's policy, which lets no other run."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"
 
 
 def page_environment(*, escape: bool) -> Environment:

@@ -121,7 +121,7 @@ def wrong_rows(
         teacher_alone=0 if others is None else int((~wrong & ~others).sum()),
         order=order,
         rows=tuple(
-            WrongRow(index, _shown_texts(kind.to_input(row)), label, answer, teacher, teacher_is_right)
+            WrongRow(index, shown_texts(kind.to_input(row)), label, answer, teacher, teacher_is_right)
             for index, row, label, answer, teacher, teacher_is_right in cells
         ),
     )
@@ -144,6 +144,7 @@ def _certainty(kind: Kind, answers: Array, gold: Array) -> NDArray[np.float64] |
     return certainty
 
 
-def _shown_texts(given: TaskInput) -> tuple[str, ...]:
+def shown_texts(given: TaskInput) -> tuple[str, ...]:
+    """Return the texts of a row, each cut to what is shown."""
     texts = (given,) if isinstance(given, str) else given
     return tuple(f"{text[:MOST_CHARACTERS]}…" if len(text) > MOST_CHARACTERS else text for text in texts)

@@ -2,9 +2,9 @@ import csv
 
 import pytest
 
-from benchmarks.report_index import write_index
 from compress.errors import CompressError
 from compress.report.pages.render import write_pages
+from compress.report.report_index import write_index
 from tests.report.conftest import apply_gates, made_report
 
 

@@ -1,7 +1,9 @@
+from types import SimpleNamespace
+
 import pytest
 
 from compress.errors import ModelError, UsageError
-from compress.publish.push_pull import push
+from compress.publish.hub import push
 
 
 @pytest.fixture
@@ -21,17 +23,34 @@ class Hub:
         self.calls.append(("create", name, private, exist_ok, self.token))
         return f"https://hub/{name}"
 
+    def list_repo_refs(self, name):
+        return SimpleNamespace(tags=[SimpleNamespace(name="1")])
+
     def upload_folder(self, *, repo_id, folder_path, commit_message, delete_patterns):
-        self.calls.append(("upload", repo_id, folder_path))
+        self.calls.append(("upload", repo_id, folder_path, commit_message))
+        return SimpleNamespace(oid="c0ffee")
+
+    def create_tag(self, name, *, tag, revision):
+        self.calls.append(("tag", name, tag, revision))
 
 
-def test_a_published_entry_is_uploaded(published, token, monkeypatch):
+def test_a_version_is_one_commit_and_a_tag(published, token, monkeypatch):
     monkeypatch.setattr("huggingface_hub.HfApi", Hub)
-    assert push(published, "someone/films") == "https://hub/someone/films"
+    monkeypatch.setattr(Hub, "calls", [])
+    assert push(published, "someone/films", version="2") == "https://hub/someone/films"
     assert Hub.calls == [
         ("create", "someone/films", False, True, "not-a-real-one"),
-        ("upload", "someone/films", published),
+        ("upload", "someone/films", published, "Publish version 2 with compress"),
+        ("tag", "someone/films", "2", "c0ffee"),
     ]
+
+
+def test_a_version_on_the_hub_is_never_overwritten(published, token, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.HfApi", Hub)
+    monkeypatch.setattr(Hub, "calls", [])
+    with pytest.raises(UsageError, match="has the version 1 already"):
+        push(published, "someone/films", version="1")
+    assert [call[0] for call in Hub.calls] == ["create"]
 
 
 def test_a_changed_entry_is_refused(published, token):

@@ -10,9 +10,11 @@ from pathlib import Path
 from compress import format_numbers as fmt
 from compress.errors import CompressError
 from compress.report.charts.score_and_speed_charts import speed_picture
+from compress.report.pages.render import write_pages
 from compress.report.report_schema import REPORT_FILE, Report, read_report
 from compress.report.retention import quality_on_test, winner_above_baseline
 from compress.select.ledger import Verdict
+from compress.storage.atomic_write import new_folder
 from compress.tables import Cells, make_table, markdown_cell, markdown_table
 
 COLUMNS = (
@@ -43,6 +45,21 @@ def write_index(reports: Path) -> list[Path]:
         text += f"\nHow far the harness that timed all this was itself checked: [{HARNESS_PAGE}]({HARNESS_PAGE}).\n"
     (reports / "index.md").write_text(text, encoding="utf-8")
     return paths
+
+
+def add_report(reports: Path, report: Report) -> Path:
+    """Write a report and its pages as ``reports/NAME/``, and the indexes of all reports there; return the folder.
+
+    Without the rows that winners got wrong: they hold texts of the data.
+    """
+    folder = reports / report.name
+    try:
+        with new_folder(folder) as work:
+            write_pages(work, report)
+        write_index(reports)
+    except OSError as error:
+        raise CompressError(f"{folder} cannot be written: {error.strerror}.") from error
+    return folder
 
 
 def _is_run(path: Path) -> bool:
@@ -127,7 +144,3 @@ def _cells(entry: dict[str, object]) -> Cells:
         "size": fmt.size(number("bytes")),
         "machine": text("machine"),
     }
-
-
-if __name__ == "__main__":
-    write_index(Path("reports"))

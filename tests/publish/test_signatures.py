@@ -1,0 +1,168 @@
+"""Signatures in minisign's format: made here and checked by minisign, the other way round, and refused."""
+
+import shutil
+import subprocess
+
+import pytest
+
+pytest.importorskip("cryptography")
+
+from compress.cli import main
+from compress.errors import ModelError, UsageError
+from compress.publish.pull import check_folder_signature, opened, pull
+from compress.publish.signatures import Signer, check_signature, find_signer, read_keys
+from compress.publish.verify import DIGESTS_FILE
+
+# A pair of keys for these tests alone, as `minisign -G -W` writes them.
+PUBLIC = "RWR37tIaQwcnFtbwSveasA5nZxdsTjriMeWvCVAd4kINMd544kTbxNTs"
+SECRET = (
+    "RWQAAEIyAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAd+7SGkMHJxZwOJsDx8S/hayYIt3e"
+    "t/OtS1BhQnaiS9bl71n6dePj39bwSveasA5nZxdsTjriMeWvCVAd4kINMd544kTbxNTsAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAA="
+)
+OTHER = "RWRCQ+peX9YtF1FcxJy6PKCfZlscxsubAZaeR66v7gFWxvIwKf3FjszH"
+
+MINISIGN = shutil.which("minisign")
+
+
+@pytest.fixture
+def key(tmp_path):
+    path = tmp_path / "films.key"
+    path.write_text(f"untrusted comment: minisign encrypted secret key\n{SECRET}\n")
+    return path
+
+
+@pytest.fixture
+def public(tmp_path):
+    path = tmp_path / "films.pub"
+    path.write_text(f"untrusted comment: minisign public key\n{PUBLIC}\n")
+    return path
+
+
+@pytest.fixture
+def signed(winner, report, publish, key):
+    """A zoo with one signed version."""
+    return publish({"cpu": winner}, report, signer=Signer(key))
+
+
+def test_a_signed_version_is_pulled_and_verified(signed, public, tmp_path, capsys):
+    zoo = signed.parent
+    for trusted in (PUBLIC, str(public)):
+        assert main(["verify", f"{zoo}/films", "--key", trusted]) == 0
+    assert "is signed by a trusted key: compress films@1 ." in capsys.readouterr().out
+    assert main(["pull", f"{zoo}/films", str(tmp_path / "copy"), "--key", PUBLIC]) == 0
+    assert "and is signed by a trusted key" in capsys.readouterr().out
+    assert main(["verify", str(tmp_path / "copy"), "--key", PUBLIC]) == 0
+    assert main(["zoo", "ls", str(zoo)]) == 0
+
+
+def test_every_variant_is_signed(four_bit, publish, key, tmp_path):
+    winners, root, report = four_bit
+    entry = publish(winners, report, root=root, signer=Signer(key))
+    copy = pull(f"{entry.parent}/films", tmp_path / "copy", keys=read_keys(PUBLIC))
+    assert check_folder_signature(copy, read_keys(PUBLIC)).startswith("compress films@1 variants/pruned-onnx-int8")
+
+
+class TestPolicy:
+    def test_what_is_not_signed_is_refused(self, published, tmp_path, capsys, monkeypatch):
+        address = f"{published.parent}/films-small"
+        assert main(["pull", address, str(tmp_path / "copy"), "--key", PUBLIC]) == 1
+        assert "is not signed, and a signature is asked for" in capsys.readouterr().err
+        monkeypatch.setenv("COMPRESS_TRUSTED_KEYS", PUBLIC)
+        for command in (["pull", address, str(tmp_path / "copy")], ["predict", address, "x"], ["verify", address]):
+            assert main(command) == 1
+            assert "is not signed" in capsys.readouterr().err
+        assert not (tmp_path / "copy").exists()
+
+    def test_what_another_key_signed_is_refused(self, signed, capsys, monkeypatch):
+        monkeypatch.setenv("COMPRESS_TRUSTED_KEYS", OTHER)
+        with pytest.raises(ModelError, match="is signed by the key 162707431AD2EE77, which is not a trusted one"):
+            opened(f"{signed.parent}/films")
+
+    def test_a_model_of_ones_own_needs_no_signature(self, winner, monkeypatch):
+        monkeypatch.setenv("COMPRESS_TRUSTED_KEYS", PUBLIC)
+        assert opened(winner) == winner
+
+    @pytest.mark.parametrize("given", ["RW", "nowhere.pub", "RWR37tIaQwcnFtbwSveasA5nZxdsTjriMeWvCVAd4kINMd544kTbxNT"])
+    def test_what_is_no_key_is_one_message(self, given, signed, capsys):
+        assert main(["verify", f"{signed.parent}/films", "--key", given]) == 2
+        assert "neither a public key of minisign nor a file with one" in capsys.readouterr().err
+
+
+class TestRefused:
+    @pytest.mark.parametrize("what", ["digests", "signature", "comment"])
+    def test_what_was_changed(self, what, signed):
+        path = signed / DIGESTS_FILE
+        signature = signed / f"{DIGESTS_FILE}.minisig"
+        lines = signature.read_text().splitlines()
+        if what == "digests":
+            path.write_bytes(path.read_bytes() + b" ")
+        elif what == "signature":
+            lines[1] = lines[1][:60] + ("A" if lines[1][60] != "A" else "B") + lines[1][61:]
+        else:
+            lines[2] = lines[2].replace("films@1", "films@2")
+        signature.write_text("\n".join(lines) + "\n")
+        with pytest.raises(ModelError, match="does not fit: it, or what it signs, was changed"):
+            check_folder_signature(signed, read_keys(PUBLIC))
+
+    def test_that_of_another_version(self, signed):
+        content, signature = ((signed / name).read_bytes() for name in (DIGESTS_FILE, f"{DIGESTS_FILE}.minisig"))
+        with pytest.raises(ModelError, match=r"is that of 'compress films@1 \.\t.*', expected 'compress films@2 \.'"):
+            check_signature(content, signature, read_keys(PUBLIC), "zoo/films@2", "compress films@2 .")
+
+    @pytest.mark.parametrize("content", [b"", b"a\nb\nc\nd\n", b"\xff" * 100, b"a\nAAAA\ntrusted comment: x\nAAAA\n"])
+    def test_what_is_no_signature(self, content, signed):
+        (signed / f"{DIGESTS_FILE}.minisig").write_bytes(content)
+        with pytest.raises(ModelError, match="is none of minisign's"):
+            check_folder_signature(signed, read_keys(PUBLIC))
+
+    @pytest.mark.parametrize("content", ["", "a", "a\nb\n", f"a\n{PUBLIC}\n"])
+    def test_what_is_no_secret_key(self, content, tmp_path):
+        (tmp_path / "key").write_text(content)
+        with pytest.raises(UsageError, match="is no secret key of minisign"):
+            Signer(tmp_path / "key")
+        with pytest.raises(UsageError, match="cannot be read as a secret key"):
+            Signer(tmp_path / "nothing")
+
+
+def test_the_signer_of_the_environment(key, monkeypatch):
+    assert find_signer() is None
+    monkeypatch.setenv("COMPRESS_SIGNING_KEY", str(key))
+    assert find_signer().number == read_keys(PUBLIC)[0].number
+
+
+@pytest.mark.skipif(MINISIGN is None, reason="minisign is not installed")
+class TestMinisign:
+    def run(self, *words, text=None):
+        return subprocess.run([MINISIGN, *map(str, words)], input=text, capture_output=True, text=True, check=False)
+
+    def test_it_verifies_what_was_signed_here(self, signed, public):
+        done = self.run("-V", "-p", public, "-m", signed / DIGESTS_FILE)
+        assert done.returncode == 0, done.stderr
+        assert "Trusted comment: compress films@1 ." in done.stdout
+        (signed / DIGESTS_FILE).write_text("changed")
+        assert self.run("-V", "-p", public, "-m", signed / DIGESTS_FILE).returncode == 1
+
+    @pytest.mark.parametrize("legacy", [[], ["-l"]])
+    def test_what_it_signs_is_verified_here(self, legacy, published, key):
+        comment = "compress films-small@1 ."
+        done = self.run("-S", *legacy, "-s", key, "-m", published / DIGESTS_FILE, "-t", comment)
+        assert done.returncode == 0, done.stderr
+        assert check_folder_signature(published, read_keys(PUBLIC)).startswith(comment)
+
+    def test_keys_that_it_makes(self, tmp_path, monkeypatch):
+        plain = self.run("-G", "-W", "-p", tmp_path / "a.pub", "-s", tmp_path / "a.key")
+        locked = self.run("-G", "-p", tmp_path / "b.pub", "-s", tmp_path / "b.key", text="secret\nsecret\n")
+        assert (plain.returncode, locked.returncode) == (0, 0)
+        monkeypatch.setenv("COMPRESS_SIGNING_PASSWORD", "another")
+        with pytest.raises(UsageError, match=r"the password of .* is another one"):
+            Signer(tmp_path / "b.key")
+        monkeypatch.setenv("COMPRESS_SIGNING_PASSWORD", "secret")
+        (tmp_path / DIGESTS_FILE).write_text("{}")
+        for name in ("a", "b"):
+            Signer(tmp_path / f"{name}.key").sign(tmp_path / DIGESTS_FILE, "compress x@1 .")
+            assert self.run("-V", "-p", tmp_path / f"{name}.pub", "-m", tmp_path / DIGESTS_FILE).returncode == 0
+        monkeypatch.delenv("COMPRESS_SIGNING_PASSWORD")
+        monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
+        with pytest.raises(UsageError, match="has a password, and none was given"):
+            Signer(tmp_path / "b.key")
