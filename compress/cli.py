@@ -321,6 +321,9 @@ def _verify(command: Command) -> None:
     sub = command("verify", "compare a model's files with their checksums, and its outputs with PyTorch's")
     sub.add_argument("model", help="a folder, or PLACE/name[@version]")
     sub.add_argument("--key", metavar="KEY", help=KEY_HELP)
+    about = "time it again, and score it on --rows; exit code 3 where it is worse than its published intervals"
+    sub.add_argument("--measure", action="store_true", help=about)
+    sub.add_argument("--rows", type=Path, metavar="FILE", help="rows of test, with their labels, for --measure")
 
 
 def _predict(command: Command) -> None:

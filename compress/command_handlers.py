@@ -275,7 +275,9 @@ def verify(options: argparse.Namespace, console: Console) -> None:
     """Check a published model's files, and the outputs of its exports."""
     from compress.publish.verify_command import verify_and_show
 
-    verify_and_show(options.model, console, options.key)
+    if options.rows and not options.measure:
+        raise UsageError("--rows has an effect with --measure only.")
+    verify_and_show(options.model, console, options.key, measure=options.measure, rows=options.rows)
 
 
 def predict(options: argparse.Namespace, console: Console) -> None:

@@ -13,7 +13,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-EXIT_CODES = {0: "ok", 1: "failure", 2: "bad usage or recipe", 3: "gate or parity missed", 130: "interrupted"}
+EXIT_CODES = {
+    0: "ok",
+    1: "failure",
+    2: "bad usage or recipe",
+    3: "gate, parity or a published figure missed",
+    130: "interrupted",
+}
 
 
 class CompressError(Exception):
@@ -81,6 +87,12 @@ class GateMissed(CompressError):
 
 class ParityMissed(CompressError):
     """An export whose outputs differ from its model's by more than its precision explains."""
+
+    exit_code = 3
+
+
+class ClaimMissed(CompressError):
+    """A published model that is measured as worse than what was published of it."""
 
     exit_code = 3
 

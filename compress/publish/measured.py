@@ -48,8 +48,8 @@ def write_measured(folder: Path, entry: Entry, variant: PublishedVariant) -> Non
     """Write what the report says of a variant into its folder."""
     report, result = entry.report, variant.result
     machine = report.surroundings or report.machine
-    write_model(
-        folder / MEASURED_FILE,
+    write_measured_file(
+        folder,
         Measured(
             row=variant.row.key,
             target=report.target(result.target),
@@ -64,6 +64,11 @@ def write_measured(folder: Path, entry: Entry, variant: PublishedVariant) -> Non
             versions=report.versions,
         ),
     )
+
+
+def write_measured_file(folder: Path, measured: Measured) -> None:
+    """Write measured.json."""
+    write_model(folder / MEASURED_FILE, measured)
 
 
 def read_measured(folder: Path) -> Measured:

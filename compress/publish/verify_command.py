@@ -8,23 +8,28 @@ from pathlib import Path
 from typing import Any
 
 from compress.console import Console
-from compress.errors import DeviceUnavailable, MissingExtra
+from compress.errors import ClaimMissed, DeviceUnavailable, MissingExtra
 from compress.export.comparison.parity_check import ParityCheck, check_golden
 from compress.model_folder.model_info import GOLDEN_FILE
+from compress.publish.measure_again import measure_again
 from compress.publish.pull import check_folder_signature, published_folder
 from compress.publish.signatures import trusted_keys
 from compress.publish.verify import DIGESTS_FILE, verify
 
 
-def verify_and_show(model: str, console: Console, key: str | None = None) -> None:
+def verify_and_show(
+    model: str, console: Console, key: str | None = None, *, measure: bool = False, rows: Path | None = None
+) -> None:
     """Compare files with digests.json, then run golden inputs where there are some, in each export's own runtime.
 
-    With a ``key``, or trusted ones in the environment, the list of digests must be signed by one of them.
+    With a ``key``, or trusted ones in the environment, the list of digests must be signed by one of them. On request it
+    is also timed again, and scored on ``rows``.
 
     An export that was not published has golden inputs and no checksums.
 
     Raises:
         ModelError: a file is not as it was published.
+        ClaimMissed: it is measured as worse than what was published.
         ParityMissed: outputs differ from those of PyTorch by more than the limit of the export's precision.
     """
     folder, keys = published_folder(model), trusted_keys(key)
@@ -40,10 +45,15 @@ def verify_and_show(model: str, console: Console, key: str | None = None) -> Non
         console.warn(f"{folder} has no {DIGESTS_FILE}, because it was not published: no file is compared.")
     checks = list(check_golden_folders(folder))
     result["golden"] = [each.record() for each in checks]
-    console.data(result, "\n".join([*lines, *map(str, checks)]))
+    again = measure_again(folder, rows, console) if measure else None
+    if again is not None:
+        result["measured"] = again.record()
+    console.data(result, "\n".join([*lines, *map(str, checks), *([again.text] if again else [])]))
     for each in checks:
         if each.parity:
             each.parity.raise_for_misses(each.folder)
+    if again is not None and again.misses:
+        raise ClaimMissed(f"{folder} is worse than what was published: {', '.join(again.misses)}.")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from compress.measure.machine_snapshot import Machine
 from compress.measure.quality.quality_result import Quality
 from compress.measure.resources.footprint import Footprint
 from compress.measure.result_base import ResultModel
-from compress.model_folder.model_history import ChosenSetting, LayerMap, TrialInfo, VocabularyInfo
+from compress.model_folder.model_history import ChosenSetting, EvaluationInfo, LayerMap, TrialInfo, VocabularyInfo
 from compress.model_folder.model_info import TaskInfo, VariantInfo
 from compress.pretrain.pretrain_report import read_pretrain_report
 from compress.report.run_facts import DataFacts, Provenance, PrunedStructure, ServiceFacts, StepCost, TargetFacts
@@ -118,6 +118,8 @@ class Report(Ledger):
     """By model, the precision of its training where the recipe left it to `auto`, with the reason."""
     trials: Mapping[str, tuple[TrialInfo, ...]] = {}
     """By model, the trainings of which the best on select was used, where there were several."""
+    curves: Mapping[str, tuple[EvaluationInfo, ...]] = {}
+    """By trained model, its evaluations during training."""
     service: ServiceFacts | None = None
     """The service whose answers the models learn, where the recipe names one."""
     remarks: tuple[str, ...] = ()

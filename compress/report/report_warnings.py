@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from compress import format_numbers as fmt
 from compress.data.splits.unlabelled_texts import UNLABELLED
@@ -34,22 +35,52 @@ RULE_OF_THREE = 3.0
 """An event that was not seen in n rows has a probability of at most 3 / n (95 %; Hanley and Lippman-Hand, 1983)."""
 
 
+@dataclass(frozen=True)
+class Remark:
+    """A warning, and what to do about it."""
+
+    text: str
+    todo: str = ""
+
+
 def report_warnings(report: Report) -> tuple[str, ...]:
     """Return all warnings, the most important first; gate results and verdicts must be present."""
-    return (
-        *_service(report),
-        *_teacher_versus_baseline(report),
-        *_undecided(report),
-        *_few_select_rows(report),
-        *_teacher_versus_probe(report),
-        *_winner_versus_baseline(report),
-        *(text for target in report.targets if target.present for text in _stages_without_gain(report, target.title)),
-        *_missed_speedups(report),
-        *_missing_results(report),
-        *_unstable_timings(report),
-        *_miscalibration(report),
-        *_data(report),
-    )
+    return tuple(remark.text for remark in _remarks(report))
+
+
+def ranked_remarks(report: Report) -> list[Remark]:
+    """Return the report's remarks and what to do: those that change which model is used, then which figures hold.
+
+    What test contradicts of a winner comes before all; remarks of other origin, and of earlier versions, come last.
+    """
+    todo = {remark.text: remark.todo for remark in _remarks(report)}
+    todo_then = "Look at its classes and rows before using it."
+    contradicted = [
+        Remark(f"On {verdict.target} {'; '.join(verdict.contradictions)}.", todo_then)
+        for verdict in report.verdicts
+        if verdict.contradictions
+    ]
+    known = [Remark(text, todo[text]) for text in todo if text in report.remarks]
+    return [*contradicted, *known, *(Remark(text) for text in report.remarks if text not in todo)]
+
+
+def _remarks(report: Report) -> Iterator[Remark]:
+    """Yield every warning with what to do, in the order of what it changes."""
+    for found, todo in (
+        (_undecided, "Give more select rows, or allow a larger loss (gate.max_drop)."),
+        (_few_select_rows, "Give more select rows before relying on the gate."),
+        (_teacher_versus_baseline, "Use the simple method, or give the teacher more or cleaner rows."),
+        (_winner_versus_baseline, "Compare what both cost: the simple method may be enough."),
+        (_service, "Label a few hundred rows by hand to know how often it is right."),
+        (_teacher_versus_probe, "Try a lower learning_rate, or finetune: {method: frozen}."),
+        (_missing_results, "Repair what failed and run again: finished steps are kept."),
+        (_stages_without_gain, "Leave that stage out, or give its recovery more epochs."),
+        (_missed_speedups, "Measure on an idle machine again, or lower the goal."),
+        (_unstable_timings, "Time again on an idle machine: compress run RECIPE --from measure."),
+        (_miscalibration, "Set thresholds on rows of your own, not on its probabilities as they are."),
+        (_data, "Look at these rows; task.max_length and task.long decide what is cut."),
+    ):
+        yield from (Remark(text, todo) for text in found(report))
 
 
 def _service(report: Report) -> Iterator[str]:
@@ -153,7 +184,13 @@ def _scores(quality: Quality, baseline: Quality) -> str:
     return f"{fmt.metric(quality.metric)} {' against '.join(shown)}"
 
 
-def _stages_without_gain(report: Report, title: str) -> Iterator[str]:
+def _stages_without_gain(report: Report) -> Iterator[str]:
+    for target in report.targets:
+        if target.present:
+            yield from _stages_without_gain_on(report, target.title)
+
+
+def _stages_without_gain_on(report: Report, title: str) -> Iterator[str]:
     """Stages that are not faster, or with which a passing row missed the gate."""
     passing = {report.teacher, *(row.key for row in report.with_outcome("passed", title))}
     stages = (stage for row, _ in report.rows_at(title) for stage in speedup_stages(report, row.key, title))

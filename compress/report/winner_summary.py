@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from compress import format_numbers as fmt
 from compress.errors import pluralize
+from compress.measure.quality.quality_result import Quality
 from compress.model_folder.model_info import TaskInfo
 from compress.report.report_schema import LedgerRow, Report
 from compress.report.report_warnings import report_warnings
@@ -105,6 +107,62 @@ def _comparison(report: Report, against: str, winner: LedgerRow, other: LedgerRo
         kept=score_ratio(*scores),
         kept_above_floor=ratio_above_baseline(report, *scores, title),
     )
+
+
+@dataclass(frozen=True)
+class Trust:
+    """One reason to rely on a winner, or not to."""
+
+    holds: bool
+    text: str
+
+
+def trust(report: Report, verdict: Verdict) -> Iterator[Trust]:
+    """Yield what speaks for a winner and against it: the gate, test, its timing."""
+    result = report.result(verdict.winner, verdict.target)
+    if result is None:
+        return
+    if result.gate is not None and result.select is not None:
+        outcome = f"gate {result.gate.outcome} on {pluralize(result.select.rows, 'row')} of select"
+        yield Trust(result.gate.outcome == "passed", outcome)
+    if result.test is not None:
+        yield _test_agrees(report, verdict, result.test)
+    if result.latency.timed:
+        precise, stable = result.latency.precision, result.latency.status == "measured"
+        text = f"timing stable{f', ±{precise:.1%}' if precise else ''}" if stable else "timing unstable"
+        yield Trust(stable, text)
+    else:
+        yield Trust(False, "not timed")
+
+
+def _test_agrees(report: Report, verdict: Verdict, test: Quality) -> Trust:
+    """Whether the loss on test is within what is allowed too."""
+    rows = pluralize(test.rows, "row")
+    if verdict.contradictions or test.versus_teacher is None:
+        return Trust(not verdict.contradictions, f"test {'contradicts it: ' if verdict.contradictions else ''}{rows}")
+    loss = loss_against("the teacher", test.versus_teacher, report.rules.max_drop)
+    states = {"passed": "test confirms it", "undecided": "test cannot confirm it", "missed": "test contradicts it"}
+    outcome = loss.outcome(strict=False)
+    return Trust(outcome == "passed", f"{states[outcome]}: {format_change(loss.drop, test.larger_is_better)} ({rows})")
+
+
+@dataclass(frozen=True)
+class LineageStep:
+    """One step that led to a row."""
+
+    name: str
+    seconds: float | None
+    """What it took when it ran."""
+    reused: bool
+
+
+def lineage(report: Report, row: LedgerRow) -> list[LineageStep]:
+    """Return the steps that lead to a row, in their order, each with what it cost."""
+    costs = {step.name: step for step in report.steps}
+    return [
+        LineageStep(name, costs[name].seconds if name in costs else None, name in costs and costs[name].reused)
+        for name in row.steps
+    ]
 
 
 ADDRESS_OF_RUN = "runs/{name}/winner/{target}"

@@ -24,6 +24,7 @@ from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import StepStore
 from compress.pipeline.steps import package_format
 from compress.pipeline.steps.package_step import with_scored_batch
+from compress.publish.pull import find
 from compress.report.report_schema import read_report
 from compress.runtime import onnx_runtime
 from compress.runtime.text_model import TextModel
@@ -204,7 +205,7 @@ def test_the_terminal_shows_it(packaged, capsys):
 
 
 def test_it_is_published_with_the_winner_whose_size_is_its_own(packaged):
-    entry = packaged / "zoo" / "tiny@1"
+    entry = packaged / "zoo" / find(f"{packaged / 'zoo'}/tiny").folder
     assert main(["verify", str(entry), "--format", "quiet"]) == 0
     assert "ort/model.ort" in json.loads((entry / "digests.json").read_text())["files"]
     assert "| tiny/ort |" in (entry / "README.md").read_text()

@@ -20,7 +20,7 @@ from compress.model_folder.model_info import FolderInfo, find_info, read_info
 from compress.pipeline.graph import ModelVariant, Plan
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.prepare_data import data_facts
-from compress.pipeline.steps.provenance import chosen_precisions, chosen_settings, provenance, trials
+from compress.pipeline.steps.provenance import chosen_precisions, chosen_settings, curves, provenance, trials
 from compress.pipeline.steps.scoring_steps import QualityScorer, reference_key
 from compress.pipeline.steps.select_step import failure_of, join_ledgers, rules_of
 from compress.pipeline.strip_paths import recipe_without_paths
@@ -36,7 +36,9 @@ from compress.storage.file_digests import file_digest
 from compress.tasks import kind_of
 
 if TYPE_CHECKING:
-    from compress.report.pages.rows_page import WrongRows
+    from numpy.typing import NDArray
+
+    from compress.report.pages.rows_page import Disagreements, WrongRows
 
 
 def report(context: StepContext, plan: Plan) -> None:
@@ -46,8 +48,9 @@ def report(context: StepContext, plan: Plan) -> None:
 
     builder = ReportBuilder(plan, context)
     facts = compare_winners(builder.report())
-    if models := list(errors_of_winners(facts, builder.scorer)):
-        write_rows_page(context.work, facts.name, models)  # before the report, which links to it
+    models, differing = list(errors_of_winners(facts, builder.scorer)), list(differing_rows(facts, builder.scorer))
+    if models or any(each.rows for each in differing):
+        write_rows_page(context.work, facts.name, models, differing)  # before the report, which links to it
     write_pages(context.work, facts, run_addresses(facts))
 
 
@@ -57,6 +60,28 @@ def errors_of_winners(report: Report, scorer: QualityScorer) -> Iterator[WrongRo
 
     task, rows = scorer.roles.info.task_info, scorer.roles.rows("test")
     kind = kind_of(task)
+    for key, targets, answers, teachers in _detailed_answers(report, scorer):
+        others = None if key == report.teacher else teachers
+        found = wrong_rows(kind, task, rows, scorer.gold["test"], answers, others, model=key, targets=targets)
+        if found:
+            yield found
+
+
+def differing_rows(report: Report, scorer: QualityScorer) -> Iterator[Disagreements]:
+    """Yield the rows on which the row in detail and the teacher differ most, each model's answers once."""
+    from compress.report.pages.rows_page import disagreements
+
+    task, rows = scorer.roles.info.task_info, scorer.roles.rows("test")
+    for key, targets, answers, teachers in _detailed_answers(report, scorer):
+        if key != report.teacher and teachers is not None:
+            gold = scorer.gold["test"]
+            yield disagreements(kind_of(task), task, rows, gold, answers, teachers, model=key, targets=targets)
+
+
+def _detailed_answers(
+    report: Report, scorer: QualityScorer
+) -> Iterator[tuple[str, list[str], NDArray[Any], NDArray[Any] | None]]:
+    """Yield the row that the report shows in detail on each target, the targets, its answers and the teacher's."""
     titles: dict[tuple[str, str], list[str]] = {}
     for title in report.titles:
         key = report.detailed(title)
@@ -64,12 +89,8 @@ def errors_of_winners(report: Report, scorer: QualityScorer) -> Iterator[WrongRo
             titles.setdefault((key, step), []).append(title)
     for (key, _), targets in titles.items():
         answers, teachers = (scorer.answers(each, targets[0]) for each in (key, report.teacher))
-        if answers is None:
-            continue
-        others = None if key == report.teacher else teachers
-        found = wrong_rows(kind, task, rows, scorer.gold["test"], answers, others, model=key, targets=targets)
-        if found:
-            yield found
+        if answers is not None:
+            yield key, targets, answers, teachers
 
 
 @dataclass
@@ -125,6 +146,7 @@ class ReportBuilder:
             chosen=chosen_settings(self.plan, self._folders()),
             precisions=chosen_precisions(self.plan, self._folders()),
             trials=trials(self.plan, self._folders()),
+            curves=curves(self.plan, self._folders()),
             remarks=tuple(self.plan.left_out.values()),
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from compress.model_folder.model_history import ChosenSetting, TrainingInfo, TrialInfo
+from compress.model_folder.model_history import ChosenSetting, EvaluationInfo, TrainingInfo, TrialInfo
 from compress.model_folder.model_info import find_info
 from compress.pipeline.graph import Plan
 from compress.report.run_facts import Provenance
@@ -48,6 +48,12 @@ def describe_auto(plan: Plan, folders: Mapping[str, Path]) -> dict[str, str]:
 def trials(plan: Plan, folders: Mapping[str, Path]) -> dict[str, tuple[TrialInfo, ...]]:
     """Return by trained model all trainings that it is the best of, where there were several."""
     return {name: training.trials for name, training in _trainings(plan, folders).items() if training.trials}
+
+
+def curves(plan: Plan, folders: Mapping[str, Path]) -> dict[str, tuple[EvaluationInfo, ...]]:
+    """Return by trained model its evaluations, where there was more than one."""
+    histories = {name: training.history for name, training in _trainings(plan, folders).items()}
+    return {name: history for name, history in histories.items() if len(history) > 1}
 
 
 def _trainings(plan: Plan, folders: Mapping[str, Path]) -> dict[str, TrainingInfo]:

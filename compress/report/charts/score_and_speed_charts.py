@@ -56,7 +56,7 @@ def xy_chart(series: Sequence[Series], frame: Frame, x_label: str, y_label: str,
         if len(one.points) > 1:
             path = " ".join(f"{frame.x(point.x):.1f},{frame.y(point.y):.1f}" for point in one.points)
             parts.append(f'<polyline class="curve s{one.colour}" points="{path}"/>')
-        parts += (with_tooltip(point.tooltip, *_marks(point, one, frame)) for point in one.points)
+        parts += (with_tooltip(point.tooltip, *_marks(point, one, frame), name=one.label) for point in one.points)
     return svg([*parts, *_labels(series, frame)], frame.width, frame.height, f"{y_label} against {x_label}")
 
 
@@ -113,16 +113,29 @@ def speed_picture(report: Report, title: str) -> str | None:
     return chart and chart.replace(">", f">{style}{rect(0, 0, WIDE, HEIGHT, 'paper')}", 1)
 
 
-def speed_chart(report: Report, title: str, width: int, labelled: Collection[str] = ()) -> str | None:
-    """Milliseconds a call (logarithmic) against the score on test; None if nothing was both timed and scored.
+AXES = {"p50": "milliseconds a call, p50", "size": "megabytes"}
+"""What a score is drawn against."""
 
-    ``labelled``: rows whose names are printed beside those of the teacher and the winner.
+
+def speed_chart(
+    report: Report, title: str, width: int, labelled: Collection[str] = (), axis: str = "p50"
+) -> str | None:
+    """The score on test against milliseconds a call, or megabytes (logarithmic); None where nothing has both.
+
+    Args:
+        report: the report.
+        title: of the target.
+        width: in pixels.
+        labelled: rows whose names are printed beside those of the teacher and the winner.
+        axis: one of `AXES`.
     """
     larger = larger_is_better(report, title)
     scale = 100.0 if larger else 1.0
     verdict = report.verdict(title)
     named = {report.teacher, verdict.winner if verdict else None, *labelled}
-    series = [one for row, result in report.rows_at(title) if (one := _speed_series(report, row, result, named, scale))]
+    series = [
+        one for row, result in report.rows_at(title) if (one := _speed_series(report, row, result, named, scale, axis))
+    ]
     if not series:
         return None
     points = [one.points[0] for one in series]
@@ -130,13 +143,13 @@ def speed_chart(report: Report, title: str, width: int, labelled: Collection[str
     gate = teacher.y - (1 if larger else -1) * report.rules.max_drop * scale if teacher else None
     heights = [end for point in points for end in point.y_interval or ()] + ([] if gate is None else [gate])
     margin = (max(heights) - min(heights)) * 0.08 or abs(max(heights)) * 0.05 or 1.0
-    times = [end for point in points for end in point.x_interval or ()]
+    times = [end for point in points for end in point.x_interval or (point.x,)]
     y_range = (min(heights) - margin, max(heights) + margin)
     frame = Frame(width, HEIGHT, (min(times) / 1.25, max(times) * 1.25), y_range)
     label = f"the gate: teacher {'−' if larger else '+'} {fmt.points(report.rules.max_drop, larger)}"
     background = [] if gate is None else _gate(frame, frame.y(gate), label)
     metric = f"{fmt.metric(report.task.metric)} on test" + ("" if larger else " (less is better)")
-    return xy_chart(series, frame, "milliseconds a call, p50", metric, background)
+    return xy_chart(series, frame, AXES[axis], metric, background)
 
 
 def reliability_chart(report: Report, title: str, key: str) -> str | None:
@@ -176,16 +189,19 @@ def _series(report: Report, row: LedgerRow, points: Sequence[Point], **settings:
 
 
 def _speed_series(
-    report: Report, row: LedgerRow, result: TargetResult, named: Collection[str | None], scale: float
+    report: Report, row: LedgerRow, result: TargetResult, named: Collection[str | None], scale: float, axis: str
 ) -> Series | None:
-    if result.latency.model is None or result.test is None:
+    speed, size = result.latency.quantile("p50"), row.bytes_total
+    if result.test is None or (speed if axis == "p50" else size) is None:
         return None
-    speed, score = result.latency.model.p50, result.test.primary
+    score = result.test.primary
+    timed = speed is not None and axis == "p50"
+    figures = [fmt.score(score.value, result.test.larger_is_better), fmt.milliseconds(speed.value if speed else None)]
     point = Point(
-        speed.value,
+        speed.value if speed is not None and axis == "p50" else (size or 0) / 1e6,
         score.value * scale,
-        row.key,
-        x_interval=(speed.low, speed.high),
+        f"{row.key}: {', '.join([*figures, fmt.size(size)])}",
+        x_interval=(speed.low, speed.high) if speed is not None and timed else None,
         y_interval=(score.low * scale, score.high * scale),
     )
     missed = result.gate is not None and result.gate.outcome == "missed"
@@ -198,6 +214,32 @@ def _gate(frame: Frame, y: float, label: str) -> list[str]:
         line(frame.left, y, frame.right, y, "gate"),
         text(frame.right - 6, y + 15, label, "gate-label", "end"),
     ]
+
+
+CURVE_HEIGHT = 220
+
+
+def training_chart(report: Report, model: str, width: int) -> str | None:
+    """The score on select during a training, or its loss where nothing was scored; None without evaluations."""
+    history = report.curves.get(model, ())
+    larger = larger_is_better(report)
+    scale = 100.0 if larger else 1.0
+    scores = [(each.epoch, each.score * scale) for each in history if each.score is not None]
+    losses = [(each.epoch, sum(each.losses.values())) for each in history if each.losses]
+    points, what = (scores, f"{fmt.metric(report.task.metric)} on select") if len(scores) > 1 else (losses, "loss")
+    if len(points) < 2 or points[0][0] == points[-1][0]:
+        return None
+    heights = [y for _, y in points]
+    margin = (max(heights) - min(heights)) * 0.1 or abs(heights[0]) * 0.05 or 1.0
+    frame = Frame(
+        width,
+        CURVE_HEIGHT,
+        (0.0, points[-1][0] * 1.02),
+        (min(heights) - margin, max(heights) + margin),
+        x_log=False,
+    )
+    listed = tuple(Point(x, y, f"epoch {x:.3g}: {what} {y:.4g}", radius=3.0) for x, y in points)
+    return xy_chart([Series(model, listed, colour_of(report, model), DISC)], frame, "epochs", what)
 
 
 TABLE_HEIGHT = 220

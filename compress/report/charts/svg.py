@@ -52,9 +52,9 @@ def line(x1: float, y1: float, x2: float, y2: float, classes: str) -> str:
     return element("line", class_=classes, x1=x1, y1=y1, x2=x2, y2=y2)
 
 
-def with_tooltip(tooltip: str, *content: str) -> str:
-    """Group elements and show ``tooltip`` when they are pointed at."""
-    return element("g", element("title", escape(tooltip)), *content)
+def with_tooltip(tooltip: str, *content: str, name: str = "") -> str:
+    """Group elements and show ``tooltip`` when they are pointed at; ``name`` is what the page's script finds it by."""
+    return element("g", element("title", escape(tooltip)), *content, **{"data-name": name} if name else {})
 
 
 def svg(content: Iterable[str], width: float, height: float, title: str) -> str:

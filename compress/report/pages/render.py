@@ -14,9 +14,19 @@ from typing import TYPE_CHECKING, Any
 from compress import format_numbers as fmt
 from compress.environment import require
 from compress.report.charts.heat_maps import layer_map_chart, pruning_chart
-from compress.report.charts.score_and_speed_charts import NARROW, WIDE, colour_of, latency_charts, legend, speed_chart
+from compress.report.charts.score_and_speed_charts import (
+    AXES,
+    NARROW,
+    WIDE,
+    colour_of,
+    latency_charts,
+    legend,
+    speed_chart,
+    training_chart,
+)
 from compress.report.pages.page_sections import block_groups
 from compress.report.report_schema import ROWS_PAGE, LedgerRow, Report, write_report
+from compress.report.report_warnings import ranked_remarks
 from compress.report.retention import winner_above_baseline
 from compress.report.run_facts import TargetFacts
 from compress.report.tables import ledger_tables
@@ -32,7 +42,7 @@ from compress.report.tables.speed_tables import (
     per_call_suffix,
     unstable_reasons,
 )
-from compress.report.winner_summary import held_back_lines, predict_command, predict_in_python
+from compress.report.winner_summary import held_back_lines, lineage, predict_command, predict_in_python, trust
 from compress.select.ledger import Verdict
 from compress.tables import markdown_cell, markdown_table
 
@@ -62,14 +72,23 @@ def render_markdown(report: Report, addresses: Mapping[str, str] = NO_ADDRESSES)
 
 
 def render_html(report: Report, addresses: Mapping[str, str] = NO_ADDRESSES, *, has_rows: bool = False) -> str:
-    """Return the report as one HTML file without scripts, fonts or requests; ``has_rows``: beside a page of rows."""
+    """Return the report as one HTML file without fonts or requests; ``has_rows``: beside a page of rows.
+
+    One script, which the page's policy names by its hash, adds to charts what the page shows without it too.
+    """
+    script = page_script("chart.js")
     charts = {
         "widths": {"wide": WIDE, "narrow": NARROW},
         "speed_chart": partial(speed_chart, report),
+        "training_chart": partial(training_chart, report),
+        "axes": AXES,
+        "script": script,
+        "script_hash": script_hash(script),
         "layer_map_chart": layer_map_chart,
         "pruning_chart": pruning_chart,
         "latency_charts": latency_charts,
         "milliseconds": fmt.milliseconds,
+        "seconds": fmt.seconds,
         "colour_of": partial(colour_of, report),
         "legend": legend(report),
         "rows_page": ROWS_PAGE if has_rows else None,
@@ -94,6 +113,8 @@ def _section(report: Report, target: TargetFacts, address: str | None) -> dict[s
         "figures": list(_figures(report, target, winner, verdict, bool(unstable))) if winner and verdict else [],
         "use": _use(report, target, address) if winner and address else {},
         "unstable": unstable,
+        "trust": list(trust(report, verdict)) if winner and verdict else [],
+        "lineage": lineage(report, winner) if winner else [],
         "held_back": held_back_lines(verdict) if verdict else [],
         "ledger": ledger_tables.ledger_table(report, title),
         "stages": ledger_tables.stage_table(report, title, winner.key if winner else ""),
@@ -134,6 +155,7 @@ def _figures(
 def _context(report: Report, addresses: Mapping[str, str]) -> dict[str, Any]:
     return {
         "report": report,
+        "remarks": ranked_remarks(report),
         "sections": [_section(report, target, addresses.get(target.title)) for target in report.targets],
         "packaged": packaged_table(report, report.packaged),
         "steps": ledger_tables.step_table(report),

@@ -1,4 +1,4 @@
-"""rows.html: the rows of test that a model got wrong, with their texts and the answers of model and teacher.
+"""rows.html: rows of test that a model got wrong or answers otherwise than its teacher, with texts and answers.
 
 It holds the user's data. It is written into the run's own folder, and nothing publishes it.
 """
@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from compress.measure.quality.score_model import largest_disagreements
 from compress.model_folder.model_info import TaskInfo
-from compress.report.pages.render import page_environment
+from compress.report.pages.render import page_environment, page_script, script_hash
 from compress.report.report_schema import ROWS_PAGE
 from compress.tasks.base import Array, Row, TaskInput
 from compress.tasks.kind import Kind
@@ -127,11 +128,74 @@ def wrong_rows(
     )
 
 
-def write_rows_page(folder: Path, name: str, models: Sequence[WrongRows]) -> None:
+@dataclass(frozen=True)
+class DisagreementRow:
+    """A row that a model and the teacher answer differently."""
+
+    row: int
+    texts: tuple[str, ...]
+    label: str
+    answer: str
+    teacher: str
+    distance: float
+    right: str
+    """Who is: `model alone`, `teacher alone`, `both`, `neither`; empty where answers are neither right nor wrong."""
+
+
+@dataclass(frozen=True)
+class Disagreements:
+    """The rows on which a model and the teacher differ most."""
+
+    model: str
+    targets: tuple[str, ...]
+    rows: tuple[DisagreementRow, ...]
+
+
+def disagreements(
+    kind: Kind,
+    task: TaskInfo,
+    rows: Sequence[Row],
+    gold: Array,
+    answers: Array,
+    teachers: Array,
+    *,
+    model: str,
+    targets: Sequence[str],
+) -> Disagreements:
+    """Return the rows on which a model and the teacher differ most; the arguments are those of `wrong_rows`."""
+    found = largest_disagreements(kind, task, answers, teachers, gold, most=MOST_ROWS)
+    ours, theirs = kind.correct(answers, gold), kind.correct(teachers, gold)
+
+    def who(row: int) -> str:
+        if ours is None or theirs is None:
+            return ""
+        names = {(True, True): "both", (True, False): "model alone", (False, True): "teacher alone"}
+        return names.get((bool(ours[row]), bool(theirs[row])), "neither")
+
+    listed = (
+        DisagreementRow(
+            row=one.row,
+            texts=shown_texts(kind.to_input(rows[one.row])),
+            label=one.gold,
+            answer=one.ours,
+            teacher=one.teachers,
+            distance=one.distance,
+            right=who(one.row),
+        )
+        for one in found
+    )
+    return Disagreements(model, tuple(targets), tuple(listed))
+
+
+def write_rows_page(
+    folder: Path, name: str, models: Sequence[WrongRows], differing: Sequence[Disagreements] = ()
+) -> None:
     """Write rows.html into ``folder``; ``name`` is the run's."""
-    page = page_environment(escape=True).get_template("rows.html.j2")
+    page, script = page_environment(escape=True).get_template("rows.html.j2"), page_script("table_filter.js")
     settings = {"name": name, "models": models, "most": MOST_ROWS, "most_characters": MOST_CHARACTERS}
-    (folder / ROWS_PAGE).write_text(page.render(settings), encoding="utf-8")
+    settings |= {"differing": [each for each in differing if each.rows]}
+    content = page.render(**settings, script=script, script_hash=script_hash(script))
+    (folder / ROWS_PAGE).write_text(content, encoding="utf-8")
 
 
 def _certainty(kind: Kind, answers: Array, gold: Array) -> NDArray[np.float64] | None:

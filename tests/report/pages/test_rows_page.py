@@ -136,7 +136,7 @@ def test_the_page_is_escaped_and_loads_nothing(tmp_path):
     write_rows_page(tmp_path, "<i>", [listed("classification", TASK, rows, GOLD, OURS, TEACHERS)])
     page = (tmp_path / ROWS_PAGE).read_text(encoding="utf-8")
     Balanced().feed(page)
-    assert "<script" not in page
+    assert page.count("<script") == 1  # its own
     assert "&lt;script&gt;alert" in page
     assert "<b>" not in page
     assert "<i>" not in page
