@@ -190,6 +190,13 @@ def _label(command: Command) -> None:
 def _ls(command: Command) -> None:
     sub = command("ls", "list tasks, kinds, teachers, students, recipes, losses, variants or runs")
     sub.add_argument("what", nargs="?", help="one of these; all by default")
+    runs = sub.add_argument_group("runs")
+    runs.add_argument("--task", metavar="NAME", help="of this task")
+    runs.add_argument("--target", metavar="TITLE", help="on this target")
+    runs.add_argument("--min-score", type=float, metavar="SCORE", help="such as 0.9")
+    runs.add_argument("--max-p50", type=_latency, metavar="TIME", help="such as 2ms")
+    runs.add_argument("--max-size", type=_size, metavar="SIZE", help="such as 5MB")
+    runs.add_argument("--sort", choices=("name", "score", "p50", "size", "date"), help="the best, or newest, first")
 
 
 def _plan(command: Command) -> None:

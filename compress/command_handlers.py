@@ -53,8 +53,12 @@ def label(options: argparse.Namespace, console: Console) -> None:
 
 def ls(options: argparse.Namespace, console: Console) -> None:
     """List tasks, cards, recipes, losses, variants or runs."""
-    from compress.pipeline.commands.listing import LISTINGS, listing
+    from compress.pipeline.commands.listing import LISTINGS, RUN_FILTERS, listing
 
+    given = [name for name in RUN_FILTERS if getattr(options, name) is not None]
+    if given and options.what != "runs":
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise UsageError(f"{flags} has an effect on one list only: compress ls runs.")
     if options.what is None:
         names = {what: dict.fromkeys(row["name"] for row in listing(what, options)) for what in LISTINGS}
         console.table([{"what": what, "names": [*each]} for what, each in names.items()], ["what", "names"])
@@ -63,7 +67,7 @@ def ls(options: argparse.Namespace, console: Console) -> None:
         raise UsageError(f"there is no list of '{options.what}'{nearest(options.what, LISTINGS)}")
     rows = listing(options.what, options)
     if not rows and console.format == "human":
-        console.note(f"no {options.what} here")
+        console.note(f"no {options.what} {'passes these filters' if given else 'here'}")
     console.table(rows)
 
 

@@ -31,7 +31,7 @@ def exported(tmp_path_factory, tiny_folder):
             if not folder.exists():
                 work = place / f".{folder.name}"
                 if variant != "onnx-fp32":
-                    source = place / f"{kind}-onnx-fp32"
+                    source = make(kind)
                     work.mkdir()
                     build(variant, source, work)
                     work.rename(folder)

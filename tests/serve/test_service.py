@@ -359,3 +359,57 @@ def test_without_the_extra(model, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert main(["serve", str(model)]) == 1
     assert "pip install 'compress-encoders[serve]'" in capsys.readouterr().err
+
+
+def test_watching_follows_the_newest_version(exported, tmp_path, monkeypatch):
+    """A name without a version means the newest: a newer one is served, and after its withdrawal the one before."""
+    import asyncio
+
+    from compress.console import Console
+    from compress.publish.places import FolderPlace
+    from compress.publish.pull import opened
+    from compress.publish.records import Record
+    from compress.publish.verify import DIGESTS_FILE, write_digests
+    from compress.publish.zoo import withdraw
+    from compress.serve import server
+    from compress.storage.file_digests import file_digest
+
+    monkeypatch.setattr(server, "WATCH_SECONDS", 0.05)
+    place = FolderPlace(tmp_path / "zoo")
+
+    def publish(kind, version):
+        folder = shutil.copytree(exported(kind), place.root / f"films@{version}")
+        write_digests(folder)
+        record = Record(
+            name="films",
+            version=version,
+            published=f"2026-11-2{version}T00:00:00Z",
+            digest=file_digest(folder / DIGESTS_FILE),
+            variants=({"path": ".", "variant": "onnx-fp32"},),
+        )
+        place.create(record.file, record.content())
+
+    publish("classification", "1")
+    source = f"{place.root}/films"
+    with serving({"films": opened(source)}) as each:
+        loop = asyncio.new_event_loop()
+        task = loop.create_task(watch(each.service, {"films": source}, ONE_THREAD, Console("human", err=each.log)))
+        thread = threading.Thread(target=loop.run_forever, daemon=True)
+        thread.start()
+
+        def becomes(kind):
+            deadline = time.monotonic() + 20
+            while each.service.served("films").model.task.kind != kind and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert each.service.served("films").model.task.kind == kind
+            assert each.client.post(PATH, json={"texts": ["good"]}).status_code == 200
+
+        time.sleep(0.2)
+        publish("multi_label", "2")
+        becomes("multi_label")
+        withdraw(place, "films@2", "wrong labels")
+        becomes("classification")
+        task.add_done_callback(lambda _: loop.stop())
+        loop.call_soon_threadsafe(task.cancel)
+        thread.join(5)
+        loop.close()

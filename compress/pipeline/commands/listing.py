@@ -121,13 +121,42 @@ def _perturbations(options: argparse.Namespace) -> Iterator[ListedRow]:
 
 def _runs(options: argparse.Namespace) -> Iterator[ListedRow]:
     """Yield a row for each target of each run, with its winner: numbers in json, and text with units for people."""
+    named: Rows = []
     for path in sorted(options.runs.glob("*/lock.json")):
         rows = list(_winners(path.parent)) or [{**dict.fromkeys(WINNER_KEYS), "winner": "not finished"}]
         if pretrained := read_pretrain_report(path.parent):
             rows[0] |= {"task": "pretraining", "winner": f"pretraining: {pretrained.shape}"}
-        for row in rows:
-            named = {"name": path.parent.name, **row}
-            yield named if options.format == "json" else _as_text(named)
+        named += ({"name": path.parent.name, **row} for row in rows)
+    chosen = [row for row in named if _passes(row, options)]
+    if options.sort not in (None, "name"):
+        chosen.sort(key=lambda row: _rank(row, options.sort))
+    for row in chosen:
+        yield row if options.format == "json" else _as_text(row)
+
+
+RUN_FILTERS = ("task", "target", "min_score", "max_p50", "max_size", "sort")
+"""The options of `compress ls runs`."""
+
+
+def _passes(row: ListedRow, options: argparse.Namespace) -> bool:
+    """Whether a winner is within the limits that were given; one without the figure is not."""
+    facts = all(getattr(options, name) in (None, row[name]) for name in ("task", "target"))
+    # A score of which less is better, an error, is compared from the other side.
+    sign = -1 if row["larger_is_better"] is not False else 1
+    limits = (("score", options.min_score, sign), ("p50_ms", options.max_p50, 1), ("bytes", options.max_size, 1))
+    return facts and all(
+        most is None or (row[name] is not None and side * row[name] <= side * most) for name, most, side in limits
+    )
+
+
+def _rank(row: ListedRow, by: str) -> tuple[bool, Any]:
+    """Return what puts the best first, and those without the figure last."""
+    if by == "date":
+        created = row["created"]
+        return created is None, -datetime.fromisoformat(created).timestamp() if created else 0
+    value = row[{"score": "score", "p50": "p50_ms", "size": "bytes"}[by]]
+    sign = -1 if by == "score" and row["larger_is_better"] is not False else 1
+    return value is None, sign * value if value is not None else 0
 
 
 def _winners(run: Path) -> Iterator[ListedRow]:
