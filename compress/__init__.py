@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from compress.models.load_save import load as load
     from compress.pipeline.run import run as run
     from compress.prune.cut_and_recover import prune_from_model as prune_from_model
+    from compress.publish.pull import open_model as open  # noqa: F401  a public name
     from compress.quantize import quantize_folder as quantize_folder
     from compress.quantize.quantization_aware import quantization_aware_from_model as quantization_aware_from_model
-    from compress.runtime import open as open
     from compress.train.distill import distill_from_model as distill_from_model
     from compress.train.finetune import finetune_from_model as finetune_from_model
 
 PUBLIC = {
     "run": "compress.pipeline.run:run",
     "load": "compress.models.load_save:load",
-    "open": "compress.runtime:open",
+    "open": "compress.publish.pull:open_model",
     "predict_table": "compress.bulk.bulk_predictor:predict_table",
     "BulkPredictor": "compress.bulk.bulk_predictor:BulkPredictor",
     "spark_predictor": "compress.bulk.bulk_predictor:spark_predictor",

@@ -99,6 +99,12 @@ def open_place(address: str) -> Place:
     return FolderPlace(Path(address.removeprefix("file://") or ".").expanduser())
 
 
+def check_writable(address: str) -> None:
+    """Refuse a place that nothing can be published into, as far as that can be told without reaching it."""
+    if isinstance(open_place(address), WebPlace):
+        open_place(address).create("", b"")
+
+
 class FolderPlace:
     """A folder of this machine, or one that it mounts."""
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import ValidationError
 
@@ -23,7 +23,7 @@ from compress.environment.libraries import unmet_minimum, versions
 from compress.errors import ModelError, UsageError, format_bytes, nearest
 from compress.model_sources import HUB_ID
 from compress.publish.places import Absent, FolderPlace, Place, fetch, open_place, read
-from compress.publish.records import Record, VariantRecord, find_version, is_address, split_address
+from compress.publish.records import Record, VariantRecord, find_version, is_address, names_in, split_address
 from compress.publish.signatures import (
     MAX_SIGNATURE_BYTES,
     SIGNATURE_SUFFIX,
@@ -44,6 +44,10 @@ from compress.publish.verify import (
 from compress.storage.atomic_write import new_folder, write_model
 from compress.storage.file_names import cache_folder
 from compress.storage.stored_info import Info, up_to
+
+if TYPE_CHECKING:
+    from compress.runtime.predictor import Placement
+    from compress.runtime.text_model import TextModel
 
 ROOT, ALL = "root", "all"
 """What `--variant` calls the variant in a version's root, and everything that a version holds."""
@@ -89,7 +93,11 @@ def find(address: str) -> Found | None:
             return Found(text, place, record.folder, record)
     whole = open_place(text)
     is_remote = not isinstance(whole, FolderPlace)
-    return Found(text, whole, "") if is_remote or (Path(text).expanduser() / DIGESTS_FILE).is_file() else None
+    if is_remote or (Path(text).expanduser() / DIGESTS_FILE).is_file():
+        return Found(text, whole, "")
+    if parent and is_address(last) and not Path(text).expanduser().exists() and (names := names_in(open_place(parent))):
+        raise ModelError(f"{parent} has no published model called '{last}'{nearest(last.partition('@')[0], names)}")
+    return None
 
 
 def pull(
@@ -165,6 +173,18 @@ def opened(address: str | Path, warn: Callable[[str], None] | None = None) -> Pa
             write_model(work / PULLED_FILE, Pulled(source=found.place.address, version=found.name, variant=chosen))
             verify(work)
     return cached
+
+
+def open_model(address: str | Path, placement: Placement | None = None) -> TextModel:
+    """Open a model for texts: ``compress.open("zoo/films").predict(["a text"])``; loads torch only where needed.
+
+    Args:
+        address: a model folder, an exported one, or `PLACE/name` or `PLACE/name@version` of a zoo.
+        placement: where it runs; None: one thread of the CPU, or CUDA where its runtime supports nothing else.
+    """
+    from compress.runtime import open
+
+    return open(opened(address), placement)
 
 
 def published_folder(address: str) -> Path:

@@ -8,12 +8,13 @@ place holds all its records in one file, for whoever cannot list it, or wants to
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, AwareDatetime, Field, ValidationError
 
 from compress import format_numbers as fmt
 from compress.errors import ModelError, UsageError, first_error, nearest
@@ -45,8 +46,15 @@ def _check_line(text: str) -> str:
     return text
 
 
+def _check_time(time: datetime) -> datetime:
+    if not 2000 <= time.year < 3000:
+        raise ValueError(f"is a time of this millennium, got the year {time.year}")
+    return time
+
+
 Line = Annotated[str, AfterValidator(_check_line)]
 """A text of others that is shown in one line."""
+Figure = Annotated[float, Field(allow_inf_nan=False)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 VariantPath = Annotated[str, Field(pattern=r"^(\.|variants/[A-Za-z0-9_][A-Za-z0-9._+-]*)$")]
 
@@ -62,11 +70,11 @@ class VariantRecord(Info):
     """Those that it won."""
     runs_everywhere: bool = False
     shape: Line | None = None
-    score: float | None = None
+    score: Figure | None = None
     score_interval: Score | None = None
-    p50_ms: float | None = None
+    p50_ms: Figure | None = None
     p50_interval: Score | None = None
-    bytes: int | None = None
+    bytes: Annotated[int, Field(ge=0)] | None = None
     batch_sensitive: bool | None = None
     scored_batch: int | None = None
     instructions: tuple[Line, ...] = ()
@@ -94,7 +102,7 @@ class Record(Info):
     version: Annotated[str, AfterValidator(check_version)]
     state: Literal["claimed", "published", "withdrawn"] = "published"
     """Claimed: its files are not complete, and it does not count."""
-    published: datetime
+    published: Annotated[AwareDatetime, AfterValidator(_check_time)]
     """When it was claimed."""
     digest: Sha256
     """Of its digests.json, which has those of all its files; of entries without versions `Digests.combined`."""
@@ -104,6 +112,8 @@ class Record(Info):
     task: Line = ""
     kind: Line = ""
     metric: Line = ""
+    larger_is_better: bool = True
+    """Whether a larger score is a better one."""
     language: tuple[Line, ...] = ()
     license: Line | None = None
     target: Line | None = None
@@ -135,11 +145,17 @@ class Record(Info):
         """The variant in its root."""
         return next((each for each in self.variants if each.path == "."), None)
 
+    def scored(self, variant: VariantRecord | None) -> str | None:
+        """`accuracy 91.3`; None where a variant has no score."""
+        if variant is None or variant.score is None:
+            return None
+        return f"{fmt.metric(self.metric)} {fmt.score(variant.score, self.larger_is_better)}"
+
     @property
     def in_words(self) -> str:
         """`films@2 of 2026-11-27 (onnx-int8, 0.91 ms, 4.2 MB; accuracy 0.913)`."""
         main = self.main
-        score = f"; {fmt.metric(self.metric)} {main.score:.4g}" if main and main.score is not None else ""
+        score = f"; {self.scored(main)}" if main and main.score is not None else ""
         figures = f" ({main.in_words}{score})" if main else ""
         return f"{self.address} of {self.published:%Y-%m-%d}{figures}"
 
@@ -240,6 +256,11 @@ def _is_record(file: str) -> bool:
     return file.endswith(RECORD_SUFFIX) and "@" in file and is_address(file.removesuffix(RECORD_SUFFIX))
 
 
+def names_in(place: Place) -> set[str]:
+    """Return the names that have a record; none of a place that cannot be listed."""
+    return {file.partition("@")[0] for file in place.files() or () if _is_record(file)}
+
+
 def _sorted(listed: Mapping[str, _Listed]) -> Index:
     order = sorted(listed.items(), key=lambda item: (item[1].record.name, item[1].record.published, item[0]))
     return Index(versions=dict(order))
@@ -308,6 +329,8 @@ def find_version(place: Place, name: str, version: str | None) -> Record | None:
             pass
         else:
             versions.append(parse_record(content, f"{place.address}/{name}@{version}", name, version))
+    if any((each.version, each.state) == (version, "claimed") for each in versions):
+        raise ModelError(f"{name}@{version} was begun in {place.address} and is not finished: it does not count.")
     counted = [each for each in versions if each.state != "claimed"]
     return choose(counted, place.address, name, version) if counted else None
 
@@ -375,8 +398,8 @@ def write_index(place: Place) -> Index:
     """Write the index again until it holds all that is there; another publisher may finish meanwhile."""
     index = read_index(place)
     while True:
-        content = index.model_dump_json(indent=1, exclude_defaults=True, exclude={"schema_version"})
-        place.write(INDEX_FILE, (content[:-1].rstrip() + ',\n "schema_version": 2\n}\n').encode())
+        content = {"schema_version": index.schema_version, **index.model_dump(mode="json", exclude_defaults=True)}
+        place.write(INDEX_FILE, (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
         now = read_index(place)
         if now == index:
             return index
@@ -384,16 +407,16 @@ def write_index(place: Place) -> Index:
 
 
 def select(records: Iterable[Record], **filters: Any) -> Sequence[Record]:
-    """Return the records that pass every filter: facts by their names, and limits of the variant in the root."""
-    limits = {"max_size": ("bytes", 1), "max_p50": ("p50_ms", 1), "min_score": ("score", -1)}
+    """Return the records that pass every filter: facts by their names, and limits that one of its variants keeps."""
+    limits = {"max_size": "bytes", "max_p50": "p50_ms", "min_score": "score"}
 
     def passes(record: Record) -> bool:
         for name, wanted in filters.items():
             if wanted is None:
                 continue
             if name in limits:
-                figure, sign = limits[name]
-                values = [getattr(each, figure) for each in record.variants]
+                sign = -1 if name == "min_score" and record.larger_is_better else 1
+                values = [getattr(each, limits[name]) for each in record.variants]
                 if not any(value is not None and sign * value <= sign * wanted for value in values):
                     return False
             elif name == "language":

@@ -26,6 +26,7 @@ from compress.publish.measured import write_measured
 from compress.publish.model_card import model_card
 from compress.publish.places import Place, read
 from compress.publish.records import (
+    INDEX_FILE,
     UNVERSIONED,
     Index,
     Record,
@@ -42,6 +43,7 @@ from compress.publish.verify import DIGESTS_FILE, MAX_DIGESTS_BYTES, Digests, pa
 from compress.publish.zoo_page import PAGE_FILE, zoo_page
 from compress.report.pages.render import write_pages
 from compress.report.report_schema import REPORT_FILE, Report, report_json
+from compress.report.retention import larger_is_better
 from compress.storage.atomic_write import copy_content
 from compress.storage.file_digests import file_digest
 from compress.storage.file_names import check_file_name
@@ -75,6 +77,8 @@ def publish_entry(
         signer: signs the digests of every folder.
     """
     _check_names(name, version)
+    if place.files() is None:
+        place.create(INDEX_FILE, b"")  # which refuses, before anything is made
     entry = make_entry(winners, report, name, root)
     with tempfile.TemporaryDirectory(prefix="compress-publish-") as scratch:
         folder = Path(scratch) / name
@@ -197,13 +201,14 @@ def _record(entry: Entry, folder: Path, listed: Digests, signer: Signer | None) 
     return Record(
         name=entry.name,
         version="1",
-        published="1970-01-01T00:00:00Z",
+        published="2000-01-01T00:00:00Z",
         digest=file_digest(folder / DIGESTS_FILE),
         files_bytes=sum(file.bytes for file in listed.files.values()),
         made_by=__version__,
         task=report.task.name,
         kind=report.task.kind,
         metric=report.task.metric,
+        larger_is_better=larger_is_better(report),
         language=stated.get("language") or (),
         license=stated.get("license"),
         target=entry.main.verdicts[0].target,

@@ -32,18 +32,18 @@ def ls(options: argparse.Namespace, console: Console) -> None:
         console.data([each.model_dump(mode="json") for each in chosen])
         return
     if not chosen and console.format == "human":
-        console.note(f"nothing in {options.place} passes these filters")
+        filtered = any(getattr(options, name) is not None for name in FILTERS)
+        console.note(f"{options.place} has no published model{' that passes these filters' if filtered else ''}")
     console.table([_row(each, all_versions=options.all) for each in chosen])
 
 
 def _row(record: Record, *, all_versions: bool) -> dict[str, Any]:
     main = record.main
-    known = main is not None and main.score is not None
     row = {
         "model": record.address,
         "task": record.task,
         "variants": ", ".join(each.variant for each in record.variants),
-        "score": f"{fmt.metric(record.metric)} {main.score:.4g}" if main and known else None,
+        "score": record.scored(main),
         "p50": fmt.milliseconds(main.p50_ms) if main and main.p50_ms is not None else None,
         "size": fmt.size(main.bytes) if main and main.bytes is not None else None,
         "published": f"{record.published:%Y-%m-%d}",
@@ -76,7 +76,7 @@ def show(options: argparse.Namespace, console: Console) -> None:
                 "variant": each.name,
                 "is": each.variant,
                 "won on": ", ".join(each.targets),
-                "score": None if each.score is None else f"{fmt.metric(record.metric)} {each.score:.4g}",
+                "score": record.scored(each),
                 "p50": None if each.p50_ms is None else fmt.milliseconds(each.p50_ms),
                 "size": None if each.bytes is None else fmt.size(each.bytes),
                 "runs here": why_not_here(each) or "yes",

@@ -127,6 +127,16 @@ def test_other_rows_of_test_are_not_paired(runs, tmp_path, changed, capsys):
     assert {each["path"] for each in shown["data"]} == {"digest"}
 
 
+def test_a_run_without_measurements_is_shown_without_figures(runs, changed, capsys):
+    folder = changed(results=(), verdicts=())
+    content = json.loads(compared(folder, capsys, "tiny", "other", "--format", "json").out)
+    side = content["targets"][0]["sides"][1]
+    assert (side["winner"], side["score"], side["p50"], side["faster"]) == (None, None, None, None)
+    assert side["not_timed_alike"] == "one of them was not timed"
+    assert "other has no winner on cpu" in side["not_paired"]
+    assert compared(folder, capsys, "tiny", "other").out
+
+
 def test_targets_in_common_are_needed(runs, changed, capsys):
     report = read_report(runs / "other")
     renamed = report.targets[0].model_copy(update={"title": "phone"})

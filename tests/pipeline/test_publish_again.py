@@ -75,3 +75,18 @@ def test_publish_refuses_an_unknown_target(finished_run, tmp_path, capsys) -> No
 def test_quiet_report_prints_the_winners_folder(name: str, finished_run: Path, capsys) -> None:
     assert main(["report", str(finished_run / name), "--format", "quiet"]) == 0
     assert Path(capsys.readouterr().out.strip()).is_dir()
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("https://host/zoo", "publish: https://host/zoo is read only"),
+        ("gs://bucket/zoo", "publish: gs://bucket/zoo cannot be reached: Please install gcsfs"),
+        ("nobodys://bucket", "publish: nobodys://bucket is no place of a zoo: Protocol not known"),
+    ],
+)
+def test_a_place_that_cannot_be_used_is_known_before_anything_runs(place, message, recipe_file, tmp_path, capsys):
+    words = ["run", str(recipe_file), "--runs", str(tmp_path / "runs"), "--set", f"publish={place}"]
+    assert main(words) in (1, 2)
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "runs" / ".steps").exists()

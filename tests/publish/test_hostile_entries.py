@@ -139,6 +139,10 @@ def test_names_that_are_not_safe_on_every_system_are_refused(names):
         {"variants": [{"path": "variants/a/../../b", "variant": "onnx-int8"}]},
         {"variants": [{"path": ".", "variant": "onnx\nint8"}]},
         {"published": "yesterday"},
+        {"published": "2026-01-01T00:00:00"},
+        {"published": "9999-12-31T23:59:59.999999Z"},
+        {"variants": [{"path": ".", "variant": "onnx-int8", "p50_ms": float("nan")}]},
+        {"variants": [{"path": ".", "variant": "onnx-int8", "bytes": -1}]},
     ],
 )
 def test_records_that_could_deceive_are_refused(changes, published):

@@ -141,6 +141,37 @@ class TestPublishing:
         assert "films@1" in capsys.readouterr().out
 
 
+def test_an_upload_that_ends_early_leaves_nothing_that_counts(bucket, winner, report, monkeypatch):
+    place = open_place(bucket)
+    put, sent = place._system.put_file, []
+
+    def fail_at_the_third(*given, **options):
+        if len(sent) == 2:
+            raise ConnectionResetError("closed by peer")
+        sent.append(given)
+        put(*given, **options)
+
+    monkeypatch.setattr(place._system, "put_file", fail_at_the_third)
+    with pytest.raises(ModelError, match="cannot be reached: ConnectionResetError: closed by peer"):
+        publish_entry({"cpu": winner}, report, place, "films")
+    assert read_index(open_place(bucket)).records == []
+    with pytest.raises(ModelError, match=r"films@1 was begun in .* and is not finished: it does not count"):
+        find(f"{bucket}/films@1")
+    monkeypatch.undo()
+    record, is_new = publish_entry({"cpu": winner}, report, open_place(bucket), "films")
+    assert (record.version, is_new) == ("1", True)  # the same files take the version over that was begun
+
+
+def test_what_expands_is_not_expanded(s3, bucket, tmp_path):
+    """A small file that its server calls compressed: it is taken as it is, and no more of it than was published."""
+    import gzip
+
+    bomb = gzip.compress(b"0" * 50_000_000)
+    name = bucket.removeprefix("s3://models/")
+    s3.put_object(Bucket="models", Key=f"{name}/a@1.json", Body=bomb, ContentEncoding="gzip")
+    assert read(open_place(bucket), "a@1.json", len(bomb)) == bomb
+
+
 def test_a_conditional_write_that_was_refused_is_no_failure(bucket, monkeypatch):
     place = open_place(bucket)
     place.create("a@1.json", b"x")

@@ -92,6 +92,13 @@ class TestVariants:
         assert main(["verify", str(to)]) == 1
 
 
+def test_python_opens_versions(zoo):
+    import compress
+
+    for address in (f"{zoo}/films", zoo / "films@1"):
+        assert compress.open(address).predict(["good film"])
+
+
 class TestUpdates:
     @pytest.fixture
     def two(self, published, winner, report, publish):
@@ -176,7 +183,7 @@ class TestCommands:
             (["--min-score", "0.99"], False),
         ):
             assert self.names(capsys, two, *words) == (newest if passes else [])
-        assert "nothing in" in self.run(capsys, "ls", two, "--task", "other")
+        assert "has no published model that passes these filters" in self.run(capsys, "ls", two, "--task", "other")
 
     def test_the_list_as_json(self, two, capsys):
         listed = json.loads(self.run(capsys, "ls", two, "--format", "json"))
@@ -211,6 +218,7 @@ class TestCommands:
         [
             (["ls", "nowhere"], 1, "there is no zoo at nowhere"),
             (["show", "nowhere/films"], 1, "there is no published model at nowhere/films"),
+            (["show", "{zoo}/film-small"], 1, "has no published model called 'film-small'; did you mean films-small"),
             (["withdraw", "{zoo}/films-small@1", "--why", " "], 2, "--why needs a reason"),
             (["withdraw", "{zoo}/films-small", "--why", "x"], 2, "name the version that is withdrawn"),
             (["show", "{zoo}/films-small@8"], 1, "has no version '8' of films-small"),

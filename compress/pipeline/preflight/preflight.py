@@ -20,6 +20,7 @@ from compress.model_sources import cached_checkpoint, folder_of, local_folder, m
 from compress.pipeline.graph import Plan, Step
 from compress.pipeline.step_store import StepStore
 from compress.pipeline.steps.package_format import PACKAGE_FORMAT
+from compress.publish.places import check_writable
 from compress.recipe.distill_schema import Distill
 from compress.recipe.schema import Recipe
 from compress.steps import KINDS, STEPS, distillations
@@ -157,8 +158,14 @@ def _missing_programs(waiting: Sequence[Step]) -> Iterator[str]:
 
 def _unwritable_folders(plan: Plan, store: StepStore) -> Iterator[str]:
     folders = {"--runs": store.root}
-    if plan.recipe.publish and "://" not in plan.recipe.publish.to:
-        folders["publish"] = Path(plan.recipe.publish.to).expanduser()
+    to = plan.recipe.publish.to if plan.recipe.publish else ""
+    if "://" in to:
+        try:
+            check_writable(to)
+        except CompressError as error:
+            yield f"publish: {error.full_message}"
+    elif to:
+        folders["publish"] = Path(to).expanduser()
     for name, folder in folders.items():
         if reason := why_unwritable(folder):
             yield f"{name}: {reason}"

@@ -2,9 +2,9 @@ import re
 
 import pytest
 
-from compress.model_folder.model_history import LayerMap
+from compress.model_folder.model_history import EvaluationInfo, LayerMap
 from compress.report.charts.heat_maps import layer_map_chart
-from compress.report.charts.score_and_speed_charts import colour_of, speed_chart
+from compress.report.charts.score_and_speed_charts import colour_of, speed_chart, training_chart
 from compress.report.pages.render import render_html, render_markdown
 from compress.report.report_schema import Report, ReportModel
 from tests.report.conftest import apply_gates
@@ -76,3 +76,40 @@ def test_a_layer_map_of_many_layers_stays_inside():
 @pytest.mark.parametrize("render", [render_html, render_markdown])
 def test_reports_without_layer_maps_have_no_section(make_report, render):
     assert "Layer map" not in render(apply_gates(make_report()))
+
+
+def test_the_size_chart_has_a_marker_for_each_row_with_a_size(make_report):
+    report = apply_gates(make_report())
+    chart = speed_chart(report, "cpu", 680, axis="size")
+    assert "megabytes" in chart
+    sized = [row for row, result in report.rows_at("cpu") if result.test and row.bytes_total]
+    assert len(re.findall("data-name=", chart)) == len(sized)
+    assert len(re.findall(r"<title>[^<]*/[^<]*: [0-9.]+, [^<]* ms, [^<]*B</title>", chart)) == len(sized)
+
+
+def evaluations(*scores, losses=(0.9, 0.5, 0.4)):
+    return tuple(
+        EvaluationInfo(update=10 * number, epoch=number, score=score, losses={"task": loss})
+        for number, (score, loss) in enumerate(zip(scores, losses, strict=True), 1)
+    )
+
+
+def test_a_training_has_a_curve_of_scores_or_else_of_its_loss(make_report):
+    report = make_report()
+    model = report.models[0].name
+    scored = report.model_copy(update={"curves": {model: evaluations(0.7, 0.8, 0.79)}})
+    assert "epoch 2: accuracy on select 80" in training_chart(scored, model, 680)
+    assert f"Training curve: {model}" in render_html(apply_gates(scored))
+    unscored = report.model_copy(update={"curves": {model: evaluations(None, None, None)}})
+    assert "epoch 3: loss 0.4" in training_chart(unscored, model, 680)
+    assert training_chart(report, model, 680) is None
+    flat = report.model_copy(update={"curves": {model: evaluations(0.8, 0.8, 0.8)}})
+    assert "nan" not in training_chart(flat, model, 680)
+
+
+def test_the_page_has_the_steps_that_led_to_the_winner_with_their_cost(make_report):
+    report = apply_gates(make_report())
+    winner = report.row(report.verdict("cpu").winner)
+    page = render_html(report)
+    for step in winner.steps:
+        assert f"<li><span>{step}</span>" in page
