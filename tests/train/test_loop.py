@@ -1,5 +1,6 @@
 import json
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -400,7 +401,7 @@ def test_an_open_end_resumes_to_the_same_weights(call, tiny_model, material, tmp
 def test_a_limit_of_time_ends_it_and_is_decided_once(tiny_model, material, tmp_path, monkeypatch, same_weights):
     """The clock runs while it is interrupted, and the resumed training ends at the update that was decided."""
     clock = iter(range(0, 10**6, 2))  # a second for each look at the clock and the next
-    monkeypatch.setattr("compress.train.loop.time.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("compress.train.loop.time", SimpleNamespace(monotonic=lambda: float(next(clock))))
     settings = {"epochs": 9, "minutes": 0.5, "evaluate": None, "checkpoint": Checkpoints(minutes=None)}
     whole, again = tiny_model("bert"), tiny_model("bert")
     expected = run(whole, material, tmp_path / "whole", **settings)
@@ -409,7 +410,7 @@ def test_a_limit_of_time_ends_it_and_is_decided_once(tiny_model, material, tmp_p
     with pytest.raises(Broken):
         run(tiny_model("bert"), material, tmp_path / "halted", BreaksAt(decided + 1, material.task), **settings)
     assert [path.name for path in (tmp_path / "halted").glob("checkpoint-*")] == [f"checkpoint-{decided:08d}"]
-    monkeypatch.setattr("compress.train.loop.time.monotonic", lambda: 0.0)
+    monkeypatch.setattr("compress.train.loop.time", SimpleNamespace(monotonic=lambda: 0.0))
     assert run(again, material, tmp_path / "halted", **settings).updates == expected.updates < 63
     assert same_weights(again, whole)
 
