@@ -42,6 +42,7 @@ from compress.publish.verify import (
     verify,
 )
 from compress.storage.atomic_write import new_folder, write_model
+from compress.storage.file_digests import file_digest
 from compress.storage.file_names import cache_folder
 from compress.storage.stored_info import Info, up_to
 
@@ -160,11 +161,14 @@ def opened(address: str | Path, warn: Callable[[str], None] | None = None) -> Pa
         return Path(text)
     if warn is not None and found.record and found.record.state == "withdrawn":
         warn(f"{found.name} was withdrawn: {found.record.why}")
-    listed = _listed(found, keys)
+    _, listed = _listed(found, keys)
     chosen = _chosen(found, listed, None)
     if isinstance(found.place, FolderPlace):
         folder = found.place.root / found.folder
-        return folder if chosen in (ROOT, ALL) else folder / chosen
+        if chosen in (ROOT, ALL):
+            return folder
+        _check_file(folder / chosen / DIGESTS_FILE, f"{chosen}/{DIGESTS_FILE}", listed)
+        return folder / chosen
     cached = cache_folder() / "zoo" / f"{listed.combined[:32]}-{chosen.replace('/', '-')}"
     if not (cached / DIGESTS_FILE).is_file():
         cached.parent.mkdir(parents=True, exist_ok=True)
@@ -212,7 +216,7 @@ def check_folder_signature(folder: Path, keys: Sequence[PublicKey]) -> str:
 
 def _get(found: Found, work: Path, variant: str | None, keys: Sequence[PublicKey]) -> Pulled:
     """Write the files of one variant, or of all, into an empty folder."""
-    listed = _listed(found, keys)
+    content, listed = _listed(found, keys)
     chosen = _chosen(found, listed, variant)
     below = "" if chosen in (ROOT, ALL) else f"{chosen}/"
     wanted = (each for each in listed.files if each.startswith(below))
@@ -222,9 +226,11 @@ def _get(found: Found, work: Path, variant: str | None, keys: Sequence[PublicKey
         sizes = f"{format_bytes(needed)}, and {format_bytes(free)} are free at {work.parent}"
         raise ModelError(f"{found.name} has {sizes}.", hint="free some disk space")
     for name in names:
-        fetch(found.place, found.path(name), listed.files[name].bytes, work / name.removeprefix(below))
+        copy = work / name.removeprefix(below)
+        fetch(found.place, found.path(name), listed.files[name].bytes, copy)
+        _check_file(copy, name, listed)
     if not below:
-        fetch(found.place, found.path(DIGESTS_FILE), MAX_DIGESTS_BYTES, work / DIGESTS_FILE)
+        (work / DIGESTS_FILE).write_bytes(content)
     with_digests = {PurePosixPath(each).parent for each in (*names, DIGESTS_FILE) if each.endswith(DIGESTS_FILE)}
     for folder in with_digests:
         name = (folder / f"{DIGESTS_FILE}{SIGNATURE_SUFFIX}").as_posix()
@@ -234,8 +240,15 @@ def _get(found: Found, work: Path, variant: str | None, keys: Sequence[PublicKey
     return Pulled(source=found.place.address, version=found.record and found.record.address, variant=chosen)
 
 
-def _listed(found: Found, keys: Sequence[PublicKey]) -> Digests:
-    """Return the list of digests of what was found, once the record and the signature agree with it."""
+def _check_file(path: Path, name: str, listed: Digests) -> None:
+    """Refuse a file that is not the one that the list of digests has under this name."""
+    stated = listed.files.get(name)
+    if stated is None or not path.is_file() or file_digest(path) != stated.sha256:
+        raise ModelError(f"{name} differs from what was published.")
+
+
+def _listed(found: Found, keys: Sequence[PublicKey]) -> tuple[bytes, Digests]:
+    """Return the list of digests of what was found, as a file and read, once record and signature agree with it."""
     where = f"{found.place.address}/{found.path(DIGESTS_FILE)}"
     try:
         content = read(found.place, found.path(DIGESTS_FILE), MAX_DIGESTS_BYTES)
@@ -254,7 +267,7 @@ def _listed(found: Found, keys: Sequence[PublicKey]) -> Digests:
         except Absent:
             signature = None
         check_signature(content, signature, keys, found.name, f"compress {found.name} ." if found.record else "")
-    return listed
+    return content, listed
 
 
 def _chosen(found: Found, listed: Digests, variant: str | None) -> str:

@@ -65,7 +65,7 @@ def show(options: argparse.Namespace, console: Console) -> None:
         "licence": record.license,
         "published": f"{record.published:%Y-%m-%d %H:%M} UTC, by compress {record.made_by or '(not stated)'}",
         "timed on": record.cpu,
-        "signed": "yes" if record.signed else "no",
+        "signed": "yes, as it says; verify --key tells by whom" if record.signed else "no",
         "files": fmt.size(record.files_bytes) if record.files_bytes else None,
         "digest": record.digest,
     }

@@ -103,6 +103,23 @@ def two_target_report() -> Report:
     return apply_gates(report.model_copy(update=changes))
 
 
+# A pair of keys for these tests alone, as `minisign -G -W` writes them.
+PUBLIC = "RWR37tIaQwcnFtbwSveasA5nZxdsTjriMeWvCVAd4kINMd544kTbxNTs"
+SECRET = (
+    "RWQAAEIyAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAd+7SGkMHJxZwOJsDx8S/hayYIt3e"
+    "t/OtS1BhQnaiS9bl71n6dePj39bwSveasA5nZxdsTjriMeWvCVAd4kINMd544kTbxNTsAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAA="
+)
+
+
+@pytest.fixture
+def write_key(tmp_path) -> Path:
+    """The file of a secret key of minisign, without a password."""
+    path = tmp_path / "films.key"
+    path.write_text(f"untrusted comment: minisign encrypted secret key\n{SECRET}\n")
+    return path
+
+
 FOUR_BITS = ("opset 20", "MatMulInteger", "com.microsoft.GatherBlockQuantized")
 
 

@@ -9,9 +9,11 @@ import pytest
 
 from compress.errors import CompressError, ModelError
 from compress.publish.places import FolderPlace
-from compress.publish.pull import pull
+from compress.publish.pull import opened, pull
 from compress.publish.records import parse_record, read_index
-from compress.publish.verify import parse_digests, verify
+from compress.publish.signatures import Signer, trusted_keys
+from compress.publish.verify import DIGESTS_FILE, parse_digests, verify, write_digests
+from tests.publish.conftest import PUBLIC
 
 DAMAGES = 300
 
@@ -218,3 +220,47 @@ def test_hostile_texts_are_escaped_on_the_page(published):
     assert "<script>alert" not in page
     assert "<img" not in page
     assert "&lt;script&gt;alert(1)" in page
+
+
+class TestVariants:
+    """A variant is pulled with a list of digests of its own, which the entry's list has, and which is no authority."""
+
+    @pytest.fixture
+    def forged(self, four_bit, publish, write_key):
+        """A signed zoo in which somebody changed a variant, and that variant's own list of digests with it."""
+        winners, root, report = four_bit
+        entry = publish(winners, report, root=root, signer=Signer(write_key))
+        variant = entry / "variants" / "pruned-onnx-int8"
+        (variant / "config.json").write_text('{"model_type": "bert", "pad_token_id": 0, "changed": 1}')
+        (variant / f"{DIGESTS_FILE}.minisig").unlink()
+        write_digests(variant)
+        verify(variant)  # complete in itself
+        return entry.parent
+
+    @pytest.mark.parametrize("keys", ["", PUBLIC])
+    def test_a_forged_list_is_refused(self, keys, forged, tmp_path, monkeypatch):
+        pytest.importorskip("cryptography")
+        monkeypatch.setenv("COMPRESS_TRUSTED_KEYS", keys)
+        with pytest.raises(ModelError, match=r"variants/pruned-onnx-int8/.*(differs from|is larger than)"):
+            pull(f"{forged}/films", tmp_path / "copy", keys=trusted_keys())
+        with pytest.raises(ModelError, match=r"variants/pruned-onnx-int8/digests\.json differs from"):
+            opened(f"{forged}/films")
+        assert not (tmp_path / "copy").exists()
+
+
+def test_a_list_that_changes_between_two_looks_is_taken_once(published, tmp_path, monkeypatch):
+    """What is written is what was compared with the record, and not what a place says when it is asked again."""
+    asked = []
+    whole = FolderPlace.stream
+
+    def stream(self, path, limit):
+        if path.endswith("digests.json"):
+            asked.append(path)
+            if len(asked) > 1:
+                yield b"{}"
+                return
+        yield from whole(self, path, limit)
+
+    monkeypatch.setattr(FolderPlace, "stream", stream)
+    assert verify(pull(f"{published.parent}/films-small@1", tmp_path / "copy")) == 11
+    assert len(asked) == 1

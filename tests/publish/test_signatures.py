@@ -12,24 +12,16 @@ from compress.errors import ModelError, UsageError
 from compress.publish.pull import check_folder_signature, opened, pull
 from compress.publish.signatures import Signer, check_signature, find_signer, read_keys
 from compress.publish.verify import DIGESTS_FILE
+from tests.publish.conftest import PUBLIC
 
-# A pair of keys for these tests alone, as `minisign -G -W` writes them.
-PUBLIC = "RWR37tIaQwcnFtbwSveasA5nZxdsTjriMeWvCVAd4kINMd544kTbxNTs"
-SECRET = (
-    "RWQAAEIyAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAd+7SGkMHJxZwOJsDx8S/hayYIt3e"
-    "t/OtS1BhQnaiS9bl71n6dePj39bwSveasA5nZxdsTjriMeWvCVAd4kINMd544kTbxNTsAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
-    "AAAAAAAAAAA="
-)
 OTHER = "RWRCQ+peX9YtF1FcxJy6PKCfZlscxsubAZaeR66v7gFWxvIwKf3FjszH"
 
 MINISIGN = shutil.which("minisign")
 
 
 @pytest.fixture
-def key(tmp_path):
-    path = tmp_path / "films.key"
-    path.write_text(f"untrusted comment: minisign encrypted secret key\n{SECRET}\n")
-    return path
+def key(write_key):
+    return write_key
 
 
 @pytest.fixture
