@@ -25,6 +25,8 @@ from compress.runtime import runtime_of
 from compress.tasks import TASK_NAMES, kind_of
 from compress.tasks.base import Row, TaskInput
 
+READING = ("quoting", "header", "encoding", "bad_rows")
+"""Settings of a recipe's data that say how a file is read."""
 SECONDS = 20.0
 """Budget of a timing."""
 
@@ -106,7 +108,7 @@ def read_test_rows(info: FolderInfo, path: Path) -> list[Row]:
         raise ModelError("this model states no recipe, so how its rows are read is unknown.")
     if kind_of(info.task).searches:
         raise UsageError(f"{info.task.kind} is scored with its corpus, which rows alone do not have.")
-    data = {key: value for key, value in stated.get("data", {}).items() if key in ("quoting", "header", "encoding")}
+    data = {key: value for key, value in stated.get("data", {}).items() if key in READING}
     stated |= {
         "name": None,
         "data": {**data, "train": str(path), "test": str(path)},

@@ -10,6 +10,7 @@ import compress
 from compress.cli import main
 from compress.models.tiny import write_tiny_model
 from compress.report.report_schema import read_report
+from tests.pipeline.published_checks import check_published
 
 WORDS = ("sun", "rain", "storm", "sky", "cloud")
 
@@ -68,3 +69,4 @@ def test_pipeline_runs_end_to_end(kind: str, rows: Callable[[int], list[dict[str
     (result,) = winner.predict([("what on day 3 ?", "sun", "rain", "storm")])
     values = result["probabilities"] if kind == "multiple_choice" else result["scores"]
     assert len(values) == 3
+    check_published(tmp_path, tmp_path / "test.jsonl")

@@ -11,6 +11,7 @@ import compress
 from compress.cli import main
 from compress.models.tiny import write_tiny_model
 from compress.report.report_schema import read_report
+from tests.pipeline.published_checks import check_equal_to_itself, check_published
 
 WORDS = ("sun", "rain", "storm", "sky", "cloud")
 
@@ -76,6 +77,7 @@ def test_similarity_pipeline_runs_end_to_end(tmp_path: Path) -> None:
     assert score["score"] == pytest.approx(
         sum(x * y for x, y in zip(one["embedding"], other["embedding"], strict=True)), abs=0.05
     )
+    check_published(tmp_path, tmp_path / "test.jsonl")
 
 
 @pytest.mark.slow
@@ -83,6 +85,7 @@ def test_retrieval_pipeline_runs_end_to_end(tmp_path: Path) -> None:
     made = run("retrieval", tmp_path, questions(60), questions(30), more=", hard_negatives: 1")
     report = read_report(made)
     assert [row.status for row in report.rows] == ["ok"] * 9
+    check_equal_to_itself(tmp_path)
     assert report.data.rows["test"] == 30
     assert report.data.documents
     assert report.data.examples_per_row == 1.0

@@ -10,6 +10,7 @@ from compress.cli import main
 from compress.model_folder.model_info import read_info
 from compress.models.tiny import write_tiny_model
 from compress.report.report_schema import read_report
+from tests.pipeline.published_checks import check_published
 
 RECIPE = """\
 task:
@@ -66,6 +67,7 @@ def test_pipeline_runs_end_to_end(tmp_path: Path) -> None:
     context = "On day 7 there was rain."
     (result,) = compress.open(folder).predict([("When was rain?", context)])
     assert result["answer"] is None or result["answer"] == context[result["start"] : result["end"]]
+    check_published(tmp_path, tmp_path / "test.json")
     # No file that is published holds a text of the data.
     for page in (tmp_path / "runs" / "tiny").glob("report.*"):
         assert "there was rain" not in page.read_text(encoding="utf-8")

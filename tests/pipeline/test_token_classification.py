@@ -8,6 +8,7 @@ import compress
 from compress.cli import main
 from compress.models.tiny import write_tiny_model
 from compress.report.report_schema import read_report
+from tests.pipeline.published_checks import check_published
 
 RECIPE = """\
 task:
@@ -53,5 +54,6 @@ def test_pipeline_runs_end_to_end(tmp_path: Path) -> None:
     result, same = compress.open(tmp_path / "runs" / "tiny" / "winner" / "cpu").predict(["day 3 was dull", ("was",)])
     assert len(result["tags"]) == 4
     assert len(same["tags"]) == 1
+    check_published(tmp_path, tmp_path / "test.conll")
     for page in (tmp_path / "runs" / "tiny").glob("report.*"):
         assert "hotel" not in page.read_text(encoding="utf-8")
