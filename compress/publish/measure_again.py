@@ -7,7 +7,7 @@ sessions differ by, is a miss.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from compress.environment import LIBRARIES, versions
 from compress.environment.cpu import describe_cpu
 from compress.errors import DataError, ModelError, UsageError
 from compress.measure.result_base import Score
+from compress.measure.timing.latency import Latency
 from compress.model_folder.model_info import FolderInfo, TaskInfo, read_info
 from compress.publish.measured import Measured, read_measured
 from compress.report.compare_runs import ratio_between_sessions
@@ -135,31 +136,32 @@ def _timed(folder: Path, info: FolderInfo, measured: Measured, texts: Sequence[T
     job = Job(measured.row, folder, info.variant, placement, target.batch, length)
     latency = time_jobs([job], given, Measure(), console=console, budget=SECONDS)[measured.row]
     now = latency.quantile("p50")
-    reason = _why_not_judged(info, measured, latency.reason, now, has_lengths=bool(texts) or length is not None)
+    reasons = _why_not_judged(info, measured, latency, has_lengths=bool(texts) or length is not None)
+    reason = next(reasons, None)
     ratio = ratio_between_sessions(measured.p50, now)
     missed = reason is None and ratio is not None and ratio.high < 1
     return Figure("p50", measured.p50, now, missed, reason)
 
 
-def _why_not_judged(
-    info: FolderInfo, measured: Measured, failure: str | None, now: Score | None, *, has_lengths: bool
-) -> str | None:
-    """Return why a time is only shown; None where it is of the same machine, libraries and lengths."""
-    if now is None:
-        return failure or "it could not be timed here"
+def _why_not_judged(info: FolderInfo, measured: Measured, latency: Latency, *, has_lengths: bool) -> Iterator[str]:
+    """Yield why a time is only shown; nothing where it is of the same machine, libraries and lengths, and stable."""
+    if not latency.timed:
+        yield latency.reason or "it could not be timed here"
     if measured.p50 is None:
-        return "none was published"
+        yield "none was published"
     cpu = describe_cpu().model
     if measured.target.device != "cpu":
-        return f"it was measured on {measured.accelerator or measured.target.device}"
-    if cpu != measured.cpu:
-        return f"another CPU: {measured.cpu}, and here {cpu}"
-    libraries = runtime_of(info.variant).libraries if info.variant else ("torch",)
+        yield f"it was measured on {measured.accelerator or measured.target.device}"
+    elif cpu != measured.cpu:
+        yield f"another CPU: {measured.cpu}, and here {cpu}"
     here = versions(LIBRARIES)
-    for name in libraries:
+    for name in runtime_of(info.variant).libraries if info.variant else ("torch",):
         if name in measured.versions and measured.versions[name] != here.get(name):
-            return f"{name} {measured.versions[name]}, and here {here.get(name, 'none')}"
-    return None if has_lengths else "it was measured at the lengths of the data; --rows FILE times those"
+            yield f"{name} {measured.versions[name]}, and here {here.get(name, 'none')}"
+    if latency.status == "unstable":
+        yield f"an unstable timing ({latency.reason})"
+    if not has_lengths:
+        yield "it was measured at the lengths of the data; --rows FILE times those"
 
 
 def _scored(folder: Path, info: FolderInfo, measured: Measured, rows: Sequence[Row]) -> Figure:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from compress import __version__
 from compress.data.tokenizer import read_json
+from compress.environment import require
 from compress.errors import CompressError, UsageError
 from compress.export.other_tools import name_file
 from compress.export.runners import export_readme
@@ -138,6 +139,7 @@ def _newest(place: Place, name: str) -> Record | None:
 
 def withdraw(place: Place, address: str, why: str) -> Record:
     """Mark a version as withdrawn: `name` no longer means it, and whoever names it is told why. Its files stay."""
+    require("jinja2", "report")  # for the place's page, which is written last
     name, version = split_address(address)
     if version is None:
         raise UsageError(f"name the version that is withdrawn: {name}@VERSION.")

@@ -26,8 +26,17 @@ def rows(finished_run: Path) -> str:
 
 
 @pytest.fixture(autouse=True)
-def short(monkeypatch):
+def short_and_undisturbed(monkeypatch):
+    """Timings of two seconds, which count as stable whatever else runs here."""
+    import compress.measure
+
+    whole = compress.measure.time_jobs
+
+    def timed(*given, **options):
+        return {key: each.model_copy(update={"status": "measured"}) for key, each in whole(*given, **options).items()}
+
     monkeypatch.setattr(module, "SECONDS", 2.0)
+    monkeypatch.setattr(compress.measure, "time_jobs", timed)
 
 
 def claim(entry, **changes):
@@ -88,6 +97,21 @@ def test_speed_is_not_judged_elsewhere(entry, rows, capsys, monkeypatch):
     monkeypatch.setattr(module, "describe_cpu", lambda: Cpu("Another CPU", "x86_64", (), 2, 2))
     measured, _ = verified(capsys, str(entry), "--rows", rows)
     assert measured["speed"]["not_judged"].endswith("and here Another CPU")
+
+
+def test_a_disturbed_timing_is_not_judged(entry, rows, capsys, monkeypatch):
+    import compress.measure
+
+    whole = compress.measure.time_jobs
+
+    def disturbed(*given, **options):
+        changes = {"status": "unstable", "reason": "other work"}
+        return {key: each.model_copy(update=changes) for key, each in whole(*given, **options).items()}
+
+    monkeypatch.setattr(compress.measure, "time_jobs", disturbed)
+    claim(entry, p50=scaled(read_measured(entry).p50, 0.01))
+    measured, _ = verified(capsys, str(entry), "--rows", rows)
+    assert measured["speed"]["not_judged"] == "an unstable timing (other work)"
 
 
 def test_another_number_of_rows_is_not_judged(entry, rows, tmp_path, capsys):

@@ -9,6 +9,9 @@ def test_a_published_model_is_pulled_verified_timed_and_predicts_without_torch(p
     for arguments in (
         ["pull", str(published), str(pulled)],
         ["verify", str(pulled)],
+        ["zoo", "ls", str(published.parent)],
+        ["zoo", "show", f"{published.parent}/films-small"],
+        ["zoo", "diff", str(published), str(published)],
         ["bench", str(pulled), "--rounds", "3", "--seconds", "0.02"],
     ):
         done = light(*arguments)
