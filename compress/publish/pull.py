@@ -118,7 +118,7 @@ def pull(
         to: the folder to create, by default the model's name. One that holds exactly this is replaced by an equal
             copy; any other that is not empty is refused, and so is a folder inside a published entry.
         variant: its folder's name below `variants/`, its variant's (`onnx-int8`), `root`, or `all` for everything;
-            by default the fastest that runs on this machine.
+            by default the winner that runs on this machine, the fastest of several.
         update: replace a folder that holds another version of this model, unless it was changed.
         keys: one of them must have signed it.
     """
@@ -236,7 +236,8 @@ def _get(found: Found, work: Path, variant: str | None, keys: Sequence[PublicKey
         name = (folder / f"{DIGESTS_FILE}{SIGNATURE_SUFFIX}").as_posix()
         if name.startswith(below):
             with suppress(Absent):
-                fetch(found.place, found.path(name), MAX_SIGNATURE_BYTES, work / name.removeprefix(below))
+                signature = read(found.place, found.path(name), MAX_SIGNATURE_BYTES)
+                (work / name.removeprefix(below)).write_bytes(signature)
     return Pulled(source=found.place.address, version=found.record and found.record.address, variant=chosen)
 
 
@@ -287,10 +288,13 @@ def _chosen(found: Found, listed: Digests, variant: str | None) -> str:
 
 
 def _fitting(variants: Sequence[VariantRecord]) -> str:
-    """Return the folder of the fastest variant that this machine's CPU and libraries run; `root` where none does."""
+    """Return the folder of the winner that this machine's CPU and libraries run, the fastest of several.
+
+    Where no winner runs here it is the fastest other variant that does, and where none does `root`.
+    """
     running = [each for each in variants if why_not_here(each) is None]
-    fastest = min(running, key=lambda each: (each.p50_ms is None, each.p50_ms or 0.0, each.path), default=None)
-    return ROOT if fastest is None or fastest.path == "." else fastest.path
+    order = sorted(running, key=lambda each: (not each.targets, each.p50_ms is None, each.p50_ms or 0.0, each.path))
+    return order[0].path if order and order[0].path != "." else ROOT
 
 
 def why_not_here(variant: VariantRecord) -> str | None:

@@ -33,10 +33,11 @@ def set_record(zoo, **changes):
 
 
 class TestVariants:
-    def test_the_fastest_that_runs_here_is_pulled_as_a_folder_of_its_own(self, zoo, tmp_path):
+    def test_the_winner_that_runs_here_is_pulled_as_a_folder_of_its_own(self, zoo, tmp_path):
         to = pull(f"{zoo}/films", tmp_path / "copy")
         assert read_info(to).variant.name == "onnx-int8"
         assert not (to / "variants").exists()
+        assert not (to / "digests.json.minisig").exists()
         assert read_pulled(to).variant == "variants/pruned-onnx-int8"
         verify(to)
         assert find_damage(to) is None
@@ -49,7 +50,6 @@ class TestVariants:
             {"instructions": ["no_such_instruction"]},
             {"libraries": {"no-such-library": "1.0"}},
             {"libraries": {"onnxruntime": "99.0"}},
-            {"p50_ms": 1e9},
         ],
     )
     def test_one_that_does_not_fit_is_passed_over(self, changes, zoo, tmp_path, monkeypatch):
@@ -60,6 +60,12 @@ class TestVariants:
         assert not (to / "variants").exists()
         assert verify(to) == sum(not name.startswith("variants/") for name in module.read_digests(to).files) + 9
         assert opened(f"{zoo}/films") == zoo / "films@1"
+
+    def test_of_several_winners_the_fastest(self, two_winners, two_target_report, publish, tmp_path):
+        zoo = publish(two_winners, two_target_report).parent
+        for p50, held in ((1e9, "onnx-int8"), (1e-9, "onnx-fp32")):
+            set_record(zoo, p50_ms=p50, variant="onnx-fp32")
+            assert read_info(opened(f"{zoo}/films")).variant.name == held
 
     @pytest.mark.parametrize(
         ("wanted", "held"),
