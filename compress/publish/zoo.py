@@ -66,7 +66,7 @@ def publish_entry(
 
     The first target's winner fills the entry's root, where the hub, optimum and transformers.js expect it. A different
     winner of another target becomes a complete model folder in ``variants/<model>-<variant>/``. Nothing is written
-    where the newest version has the same files.
+    where the newest version has the same files, and a signature if there is to be one.
 
     Args:
         winners: the folder of each target's winner, by target title.
@@ -87,7 +87,7 @@ def publish_entry(
         listed = write_entry(folder, entry)
         record = _record(entry, folder, listed, signer)
         newest = _newest(place, name)
-        if newest is not None and newest.digest == record.digest:
+        if newest is not None and newest.digest == record.digest and newest.signed >= record.signed:
             return newest, False
         record = claim(place, record, version)
         if signer is not None:

@@ -55,6 +55,13 @@ def test_every_variant_is_signed(four_bit, publish, key, tmp_path):
     assert check_folder_signature(copy, read_keys(PUBLIC)).startswith("compress films@1 variants/pruned-onnx-int8")
 
 
+def test_what_was_not_signed_is_published_again_with_a_signature(winner, report, publish, key):
+    assert publish({"cpu": winner}, report).name == "films@1"
+    assert publish({"cpu": winner}, report, signer=Signer(key)).name == "films@2"
+    assert publish({"cpu": winner}, report, signer=Signer(key)).name == "films@2"
+    assert publish({"cpu": winner}, report).name == "films@2"
+
+
 class TestPolicy:
     def test_what_is_not_signed_is_refused(self, published, tmp_path, capsys, monkeypatch):
         address = f"{published.parent}/films-small"

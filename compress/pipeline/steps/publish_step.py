@@ -44,7 +44,8 @@ def is_in_zoo(context: StepContext, settings: Publish) -> bool:
     winners = _winners(context.inputs["package"], report)
     root = _root(context.inputs["package"], report, winners)
     to = _destination(settings, report)
-    return bool(winners) and find_published(winners, report, to.place, to.name, root) is not None
+    there = find_published(winners, report, to.place, to.name, root) if winners else None
+    return there is not None and (there.signed or to.signer is None)
 
 
 @dataclass(frozen=True)
