@@ -11,7 +11,7 @@ from compress.console import Console
 from compress.errors import ClaimMissed, DeviceUnavailable, MissingExtra
 from compress.export.comparison.parity_check import ParityCheck, check_golden
 from compress.model_folder.model_info import GOLDEN_FILE
-from compress.publish.measure_again import measure_again
+from compress.publish.measured import measure_again
 from compress.publish.pull import check_folder_signature, published_folder
 from compress.publish.signatures import trusted_keys
 from compress.publish.verify import DIGESTS_FILE, verify

@@ -14,7 +14,7 @@ from compress.cli import main
 def check_published(folder: Path, rows: Path) -> None:
     """Score the model that ``folder/zoo`` has again, and compare the run with itself."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("compress.publish.measure_again.SECONDS", 1.0)
+        patch.setattr("compress.publish.measured.SECONDS", 1.0)
         measured = _json("verify", f"{folder / 'zoo'}/tiny", "--measure", "--rows", str(rows))["measured"]["score"]
     assert measured["not_judged"] is None
     assert measured["now"]["value"] == pytest.approx(measured["published"]["value"], abs=1e-6)

@@ -9,7 +9,7 @@ import pytest
 from compress.cli import main
 from compress.environment.cpu import Cpu
 from compress.model_folder.model_info import read_info
-from compress.publish import measure_again as module
+from compress.publish import measured as module
 from compress.publish.measured import read_measured, write_measured_file
 from compress.publish.verify import write_digests
 
