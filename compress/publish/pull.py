@@ -21,7 +21,6 @@ from pydantic import ValidationError
 from compress.environment.cpu import describe_cpu
 from compress.environment.libraries import unmet_minimum, versions
 from compress.errors import ModelError, UsageError, format_bytes, nearest
-from compress.model_sources import HUB_ID
 from compress.publish.places import Absent, FolderPlace, Place, fetch, open_place, read
 from compress.publish.records import Record, VariantRecord, find_version, is_address, names_in, split_address
 from compress.publish.signatures import (
@@ -122,6 +121,8 @@ def pull(
         update: replace a folder that holds another version of this model, unless it was changed.
         keys: one of them must have signed it.
     """
+    from compress.model_sources import HUB_ID
+
     text = str(source)
     found = find(text)
     to = to or Path(found.record.name if found and found.record else text.rstrip("/").rpartition("/")[2].split("@")[0])

@@ -18,7 +18,6 @@ from pydantic import AfterValidator, AwareDatetime, Field, ValidationError
 
 from compress import format_numbers as fmt
 from compress.errors import ModelError, UsageError, first_error, nearest
-from compress.measure.result_base import Score
 from compress.publish.places import Absent, Place, read
 from compress.storage.file_names import FileName, check_file_name
 from compress.storage.stored_info import Info, up_to
@@ -71,9 +70,7 @@ class VariantRecord(Info):
     runs_everywhere: bool = False
     shape: Line | None = None
     score: Figure | None = None
-    score_interval: Score | None = None
     p50_ms: Figure | None = None
-    p50_interval: Score | None = None
     bytes: Annotated[int, Field(ge=0)] | None = None
     batch_sensitive: bool | None = None
     scored_batch: int | None = None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import getpass
 import hashlib
 import os
 import sys
@@ -175,7 +174,9 @@ def _unlocked(content: bytes, path: Path) -> bytes:
     if password is None:
         if not sys.stdin.isatty():
             raise UsageError(f"{path} has a password, and none was given.", hint=f"set {PASSWORD}")
-        password = getpass.getpass(f"password of {path}: ")
+        from getpass import getpass
+
+        password = getpass(f"password of {path}: ")
     salt, operations, memory = content[6:38], *(int.from_bytes(content[at : at + 8], "little") for at in (38, 46))
     cost, blocks, lanes = _scrypt_settings(operations, memory)
     if 128 * cost * blocks * lanes > MAX_SCRYPT_BYTES:

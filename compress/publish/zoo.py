@@ -223,7 +223,6 @@ def _record(entry: Entry, folder: Path, listed: Digests, signer: Signer | None) 
 def _variant_record(variant: PublishedVariant) -> VariantRecord:
     row, result, held = variant.row, variant.result, variant.info.variant
     p50 = result.latency.quantile("p50")
-    score = result.test.primary if result.test else None
     return VariantRecord(
         path=variant.path or ".",
         variant=row.variant.name,
@@ -231,10 +230,8 @@ def _variant_record(variant: PublishedVariant) -> VariantRecord:
         targets=tuple(one.target for one in variant.won),
         runs_everywhere=variant.why_not_everywhere is None,
         shape=row.shape,
-        score=score and score.value,
-        score_interval=score,
+        score=result.test.primary.value if result.test else None,
         p50_ms=p50 and p50.value,
-        p50_interval=p50,
         bytes=row.bytes_total,
         batch_sensitive=held.batch_sensitive if held else None,
         scored_batch=held.scored_batch if held else None,
