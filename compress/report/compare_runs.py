@@ -50,6 +50,8 @@ class Side(ResultModel):
     """The key of its row."""
     score: Score | None = None
     p50: Score | None = None
+    unstable: bool = False
+    """Whether its timing was disturbed."""
     bytes: int | None = None
     per_class: Mapping[str, float] = {}
     """Recall by class."""
@@ -187,6 +189,7 @@ def _side(reports: Sequence[Report], title: str, number: int, paired: Paired) ->
         winner=key,
         score=result.test.primary if result and result.test else None,
         p50=result.latency.quantile("p50") if result else None,
+        unstable=result is not None and result.latency.status == "unstable",
         bytes=row.bytes_total if row else None,
         per_class={} if not (result and result.test) else {n: c.recall for n, c in result.test.per_class.items()},
     )
@@ -241,7 +244,7 @@ def tables(comparison: Comparison) -> Iterator[Table]:
             names=2,
             sentences=("against the first", "speed against the first"),
             title=f"Winners on {each.target}",
-            lines=(f"{fmt.metric(comparison.metric)} on test, with 95 % intervals",),
+            lines=(f"{fmt.metric(comparison.metric)} on test, with 95 % intervals; ≈ a timing that was disturbed",),
         )
         classes = dict.fromkeys(name for side in each.sides for name in side.per_class)
         if len(classes) > 1:
@@ -281,7 +284,7 @@ def _cells(comparison: Comparison, name: str, side: Side) -> dict[str, str]:
         "winner": side.winner or "none",
         "score": score,
         "against the first": _score_in_words(side, larger),
-        "p50": fmt.milliseconds(side.p50.value if side.p50 else None),
+        "p50": ("≈ " if side.unstable else "") + fmt.milliseconds(side.p50.value if side.p50 else None),
         "speed against the first": _speed_in_words(side),
         "size": fmt.size(side.bytes),
     }

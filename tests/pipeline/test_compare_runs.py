@@ -127,6 +127,15 @@ def test_other_rows_of_test_are_not_paired(runs, tmp_path, changed, capsys):
     assert {each["path"] for each in shown["data"]} == {"digest"}
 
 
+def test_a_disturbed_timing_is_marked(runs, changed, capsys):
+    results = [
+        each.model_copy(update={"latency": each.latency.model_copy(update={"status": "unstable"})})
+        for each in read_report(runs / "other").results
+    ]
+    shown = compared(changed(results=tuple(results)), capsys, "tiny", "other").out
+    assert "≈ 0." in shown
+
+
 def test_a_run_without_measurements_is_shown_without_figures(runs, changed, capsys):
     folder = changed(results=(), verdicts=())
     content = json.loads(compared(folder, capsys, "tiny", "other", "--format", "json").out)
