@@ -7,6 +7,7 @@ import pytest
 
 from compress.cli import main
 from compress.formats import EXPORTS
+from compress.publish.pull import find
 from compress.report.report_schema import read_report
 from compress.variants import describe_missing, missing_extras, missing_programs
 
@@ -24,7 +25,8 @@ def ran(finished_run, assets, tmp_path_factory):
     words = ["--runs", str(folder / "runs"), "--set", "export=all", "--set", f"publish={folder / 'zoo'}"]
     code = main(["run", str(folder / "tiny.yaml"), *words])
     run = folder / "runs" / "tiny"
-    return SimpleNamespace(code=code, run=run, report=read_report(run), entry=folder / "zoo" / "tiny@1")
+    entry = folder / "zoo" / find(f"{folder / 'zoo'}/tiny").folder
+    return SimpleNamespace(code=code, run=run, report=read_report(run), entry=entry)
 
 
 @pytest.fixture(scope="module")
@@ -49,4 +51,4 @@ def test_a_format_of_the_winner_is_scored_delivered_and_verified(name, ran, pack
     assert (row.status, row.is_delivered, row.test is not None) == ("ok", True, True)
     assert (ran.run / "winner" / "cpu" / name / "compress.json").is_file()
     assert main(["verify", str(ran.entry)]) == 0
-    assert f"tiny/{name} ({row.variant.name}) repeats PyTorch" in capsys.readouterr().out
+    assert f"{ran.entry.name}/{name} ({row.variant.name}) repeats PyTorch" in capsys.readouterr().out
