@@ -228,7 +228,7 @@ def publish(options: argparse.Namespace, console: Console) -> None:
     """Publish a finished run's winners."""
     from compress.pipeline.commands.listing import run_folder
     from compress.pipeline.steps.publish_step import Destination, publish_row, publish_winners
-    from compress.publish.pull import ALL
+    from compress.publish.published_model import ALL
     from compress.publish.pull import pull as fetch
     from compress.publish.signatures import find_signer
     from compress.report.report_schema import read_report

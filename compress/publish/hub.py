@@ -12,7 +12,7 @@ from pathlib import Path
 from compress.environment import require
 from compress.errors import ModelError, UsageError
 from compress.model_sources import HUB_ID
-from compress.publish.verify import verify
+from compress.publish.verify import PULLED_FILE, verify
 
 TOKEN_VARIABLE = "HF_TOKEN"
 """The environment variable that holds the token."""
@@ -36,7 +36,13 @@ def push(folder: Path, name: str, *, version: str | None = None, private: bool =
         if version and any(tag.name == version for tag in api.list_repo_refs(name).tags):
             raise UsageError(f"{name} has the version {version} already; versions are never overwritten.")
         message = f"Publish version {version} with compress" if version else "Publish with compress"
-        commit = api.upload_folder(repo_id=name, folder_path=folder, commit_message=message, delete_patterns="*")
+        commit = api.upload_folder(
+            repo_id=name,
+            folder_path=folder,
+            commit_message=message,
+            delete_patterns="*",
+            ignore_patterns=PULLED_FILE,  # of this machine
+        )
         if version:
             api.create_tag(name, tag=version, revision=commit.oid)
     except (hub.errors.HfHubHTTPError, hub.errors.HFValidationError, OSError) as error:

@@ -46,8 +46,6 @@ class Measured(Info):
     score: Score | None = None
     """On test."""
     test_rows: int | None = None
-    data_digest: str
-    """Of the data that test is part of."""
     batch: int | None = None
     """Rows of a batch when scored, where answers depend on it."""
     p50: Score | None = None
@@ -58,30 +56,26 @@ class Measured(Info):
     """Of the libraries that decide the speed."""
 
 
-def write_measured(folder: Path, entry: Entry, variant: PublishedVariant) -> None:
-    """Write what the report says of a variant into its folder."""
+def measured_of(entry: Entry, variant: PublishedVariant) -> Measured:
+    """Return what the report says of a variant."""
     report, result = entry.report, variant.result
     machine = report.surroundings or report.machine
-    write_measured_file(
-        folder,
-        Measured(
-            row=variant.row.key,
-            target=report.target(result.target),
-            metric=report.task.metric,
-            score=result.test.primary if result.test else None,
-            test_rows=result.test.rows if result.test else None,
-            data_digest=report.data.digest,
-            batch=result.test.batch if result.test else None,
-            p50=result.latency.quantile("p50"),
-            cpu=machine.cpu,
-            accelerator=machine.accelerator,
-            versions=report.versions,
-        ),
+    return Measured(
+        row=variant.row.key,
+        target=report.target(result.target),
+        metric=report.task.metric,
+        score=result.test.primary if result.test else None,
+        test_rows=result.test.rows if result.test else None,
+        batch=result.test.batch if result.test else None,
+        p50=result.latency.quantile("p50"),
+        cpu=machine.cpu,
+        accelerator=machine.accelerator,
+        versions=report.versions,
     )
 
 
-def write_measured_file(folder: Path, measured: Measured) -> None:
-    """Write measured.json."""
+def write_measured(folder: Path, measured: Measured) -> None:
+    """Write measured.json into the folder of a variant."""
     write_model(folder / MEASURED_FILE, measured)
 
 
@@ -106,7 +100,7 @@ SECONDS = 20.0
 
 
 @dataclass(frozen=True)
-class Figure:
+class MeasuredFigure:
     """One figure that was measured again."""
 
     name: str
@@ -119,7 +113,7 @@ class Figure:
     """Why it is only shown."""
 
     def line(self, show: Any) -> str:
-        """`p50: 0.91 ms (0.89 ms to 0.93 ms) published, 0.92 ms now: within it`."""
+        """`p50: 0.91 ms (0.89 ms to 0.93 ms) published, 0.92 ms now; agrees`."""
 
         def text(score: Score | None) -> str:
             return "none" if score is None else f"{show(score.value)} ({fmt.span(score, show)})"
@@ -135,8 +129,8 @@ class MeasuredAgain:
 
     row: str
     target: str
-    speed: Figure
-    score: Figure | None
+    speed: MeasuredFigure
+    score: MeasuredFigure | None
     larger_is_better: bool
 
     @property
@@ -195,7 +189,9 @@ def read_test_rows(info: FolderInfo, path: Path) -> list[Row]:
     return rows
 
 
-def _timed(folder: Path, info: FolderInfo, measured: Measured, texts: Sequence[TaskInput], console: Console) -> Figure:
+def _timed(
+    folder: Path, info: FolderInfo, measured: Measured, texts: Sequence[TaskInput], console: Console
+) -> MeasuredFigure:
     from compress.export.comparison.golden_inputs import golden_inputs
     from compress.measure import Job, time_jobs
     from compress.recipe.measure_schema import Measure
@@ -213,7 +209,7 @@ def _timed(folder: Path, info: FolderInfo, measured: Measured, texts: Sequence[T
     reason = next(reasons, None)
     ratio = ratio_between_sessions(measured.p50, now)
     missed = reason is None and ratio is not None and ratio.high < 1
-    return Figure("p50", measured.p50, now, missed, reason)
+    return MeasuredFigure("p50", measured.p50, now, missed, reason)
 
 
 def _why_not_judged(info: FolderInfo, measured: Measured, latency: Latency, *, has_lengths: bool) -> Iterator[str]:
@@ -237,7 +233,7 @@ def _why_not_judged(info: FolderInfo, measured: Measured, latency: Latency, *, h
         yield "it was measured at the lengths of the data; --rows FILE times those"
 
 
-def _scored(folder: Path, info: FolderInfo, measured: Measured, rows: Sequence[Row]) -> Figure:
+def _scored(folder: Path, info: FolderInfo, measured: Measured, rows: Sequence[Row]) -> MeasuredFigure:
     from compress.data.tokenizer import TextTokenizer
     from compress.measure import BootstrapScorer
     from compress.measure.predict_rows import predict_rows
@@ -253,9 +249,9 @@ def _scored(folder: Path, info: FolderInfo, measured: Measured, rows: Sequence[R
     now = to_score(scorer.primary(answers, kind.gold(rows)))
     published = measured.score
     if published is None:
-        return Figure(task.metric, None, now, not_judged="none was published")
+        return MeasuredFigure(task.metric, None, now, not_judged="none was published")
     reason = None
     if measured.test_rows != len(rows):
         reason = f"it was scored on {measured.test_rows:,} rows, and this file has {len(rows):,}"
     worse = now.value < published.low if scorer.metric.larger_is_better else now.value > published.high
-    return Figure(task.metric, published, now, reason is None and worse, reason)
+    return MeasuredFigure(task.metric, published, now, reason is None and worse, reason)

@@ -17,6 +17,7 @@ from urllib.parse import quote, urlsplit
 
 from compress.environment import require
 from compress.errors import DISK_FULL, FREE_SPACE, CompressError, ModelError, UsageError
+from compress.publish.signatures import SIGNATURE_SUFFIX
 from compress.storage.atomic_write import atomic_write, copy_content, new_folder, sync
 from compress.storage.file_digests import digests
 
@@ -99,10 +100,10 @@ def open_place(address: str) -> Place:
     return FolderPlace(Path(address.removeprefix("file://") or ".").expanduser())
 
 
-def check_writable(address: str) -> None:
-    """Refuse a place that nothing can be published into, as far as that can be told without reaching it."""
-    if isinstance(open_place(address), WebPlace):
-        open_place(address).create("", b"")
+def check_writable(place: Place) -> None:
+    """Refuse a place that nothing can be published into; one that is not reached yet is not asked."""
+    if isinstance(place, WebPlace):
+        raise UsageError(f"{place.address} is read only: publish into a folder, s3:// and the like, or the hub.")
 
 
 class FolderPlace:
@@ -153,10 +154,13 @@ class FolderPlace:
             atomic_write(self.root / path, content)
 
     def upload(self, folder: Path, path: str) -> None:
-        """Put the files of a folder below ``path``, all at once; what others put there is left as it is."""
+        """Put the files of a folder below ``path``, all at once; what others put there is left as it is.
+
+        The same files may be there, of a publisher that was killed, with signatures of another time.
+        """
         target = self.root / path
         with self._failures():
-            if target.exists() and digests(target) != digests(folder):
+            if target.exists() and _unsigned(target) != _unsigned(folder):
                 raise UsageError(
                     f"{target} exists and was not published by compress; it is left as it is.",
                     hint="remove it, or choose another --version",
@@ -212,16 +216,17 @@ class WebPlace:
             raise kind(f"{address} cannot be downloaded: {error}.") from error
 
     def create(self, path: str, content: bytes) -> bool:
-        """Refuse: http is read only."""
-        raise UsageError(f"{self.address} is read only: publish into a folder, s3:// and the like, or the hub.")
+        """Refuse: http is read only, as are the next two."""
+        check_writable(self)
+        return False
 
     def write(self, path: str, content: bytes) -> None:
-        """Refuse: http is read only."""
-        self.create(path, content)
+        """Refuse."""
+        check_writable(self)
 
     def upload(self, folder: Path, path: str) -> None:
-        """Refuse: http is read only."""
-        self.create(path, b"")
+        """Refuse."""
+        check_writable(self)
 
 
 class CloudPlace:
@@ -300,6 +305,10 @@ class CloudPlace:
             changed_meanwhile = isinstance(error, OSError) and error.errno == errno.EBUSY
             kind = Busy if changed_meanwhile else ModelError
             raise kind(f"{what} cannot be reached: {reason}.") from error
+
+
+def _unsigned(folder: Path) -> dict[str, str]:
+    return {name: digest for name, digest in digests(folder).items() if not name.endswith(SIGNATURE_SUFFIX)}
 
 
 def _pieces(stream: Any, name: str, limit: int) -> Iterator[bytes]:

@@ -23,25 +23,21 @@ from compress.model_folder.model_info import GOLDEN_FILE, INFO_FILE
 from compress.model_folder.model_readme import write_readme
 from compress.model_folder.tokenizer_files import write_tokenizer_files
 from compress.publish.entry import Entry, PublishedVariant, make_entry, path_in_entry
-from compress.publish.measured import write_measured
+from compress.publish.measured import measured_of, write_measured
 from compress.publish.model_card import model_card
-from compress.publish.places import Place, read
+from compress.publish.places import Place, check_writable, read
 from compress.publish.records import (
-    INDEX_FILE,
     UNVERSIONED,
-    Index,
     Record,
     VariantRecord,
     check_version,
-    choose,
     claim,
+    newest_of,
     split_address,
-    versions_of,
-    write_index,
 )
 from compress.publish.signatures import Signer
 from compress.publish.verify import DIGESTS_FILE, MAX_DIGESTS_BYTES, Digests, parse_digests, write_digests
-from compress.publish.zoo_page import PAGE_FILE, zoo_page
+from compress.publish.zoo_index import choose, versions_of, write_index
 from compress.report.pages.render import write_pages
 from compress.report.report_schema import REPORT_FILE, Report, report_json
 from compress.report.retention import larger_is_better
@@ -78,15 +74,14 @@ def publish_entry(
         signer: signs the digests of every folder.
     """
     _check_names(name, version)
-    if place.files() is None:
-        place.create(INDEX_FILE, b"")  # which refuses, before anything is made
+    check_writable(place)
     entry = make_entry(winners, report, name, root)
     with tempfile.TemporaryDirectory(prefix="compress-publish-") as scratch:
         folder = Path(scratch) / name
         folder.mkdir()
         listed = write_entry(folder, entry)
         record = _record(entry, folder, listed, signer)
-        newest = _newest(place, name)
+        newest = newest_of(versions_of(place, name))
         if newest is not None and newest.digest == record.digest and newest.signed >= record.signed:
             return newest, False
         record = claim(place, record, version)
@@ -96,7 +91,7 @@ def publish_entry(
         place.upload(folder, record.folder)
     record = record.model_copy(update={"state": "published"})
     place.write(record.file, record.content())
-    write_listing(place)
+    write_index(place)
     return record, True
 
 
@@ -117,7 +112,7 @@ def find_published(
 ) -> Record | None:
     """Return the newest version if it holds exactly these winners with this report."""
     try:
-        newest = _newest(place, name)
+        newest = newest_of(versions_of(place, name))
         if newest is None:
             return None
         content = read(place, f"{newest.folder}/{DIGESTS_FILE}", MAX_DIGESTS_BYTES)
@@ -132,31 +127,22 @@ def find_published(
         return None
 
 
-def _newest(place: Place, name: str) -> Record | None:
-    published = [each for each in versions_of(place, name) if each.state == "published"]
-    return published[-1] if published else None
-
-
 def withdraw(place: Place, address: str, why: str) -> Record:
-    """Mark a version as withdrawn: `name` no longer means it, and whoever names it is told why. Its files stay."""
+    """Mark a version as withdrawn: `name` no longer means it, and whoever names it gets the reason. Its files stay."""
     require("jinja2", "report")  # for the place's page, which is written last
     name, version = split_address(address)
     if version is None:
         raise UsageError(f"name the version that is withdrawn: {name}@VERSION.")
+    check_writable(place)
     record = choose(versions_of(place, name), place.address, name, version)
     if record.version == UNVERSIONED:
         raise UsageError(f"{address} was published before entries had versions, and cannot be withdrawn: remove it.")
+    if record.state == "withdrawn":
+        raise UsageError(f"{record.address} is withdrawn already: {record.why}")
     withdrawn = Record.model_validate(record.model_dump() | {"state": "withdrawn", "why": why})
     place.write(withdrawn.file, withdrawn.content())
-    write_listing(place)
+    write_index(place)
     return withdrawn
-
-
-def write_listing(place: Place) -> Index:
-    """Write the index of a place, and the page that shows it."""
-    index = write_index(place)
-    place.write(PAGE_FILE, zoo_page(index).encode())
-    return index
 
 
 def write_entry(work: Path, entry: Entry) -> Digests:
@@ -177,7 +163,7 @@ def write_entry(work: Path, entry: Entry) -> Digests:
         for form in packaged_folders(variant.source):
             copy_content(form, folder / form.name)
             write_tokenizer_files(folder / form.name, variant.info.task)
-        write_measured(folder, entry, variant)
+        write_measured(folder, measured_of(entry, variant))
         if variant.path:
             write_digests(folder)
     (work / "README.md").write_text(model_card(entry), encoding="utf-8")

@@ -10,10 +10,11 @@ from compress import format_numbers as fmt
 from compress.console import Console
 from compress.errors import ModelError, UsageError
 from compress.publish.places import Absent, open_place, read
-from compress.publish.pull import Found, find, why_not_here
-from compress.publish.records import Record, read_index, select
+from compress.publish.published_model import PublishedModel, find, why_not_here
+from compress.publish.records import Record
 from compress.publish.verify import DIGESTS_FILE, MAX_DIGESTS_BYTES, parse_digests
 from compress.publish.zoo import REPORT_FOLDER, withdraw
+from compress.publish.zoo_index import read_index, select
 from compress.report.report_schema import REPORT_FILE, Report, parse_report
 
 MAX_REPORT_BYTES = 1 << 26
@@ -53,7 +54,7 @@ def _row(record: Record, *, all_versions: bool) -> dict[str, Any]:
 
 def show(options: argparse.Namespace, console: Console) -> None:
     """Show one version: its facts, and each of its variants."""
-    record = _record(_found(options.address))
+    record = _record(_model(options.address))
     if console.format == "json":
         console.data(record.model_dump(mode="json"))
         return
@@ -65,7 +66,7 @@ def show(options: argparse.Namespace, console: Console) -> None:
         "licence": record.license,
         "published": f"{record.published:%Y-%m-%d %H:%M} UTC, by compress {record.made_by or '(not stated)'}",
         "timed on": record.cpu,
-        "signed": "yes, as it says; verify --key tells by whom" if record.signed else "no",
+        "signed": "yes, unchecked: compress verify --key KEY checks it" if record.signed else "no",
         "files": fmt.size(record.files_bytes) if record.files_bytes else None,
         "digest": record.digest,
     }
@@ -90,11 +91,11 @@ def diff(options: argparse.Namespace, console: Console) -> None:
     """Show what differs between two versions: in their files, and in the reports of their runs."""
     from compress.report.compare_runs import compare_reports, show_comparison
 
-    found = [_found(options.one), _found(options.other)]
-    names = [each.name for each in found]
-    listed = [_digests(each) for each in found]
+    models = [_model(options.one), _model(options.other)]
+    names = [each.name for each in models]
+    listed = [_digests(each) for each in models]
     changed = sorted(name for name in {*listed[0], *listed[1]} if listed[0].get(name) != listed[1].get(name))
-    reports = [each for each in map(_report, found) if each]
+    reports = [each for each in map(_report, models) if each]
     comparison = compare_reports(reports, names=names) if len(reports) == 2 else None
     if console.format == "json":
         console.data(
@@ -117,39 +118,37 @@ def take_back(options: argparse.Namespace, console: Console) -> None:
     """Withdraw a version."""
     if not options.why.strip():
         raise UsageError("--why needs a reason: whoever names this version is shown it.")
-    found = _found(options.address)
-    record = withdraw(found.place, found.address.rpartition("/")[2], " ".join(options.why.split())[:300])
+    model = _model(options.address)
+    record = withdraw(model.place, model.address.rpartition("/")[2], " ".join(options.why.split())[:300])
     console.data(record.model_dump(mode="json"), f"{record.address} is withdrawn: {record.why}")
 
 
-def _found(address: str) -> Found:
+def _model(address: str) -> PublishedModel:
     """Return what an address names; one without a place is looked for in `zoo/`."""
-    found = find(address if "/" in address else f"{DEFAULT_PLACE}/{address}")
-    if found is None:
+    model = find(address if "/" in address else f"{DEFAULT_PLACE}/{address}")
+    if model is None:
         raise ModelError(
             f"there is no published model at {address}.", hint="expected PLACE/name or PLACE/name@version (zoo/films@2)"
         )
-    return found
+    return model
 
 
-def _record(found: Found) -> Record:
-    if found.record is None:
-        raise ModelError(
-            f"{found.address} has no record, as entries have that are in a zoo: compress verify tells more."
-        )
-    return found.record
+def _record(model: PublishedModel) -> Record:
+    if model.record is None:
+        raise ModelError(f"{model.address} has no record: it is not in a zoo.", hint=f"compress verify {model.address}")
+    return model.record
 
 
-def _digests(found: Found) -> Mapping[str, Any]:
-    content = read(found.place, found.path(DIGESTS_FILE), MAX_DIGESTS_BYTES)
-    return parse_digests(content, f"{found.name}/{DIGESTS_FILE}").files
+def _digests(model: PublishedModel) -> Mapping[str, Any]:
+    content = read(model.place, model.path(DIGESTS_FILE), MAX_DIGESTS_BYTES)
+    return parse_digests(content, f"{model.name}/{DIGESTS_FILE}").files
 
 
-def _report(found: Found) -> Report | None:
+def _report(model: PublishedModel) -> Report | None:
     """Return the report that a version was published with."""
-    path = found.path(f"{REPORT_FOLDER}/{REPORT_FILE}")
+    path = model.path(f"{REPORT_FOLDER}/{REPORT_FILE}")
     try:
-        return parse_report(read(found.place, path, MAX_REPORT_BYTES), f"{found.name}/{REPORT_FILE}")
+        return parse_report(read(model.place, path, MAX_REPORT_BYTES), f"{model.name}/{REPORT_FILE}")
     except Absent:
         return None
 

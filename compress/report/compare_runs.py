@@ -53,6 +53,8 @@ class Side(ResultModel):
     unstable: bool = False
     """Whether its timing was disturbed."""
     bytes: int | None = None
+    cost_seconds: float | None = None
+    """What all steps that lead to it took when they ran."""
     per_class: Mapping[str, float] = {}
     """Recall by class."""
     pair: Pair | None = None
@@ -86,23 +88,19 @@ class Comparison(ResultModel):
     machines: tuple[str, ...]
     seconds: tuple[float, ...]
     """What all steps of each run took when they ran."""
-    training_seconds: tuple[float, ...]
     targets: tuple[TargetComparison, ...]
 
 
 Paired = Mapping[tuple[str, int], Pair | str]
 """By target and number of the run, the comparison with the first run, or why there is none."""
 
-NOT_KEPT = "the answers of these runs are not at hand"
-TRAINING = ("finetune", "distill", "prune", "recover", "train")
+NOT_KEPT = "their answers are not available"
 
 
 def compare_reports(reports: Sequence[Report], names: Sequence[str], paired: Paired | None = None) -> Comparison:
     """Compare runs of one task; a UsageError where their tasks differ."""
     first = reports[0]
-    for name, report in zip(names[1:], reports[1:], strict=True):
-        if reasons := list(task_differences(first, report)):
-            raise UsageError(f"{names[0]} and {name} are runs of different tasks: {'; '.join(reasons)}.")
+    check_same_task(reports, names)
     titles = [title for title in first.titles if all(title in report.titles for report in reports)]
     if not titles:
         stated = "; ".join(f"{name}: {', '.join(each.titles)}" for name, each in zip(names, reports, strict=True))
@@ -117,10 +115,6 @@ def compare_reports(reports: Sequence[Report], names: Sequence[str], paired: Pai
         data=tuple(differing(*(_data_facts(report) for report in reports))),
         machines=tuple((report.surroundings or report.machine).cpu for report in reports),
         seconds=tuple(sum(step.seconds or 0.0 for step in report.steps) for report in reports),
-        training_seconds=tuple(
-            sum(step.seconds or 0.0 for step in report.steps if step.name.partition("-")[0] in TRAINING)
-            for report in reports
-        ),
         targets=tuple(
             TargetComparison(
                 target=title,
@@ -129,6 +123,13 @@ def compare_reports(reports: Sequence[Report], names: Sequence[str], paired: Pai
             for title in titles
         ),
     )
+
+
+def check_same_task(reports: Sequence[Report], names: Sequence[str]) -> None:
+    """Refuse runs of different tasks, with what differs."""
+    for name, report in zip(names[1:], reports[1:], strict=True):
+        if reasons := list(task_differences(reports[0], report)):
+            raise UsageError(f"{names[0]} and {name} are runs of different tasks: {'; '.join(reasons)}.")
 
 
 def task_differences(one: Report, other: Report) -> Iterator[str]:
@@ -191,6 +192,7 @@ def _side(reports: Sequence[Report], title: str, number: int, paired: Paired) ->
         p50=result.latency.quantile("p50") if result else None,
         unstable=result is not None and result.latency.status == "unstable",
         bytes=row.bytes_total if row else None,
+        cost_seconds=row.cost_seconds if row else None,
         per_class={} if not (result and result.test) else {n: c.recall for n, c in result.test.per_class.items()},
     )
     if number == 0:
@@ -264,14 +266,9 @@ def tables(comparison: Comparison) -> Iterator[Table]:
         if settings:
             rows = ({"setting": each.path} | dict(zip(names, each.values, strict=True)) for each in settings)
             yield make_table(rows, names=1, sentences=names, title=title)
-    cost = zip(names, comparison.machines, comparison.seconds, comparison.training_seconds, strict=True)
-    yield make_table(
-        (
-            {"run": name, "machine": machine, "trainings": fmt.seconds(training), "all steps": fmt.seconds(whole)}
-            for name, machine, whole, training in cost
-        ),
-        title="Cost",
-    )
+    cost = zip(names, comparison.machines, comparison.seconds, strict=True)
+    rows = ({"run": name, "machine": machine, "all steps": fmt.seconds(whole)} for name, machine, whole in cost)
+    yield make_table(rows, title="Cost")
 
 
 def _cells(comparison: Comparison, name: str, side: Side) -> dict[str, str]:
@@ -287,6 +284,7 @@ def _cells(comparison: Comparison, name: str, side: Side) -> dict[str, str]:
         "p50": ("≈ " if side.unstable else "") + fmt.milliseconds(side.p50.value if side.p50 else None),
         "speed against the first": _speed_in_words(side),
         "size": fmt.size(side.bytes),
+        "cost": fmt.seconds(side.cost_seconds),
     }
 
 

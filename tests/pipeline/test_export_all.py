@@ -7,7 +7,7 @@ import pytest
 
 from compress.cli import main
 from compress.formats import EXPORTS
-from compress.publish.pull import find
+from compress.publish.published_model import find
 from compress.report.report_schema import read_report
 from compress.variants import describe_missing, missing_extras, missing_programs
 

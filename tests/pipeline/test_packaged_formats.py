@@ -24,7 +24,7 @@ from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import StepStore
 from compress.pipeline.steps import package_format
 from compress.pipeline.steps.package_step import with_scored_batch
-from compress.publish.pull import find
+from compress.publish.published_model import find
 from compress.report.report_schema import read_report
 from compress.runtime import onnx_runtime
 from compress.runtime.text_model import TextModel

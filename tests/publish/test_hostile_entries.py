@@ -10,9 +10,10 @@ import pytest
 from compress.errors import CompressError, ModelError
 from compress.publish.places import FolderPlace
 from compress.publish.pull import opened, pull
-from compress.publish.records import parse_record, read_index
+from compress.publish.records import parse_record
 from compress.publish.signatures import Signer, trusted_keys
 from compress.publish.verify import DIGESTS_FILE, parse_digests, verify, write_digests
+from compress.publish.zoo_index import read_index
 from tests.publish.conftest import PUBLIC
 
 DAMAGES = 300
@@ -208,14 +209,14 @@ def test_an_index_that_calls_a_version_otherwise_is_refused(published):
 
 
 def test_hostile_texts_are_escaped_on_the_page(published):
-    from compress.publish.zoo import write_listing
+    from compress.publish.zoo_index import write_index
 
     path = published.parent / "films-small@1.json"
     content = json.loads(path.read_text())
     content["task"] = "<script>alert(1)</script>"
     content["variants"][0]["variant"] = '"><img src=x onerror=alert(1)>'
     path.write_text(json.dumps(content))
-    write_listing(FolderPlace(published.parent))
+    write_index(FolderPlace(published.parent))
     page = (published.parent / "index.html").read_text()
     assert "<script>alert" not in page
     assert "<img" not in page

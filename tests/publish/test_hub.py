@@ -26,7 +26,8 @@ class Hub:
     def list_repo_refs(self, name):
         return SimpleNamespace(tags=[SimpleNamespace(name="1")])
 
-    def upload_folder(self, *, repo_id, folder_path, commit_message, delete_patterns):
+    def upload_folder(self, *, repo_id, folder_path, commit_message, delete_patterns, ignore_patterns):
+        assert ignore_patterns == "pulled.json"  # it names a place of this machine
         self.calls.append(("upload", repo_id, folder_path, commit_message))
         return SimpleNamespace(oid="c0ffee")
 

@@ -10,7 +10,7 @@ from compress.cli import main
 from compress.environment.cpu import Cpu
 from compress.model_folder.model_info import read_info
 from compress.publish import measured as module
-from compress.publish.measured import read_measured, write_measured_file
+from compress.publish.measured import read_measured, write_measured
 from compress.publish.verify import write_digests
 
 
@@ -41,7 +41,7 @@ def short_and_undisturbed(monkeypatch):
 
 def claim(entry, **changes):
     """Change what was published of the model."""
-    write_measured_file(entry, read_measured(entry).model_copy(update=changes))
+    write_measured(entry, read_measured(entry).model_copy(update=changes))
     write_digests(entry)
 
 

@@ -14,10 +14,11 @@ from compress.cli import main
 from compress.errors import CompressError, MissingExtra, ModelError, UsageError
 from compress.publish import places
 from compress.publish.places import Absent, CloudPlace, FolderPlace, WebPlace, fetch, open_place, read
-from compress.publish.pull import find, opened, pull
-from compress.publish.records import read_index, versions_of
+from compress.publish.published_model import find
+from compress.publish.pull import opened, pull
 from compress.publish.verify import verify
 from compress.publish.zoo import publish_entry, withdraw
+from compress.publish.zoo_index import read_index, versions_of
 from compress.runtime.text_model import TextModel
 
 TEXTS = ["good film", "a very bad plot"]

@@ -12,8 +12,8 @@ from compress.model_folder.model_info import read_info
 from compress.publish import pull as module
 from compress.publish.places import FolderPlace
 from compress.publish.pull import opened, pull, read_pulled
-from compress.publish.records import read_index
 from compress.publish.verify import find_damage, verify
+from compress.publish.zoo_index import read_index
 from compress.runtime.text_model import TextModel
 
 
@@ -53,7 +53,9 @@ class TestVariants:
         ],
     )
     def test_one_that_does_not_fit_is_passed_over(self, changes, zoo, tmp_path, monkeypatch):
-        monkeypatch.setattr(module, "describe_cpu", lambda: Cpu("x", "x86_64", ("avx2",), 2, 2))
+        monkeypatch.setattr(
+            "compress.publish.published_model.describe_cpu", lambda: Cpu("x", "x86_64", ("avx2",), 2, 2)
+        )
         set_record(zoo, **changes)
         to = pull(f"{zoo}/films", tmp_path / "copy")
         assert read_info(to).variant.name == "onnx-fp32"

@@ -62,6 +62,22 @@ def test_what_was_not_signed_is_published_again_with_a_signature(winner, report,
     assert publish({"cpu": winner}, report).name == "films@2"
 
 
+def test_a_signed_publication_that_was_killed_goes_on(winner, report, publish, key, monkeypatch, tmp_path):
+    """Its files are there with signatures of another time, and its record does not say yet that it is complete."""
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("compress.publish.places.FolderPlace.write", stop)
+    with pytest.raises(KeyboardInterrupt):
+        publish({"cpu": winner}, report, signer=Signer(key))
+    monkeypatch.undo()
+    monkeypatch.setattr("compress.publish.signatures.time.time", lambda: 1)
+    entry = publish({"cpu": winner}, report, signer=Signer(key))
+    assert entry.name == "films@1"
+    assert check_folder_signature(entry, read_keys(PUBLIC)).startswith("compress films@1 .")
+
+
 class TestPolicy:
     def test_what_is_not_signed_is_refused(self, published, tmp_path, capsys, monkeypatch):
         address = f"{published.parent}/films-small"

@@ -15,10 +15,12 @@ import pytest
 from compress.errors import ModelError, UsageError
 from compress.model_folder.model_info import read_info, write_info
 from compress.publish.places import FolderPlace
-from compress.publish.pull import find, pull
-from compress.publish.records import Record, choose, read_index, versions_of
+from compress.publish.published_model import find
+from compress.publish.pull import pull
+from compress.publish.records import Record
 from compress.publish.verify import verify
 from compress.publish.zoo import find_published, publish_entry, withdraw
+from compress.publish.zoo_index import choose, read_index, versions_of
 from compress.report.report_schema import read_report, write_report
 from compress.runtime.text_model import TextModel
 from tests.publish.conftest import FOUR_BITS
@@ -215,6 +217,11 @@ class TestVersions:
         ):
             find(f"{place.root}/films-small")
 
+    def test_a_version_is_withdrawn_once(self, published):
+        withdraw(FolderPlace(published.parent), "films-small@1", "wrong labels")
+        with pytest.raises(UsageError, match="films-small@1 is withdrawn already: wrong labels"):
+            withdraw(FolderPlace(published.parent), "films-small@1", "other labels")
+
     @pytest.mark.parametrize(
         ("address", "message"),
         [
@@ -361,7 +368,7 @@ class TestIndex:
         place = FolderPlace(published.parent)
         before = read_index(place)
         (place.root / "films-small@1.json").chmod(0)
-        monkeypatch.setattr("compress.publish.records.parse_record", lambda *_: pytest.fail("read again"))
+        monkeypatch.setattr("compress.publish.zoo_index.parse_record", lambda *_: pytest.fail("read again"))
         assert read_index(place) == before
 
     def test_a_record_that_was_removed_is_not_listed(self, published):

@@ -20,7 +20,7 @@ from compress.model_sources import cached_checkpoint, folder_of, local_folder, m
 from compress.pipeline.graph import Plan, Step
 from compress.pipeline.step_store import StepStore
 from compress.pipeline.steps.package_format import PACKAGE_FORMAT
-from compress.publish.places import check_writable
+from compress.publish.places import check_writable, open_place
 from compress.recipe.distill_schema import Distill
 from compress.recipe.schema import Recipe
 from compress.steps import KINDS, STEPS, distillations
@@ -161,7 +161,7 @@ def _unwritable_folders(plan: Plan, store: StepStore) -> Iterator[str]:
     to = plan.recipe.publish.to if plan.recipe.publish else ""
     if "://" in to:
         try:
-            check_writable(to)
+            check_writable(open_place(to))
         except CompressError as error:
             yield f"publish: {error.full_message}"
     elif to:

@@ -6,7 +6,7 @@ import pytest
 
 from compress.publish.places import FolderPlace
 from compress.publish.records import Record, VariantRecord
-from compress.publish.zoo import write_listing
+from compress.publish.zoo_index import write_index
 from compress.report.compare_runs import compare_reports, tables
 from compress.report.pages.comparison_page import ChangedRow, ChangedRows, comparison_page, rows_page
 from compress.report.pages.render import write_pages
@@ -67,7 +67,7 @@ def pages(make_full_report, tmp_path):
             variants=(VariantRecord(path=".", variant="onnx-int8", score=0.9, p50_ms=1.5, bytes=size),),
         )
         zoo.create(record.file, record.content())
-    write_listing(zoo)
+    write_index(zoo)
     return tmp_path
 
 
