@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from compress.make_variant import export_from_model as export_from_model
     from compress.measure.bench import bench as bench
     from compress.models.load_save import load as load
+    from compress.pipeline.commands.probe_command import probe_model as probe_model
     from compress.pipeline.run import run as run
     from compress.prune.cut_and_recover import prune_from_model as prune_from_model
     from compress.publish.pull import open_model as open  # noqa: F401  a public name
@@ -34,6 +35,7 @@ PUBLIC = {
     "BulkPredictor": "compress.bulk.bulk_predictor:BulkPredictor",
     "spark_predictor": "compress.bulk.bulk_predictor:spark_predictor",
     "bench": "compress.measure.bench:bench",
+    "probe_model": "compress.pipeline.commands.probe_command:probe_model",
     "finetune_from_model": "compress.train.finetune:finetune_from_model",
     "distill_from_model": "compress.train.distill:distill_from_model",
     "prune_from_model": "compress.prune.cut_and_recover:prune_from_model",

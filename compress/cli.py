@@ -76,7 +76,7 @@ MAX_PORT, MAX_WAIT_MS = 65_535, 1000.0
 OUTPUTS = ("human", "json", "quiet")
 """Formats of the output; the first is the default."""
 
-REPEATED = {"predict": "texts", "bench": "models", "report": "runs_shown"}
+REPEATED = {"predict": "texts", "bench": "models", "probe": "models", "report": "runs_shown"}
 """The commands whose last argument may be repeated, and its name."""
 
 
@@ -135,6 +135,7 @@ def parser() -> argparse.ArgumentParser:
         _clean,
         _report,
         _bench,
+        _probe,
         _export,
         _publish,
         _zoo,
@@ -251,6 +252,23 @@ def _bench(command: Command) -> None:
     sub.add_argument("--seconds", type=float, metavar="S", help="length of each model's turn in a round, above 0")
     sub.add_argument("--limits", action="store_true", help="compare with this machine's limits")
     sub.add_argument("--output", type=Path, metavar="FILE.json", help="also write every figure to this file")
+
+
+def _probe(command: Command) -> None:
+    sub = command("probe", "what each layer and head knows and does, and what training or pruning changed")
+    sub.add_argument("models", nargs="+", metavar="MODEL", help="cards, folders or hub ids; each beside the one before")
+    sub.add_argument(
+        "--task",
+        action="append",
+        required=True,
+        metavar="RECIPE|TASK",
+        help="a recipe, a named task, length, word-content, word-order, punctuation, or surface: all four; repeatable",
+    )
+    sub.add_argument("--tags", action="append", default=[], metavar="COLUMN", help="also a column of tags of words")
+    sub.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help="of the recipe")
+    sub.add_argument("--rows", type=int, default=5_000, metavar="N", help="rows of train at most (5,000)")
+    sub.add_argument("--seed", type=int, default=0, metavar="N", help="of samples (0)")
+    sub.add_argument("--to", type=Path, metavar="DIR", help="write probe.html and probe.json there")
 
 
 def _export(command: Command) -> None:

@@ -194,6 +194,15 @@ def bench(options: argparse.Namespace, console: Console) -> None:
     bench_and_show(options, console)
 
 
+def probe(options: argparse.Namespace, console: Console) -> None:
+    """Show what the layers and heads of models know and do."""
+    from compress.pipeline.commands.probe_command import probe_and_show
+
+    names = ("tags", "rows", "seed", "overrides", "cards")
+    settings = {name: getattr(options, name) for name in names}
+    probe_and_show(options.models, options.task, console, options.to, **settings)
+
+
 def export(options: argparse.Namespace, console: Console) -> None:
     """Export a model folder, and quantize it if a method is given; or check an existing export."""
     from compress.export.comparison.parity_check import check_golden

@@ -49,6 +49,7 @@ COMMANDS = (
     "clean",
     "report",
     "bench",
+    "probe",
     "export",
     "publish",
     "zoo",

@@ -39,7 +39,14 @@ from compress.models.nonuniform_models import (
     with_head_features,
     with_head_pooling,
 )
-from compress.models.read_checkpoint import check_finite, first_line, missing_head_weights, quiet, read_checkpoint
+from compress.models.read_checkpoint import (
+    POOLER,
+    check_finite,
+    first_line,
+    missing_head_weights,
+    quiet,
+    read_checkpoint,
+)
 from compress.models.sentence_transformers_format import Layout, read_layout, write_layout
 from compress.storage.atomic_write import apply_umask
 
@@ -103,6 +110,18 @@ def load_model(
         _reorder_labels(model, label_order(saved, task))
     elif saved.head is head and not reused:
         _initialise_head(model, seed)
+    return model
+
+
+def load_encoder(folder: Path) -> PreTrainedModel:
+    """Return the encoder of a checkpoint in eval mode, whatever head it was saved with."""
+    config = read_config(folder)
+    model, report = read_checkpoint(HEADS["encoder"].auto, folder, config=config, ignore_mismatched_sizes=True)
+    missing = [name for name in report["missing_keys"] if POOLER.strip(".") not in name.split(".")]
+    if missing:
+        raise ModelError(f"{folder} lacks weights of its encoder: {', '.join(sorted(missing)[:5])}.")
+    check_finite(model, folder)
+    model.train(False)
     return model
 
 

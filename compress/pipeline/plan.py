@@ -15,6 +15,7 @@ from compress.data.loading.data_digest import PARTS, contents_digest
 from compress.data.loading.row_sources import check_columns
 from compress.data.splits.unlabelled_texts import UNLABELLED
 from compress.environment import cuda_devices, cuda_version, describe, driver_version, versions
+from compress.model_sources import identity
 from compress.pipeline.graph import Plan
 from compress.pipeline.plan_variants import add_variants
 from compress.pipeline.steps import prepare_data
@@ -23,6 +24,7 @@ from compress.pipeline.steps.latency_step import add_latency
 from compress.pipeline.steps.measure_step import measure
 from compress.pipeline.steps.package_format import PACKAGE_FORMAT, package_format
 from compress.pipeline.steps.package_step import package
+from compress.pipeline.steps.probe_step import probe
 from compress.pipeline.steps.publish_step import is_in_zoo, publish
 from compress.pipeline.steps.scoring_steps import floor, quality
 from compress.pipeline.steps.select_step import rules_of, select
@@ -68,7 +70,7 @@ def make_plan(
         plan.missing_targets = dict.fromkeys(absent, "this machine has no CUDA device")
     for model in plan.evaluated:
         add_variants(plan, model)
-    add_results(plan, limits)
+    add_results(plan, cards, limits)
     return plan
 
 
@@ -132,7 +134,7 @@ SHARED_LIBRARIES = ("tokenizers", "numpy")
 """Their versions are part of every measurement."""
 
 
-def add_results(plan: Plan, limits: bool) -> None:
+def add_results(plan: Plan, cards: Sequence[Path], limits: bool) -> None:
     """Add the steps over all models and variants; with ``limits``, the machine's own limits are measured too."""
     recipe, missing = plan.recipe, dict(plan.missing_targets)
     served = list(dict.fromkeys(entry.step for entry in plan.variants))
@@ -159,6 +161,8 @@ def add_results(plan: Plan, limits: bool) -> None:
     settings = {"recipe": recipe_without_paths(recipe)}
     needs = ["select", *served, *plan.packages.values()]
     plan.add("package", "package", settings, needs, partial(package, plan=plan), tolerant=True)
+    if recipe.probe:
+        _add_probe(plan, cards)
     needs = [step.name for step in plan.steps]
     settings |= {"missing": missing, "service": file_digest(Path(recipe.service)) if recipe.service else None}
     settings |= {"left_out": [*plan.left_out]} if plan.left_out else {}
@@ -168,6 +172,17 @@ def add_results(plan: Plan, limits: bool) -> None:
         settings = {"to": to, "name": recipe.publish.name or recipe.name}
         run, in_effect = partial(publish, settings=recipe.publish), partial(is_in_zoo, settings=recipe.publish)
         plan.add("publish", "publish", settings, ["package", "report"], run, optional=True, in_effect=in_effect)
+
+
+def _add_probe(plan: Plan, cards: Sequence[Path]) -> None:
+    """Add the step that probes the encoder and every model that is made of it."""
+    settings = {
+        "source": identity(plan.recipe.teacher.source, plan.recipe.teacher.revision, cards),
+        "seed": plan.recipe.seed,
+        "schema": 1,
+    }
+    needs = ["data", *(model.step for model in plan.models)]
+    plan.add("probe", "probe", settings, needs, partial(probe, plan=plan, cards=cards), optional=True, tolerant=True)
 
 
 def _add_packaged_formats(plan: Plan, selecting: Mapping[str, Any], served: Sequence[str]) -> None:

@@ -40,11 +40,13 @@ from compress.recipe.schema import Recipe
 from compress.recipe.student_schema import Student
 from compress.recipe.training_schema import Training
 from compress.recipe.yaml_lines import dump_yaml
-from compress.report.report_schema import REPORT_FILE, ROWS_PAGE, Report, read_report
+from compress.report.report_schema import PROBE_FILE, PROBE_PAGE, REPORT_FILE, ROWS_PAGE, Report, read_report
 from compress.storage.atomic_write import atomic_write, new_folder
 from compress.tasks.validate_task import task_problems
 from compress.variants import format_problems, left_out_formats, listed_formats
 
+BESIDE_REPORT = (ROWS_PAGE, PROBE_PAGE, PROBE_FILE)
+"""Files that a report may have beside it."""
 RecipeSource = str | Path | Mapping[str, Any]
 
 
@@ -240,10 +242,11 @@ def _finish(folder: Path, plan: Plan, store: StepStore, outcome: Outcome) -> Rep
         return None
     reported, packaged = (store.folder(name, plan.step(name).fingerprint) for name in ("report", "package"))
     for file in sorted(reported.iterdir()):
-        if file.name.startswith("report.") or file.name == ROWS_PAGE:
+        if file.name.startswith("report.") or file.name in BESIDE_REPORT:
             atomic_write(folder / file.name, file.read_text(encoding="utf-8"))
-    if not (reported / ROWS_PAGE).is_file():
-        (folder / ROWS_PAGE).unlink(missing_ok=True)  # those of an earlier report
+    for name in BESIDE_REPORT:
+        if not (reported / name).is_file():
+            (folder / name).unlink(missing_ok=True)  # that of an earlier report
     copy_winners(packaged, folder)
     _write_recipe(folder, plan, store)
     write_lock(folder, plan.steps)

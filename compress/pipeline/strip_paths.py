@@ -35,7 +35,7 @@ def strip_paths_deep(value: Any) -> Any:
 
 def recipe_without_paths(recipe: Recipe) -> dict[str, Any]:
     """The long form with files and folders by their names alone; hub ids and cards are unchanged."""
-    plain: dict[str, Any] = recipe.model_dump(mode="json", exclude={"publish", "track"})
+    plain: dict[str, Any] = recipe.model_dump(mode="json", exclude={"publish", "track", "probe"})
     data = plain["task"]["data"]
     if data["hub"] is None:
         for role in PARTS:

@@ -167,6 +167,9 @@ class Recipe(RecipeFile):
     """Where else the winner must run: `web` (transformers.js in browsers), `onnxruntime-1.20` or any other release."""
     measure: Measure = Measure()
     publish: Publish | None = None
+    probe: Flag = False
+    """Also probe the encoder and every model: what their layers know of the task, what heads attend to, and what each
+    step changed. It is a page of its own, beside the report."""
     service: PathText | None = None
     """The service.json of `compress label`: the report then compares with the service whose answers are learned."""
     track: Annotated[str, name_in("trackers")] | None = None

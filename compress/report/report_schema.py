@@ -23,6 +23,7 @@ from compress.storage.stored_info import up_to
 
 REPORT_FILE = "report.json"
 ROWS_PAGE = "rows.html"
+PROBE_FILE, PROBE_PAGE = "probe.json", "probe.html"
 """The rows that winners got wrong, with texts of the user's data: never published, and in the run's folder alone."""
 
 Status = Literal["ok", "failed", "not measured"]

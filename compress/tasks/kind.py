@@ -137,6 +137,9 @@ class RowReader(ABC):
         raise NotImplementedError
 
 
+ProbedAs = Literal["text", "candidates", "words", "answer", "pair", "documents"]
+
+
 class ModelInterface(ABC):
     """What a kind needs of a model, and what it makes of a batch's outputs."""
 
@@ -153,6 +156,10 @@ class ModelInterface(ABC):
     """The arrays of a batch beyond the model's inputs, made of the fields of this kind's examples."""
     example: str = "row"
     """What one example is to a reader: a row, or an item that a row holds several of (a choice)."""
+    probed_as: ProbedAs | None = None
+    """What a linear probe asks of a layer (`probe/probe_tasks.py`): the label of a text, which candidate is right, the
+    tag of a word, whether a word is part of the answer, the similarity of two texts, whether a document answers a
+    query; None: nothing."""
     searches: bool = False
     """Predictions are documents of the role (`data/splits/prepare_splits.py`), which are embedded once."""
 

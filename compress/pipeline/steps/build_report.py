@@ -26,12 +26,13 @@ from compress.pipeline.steps.select_step import failure_of, join_ledgers, rules_
 from compress.pipeline.strip_paths import recipe_without_paths
 from compress.prune.latency_table import SpeedupResult
 from compress.recipe.measure_schema import Target
-from compress.report.report_schema import LedgerRow, Report, ReportModel
+from compress.report.report_schema import PROBE_FILE, PROBE_PAGE, LedgerRow, Report, ReportModel
 from compress.report.run_facts import ServiceFacts, StepCost, TargetFacts, pruned_structure
 from compress.report.winner_summary import compare_winners, run_addresses
 from compress.select.ledger import Ledger, PackagedFormat, read_ledger
 from compress.select.quantized_files import Fallback
 from compress.steps.model_step import PlannedModel
+from compress.storage.atomic_write import atomic_write
 from compress.storage.file_digests import file_digest
 from compress.tasks import kind_of
 
@@ -51,6 +52,9 @@ def report(context: StepContext, plan: Plan) -> None:
     models, differing = list(errors_of_winners(facts, builder.scorer)), list(differing_rows(facts, builder.scorer))
     if models or any(each.rows for each in differing):
         write_rows_page(context.work, facts.name, models, differing)  # before the report, which links to it
+    if probed := context.inputs.get("probe"):
+        for name in (PROBE_FILE, PROBE_PAGE):  # before the report, which links to it
+            atomic_write(context.work / name, (probed / name).read_bytes())
     write_pages(context.work, facts, run_addresses(facts))
 
 

@@ -1,4 +1,4 @@
-"""Heat maps by layer: what pruning kept of heads and FFN neurons, and the layer map of a distilled model.
+"""Heat maps by layer: what pruning kept of heads and FFN neurons, the layer map of a distilled model, any matrix.
 
 A shaded cell is the importance of units, or the similarity of two layers; what was kept or compared is framed.
 """
@@ -6,6 +6,7 @@ A shaded cell is the importance of units, or the similarity of two layers; what 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from compress import format_numbers as fmt
 from compress.model_folder.model_history import LayerMap
@@ -87,3 +88,58 @@ def layer_map_chart(layers: LayerMap, colour: int, width: int) -> str:
             cell.append(rect(*box, "chosen", rx=3))
         parts.append(with_tooltip(tooltip, *cell))
     return svg(parts, width, top + PAIR_HEIGHT * depth + 2, "layer map")
+
+
+ROW_LABEL, COLUMN_LABEL, SMALLEST_CELL = 7.2, 52.0, 6.0
+"""Pixels of a character of a label; of the head of a map whose columns have names; of a cell."""
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A matrix that is drawn as a heat map."""
+
+    title: str
+    rows: Sequence[str]
+    columns: Sequence[str]
+    values: Sequence[Sequence[float | None]]
+    """None: there is no such cell."""
+    shades: Sequence[Sequence[float | None]] | None = None
+    """From 0 to 1; by default the values."""
+    framed: frozenset[tuple[int, int]] = frozenset()
+
+
+def matrix_chart(matrix: Matrix, colour: int, width: int) -> str:
+    """Return a heat map whose cells hold their values where there is room."""
+    left = 8 + ROW_LABEL * max(map(len, matrix.rows))
+    cell = max(SMALLEST_CELL, min(MAX_PAIR_WIDTH, (width - left) / len(matrix.columns)))
+    every = int(ROW_LABEL * max(map(len, matrix.columns)) // cell) + 1
+    named = any(not name.replace(".", "").isdigit() for name in matrix.columns) and every > 1
+    top = COLUMN_LABEL if named else 26.0
+    height = min(PAIR_HEIGHT, max(SMALLEST_CELL, cell)) if cell < READABLE_WIDTH / 2 else PAIR_HEIGHT
+    parts = list[str]()
+    for number, name in enumerate(matrix.columns):
+        x = left + (number + 0.5) * cell
+        if named:  # alternating lines, so that long names do not overlap
+            line = 12 + 14 * (number % 3)
+            parts.append(text(x, line, name, "label", "middle"))
+        elif number % every == 0:
+            parts.append(text(x, top - 10, name, "label", "middle"))
+    rows_every = int(14 // height) + 1
+    for row, name in enumerate(matrix.rows):
+        y = top + row * height
+        if row % rows_every == 0:
+            parts.append(text(left - 8, y + height / 2 + 4, name, "label", "end"))
+        for column, value in enumerate(matrix.values[row]):
+            if value is None:
+                continue
+            shade = (matrix.shades or matrix.values)[row][column] or 0.0
+            opacity = LOWEST_OPACITY + (HIGHEST_OPACITY - LOWEST_OPACITY) * min(1.0, max(0.0, shade))
+            box = (left + column * cell + 0.5, y + 0.5, cell - 1, height - 1)
+            drawn = [rect(*box, f"fill s{colour}", rx=2, fill_opacity=f"{opacity:.2f}")]
+            shown = f"{value:.1f}" if abs(value) > 1.5 else f"{value:.2f}"
+            if cell >= READABLE_WIDTH:
+                drawn.append(text(left + (column + 0.5) * cell, y + height / 2 + 4, shown, "tick", "middle"))
+            if (row, column) in matrix.framed:
+                drawn.append(rect(*box, "chosen", rx=2))
+            parts.append(with_tooltip(f"{matrix.rows[row]}, {matrix.columns[column]}: {shown}", *drawn))
+    return svg(parts, max(width, left + cell * len(matrix.columns)), top + height * len(matrix.rows) + 2, matrix.title)

@@ -25,7 +25,7 @@ from compress.report.charts.score_and_speed_charts import (
     training_chart,
 )
 from compress.report.pages.page_sections import block_groups
-from compress.report.report_schema import ROWS_PAGE, LedgerRow, Report, write_report
+from compress.report.report_schema import PROBE_PAGE, ROWS_PAGE, LedgerRow, Report, write_report
 from compress.report.report_warnings import ranked_remarks
 from compress.report.retention import winner_above_baseline
 from compress.report.run_facts import TargetFacts
@@ -62,7 +62,8 @@ def write_pages(folder: Path, report: Report, addresses: Mapping[str, str] = NO_
     """
     write_report(folder, report)
     (folder / MARKDOWN).write_text(render_markdown(report, addresses), encoding="utf-8")
-    page = render_html(report, addresses, has_rows=(folder / ROWS_PAGE).is_file())
+    beside = {name: (folder / name).is_file() for name in (ROWS_PAGE, PROBE_PAGE)}
+    page = render_html(report, addresses, has_rows=beside[ROWS_PAGE], has_probe=beside[PROBE_PAGE])
     (folder / HTML).write_text(page, encoding="utf-8")
 
 
@@ -71,8 +72,10 @@ def render_markdown(report: Report, addresses: Mapping[str, str] = NO_ADDRESSES)
     return page_environment(escape=False).get_template("report.md.j2").render(_context(report, addresses))
 
 
-def render_html(report: Report, addresses: Mapping[str, str] = NO_ADDRESSES, *, has_rows: bool = False) -> str:
-    """Return the report as one HTML file without fonts or requests; ``has_rows``: beside a page of rows.
+def render_html(
+    report: Report, addresses: Mapping[str, str] = NO_ADDRESSES, *, has_rows: bool = False, has_probe: bool = False
+) -> str:
+    """Return the report as one HTML file without fonts or requests; beside a page of rows, and one of a probe.
 
     One script, which the page's policy names by its hash, adds to charts what the page shows without it too.
     """
@@ -92,6 +95,7 @@ def render_html(report: Report, addresses: Mapping[str, str] = NO_ADDRESSES, *, 
         "colour_of": partial(colour_of, report),
         "legend": legend(report),
         "rows_page": ROWS_PAGE if has_rows else None,
+        "probe_page": PROBE_PAGE if has_probe else None,
     }
     return page_environment(escape=True).get_template("report.html.j2").render(_context(report, addresses) | charts)
 

@@ -28,6 +28,7 @@ class CandidateKind(Kind):
     """A kind whose rows hold a question in `text` and a list of texts in ``list_field``."""
 
     head = "sequence-classification"
+    probed_as = "candidates"
     perturbable: tuple[str, ...] = ("text",)
     text_columns: tuple[int, int | None] = (2, 2)
     is_variadic = True

@@ -58,6 +58,7 @@ class QuestionAnswering(Kind):
     answer_fields = ("answer", "start", "end", "probability")
     needs_every_text = True
     head = "question-answering"
+    probed_as = "answer"
     problem = "question_answering"
     loss = TaskLoss("compress.losses.task.span_ce:span_ce")
     outputs = OutputForm("compress.losses.tensor_ops.logit_views:span_views", "softmax")

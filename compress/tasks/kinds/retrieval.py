@@ -47,6 +47,7 @@ class Retrieval(EmbeddingKind):
     name = "retrieval"
     answer_fields = ("embedding",)
     problem = "retrieval"
+    probed_as = "documents"
     loss = TaskLoss("compress.losses.task.in_batch_negatives:in_batch_negatives", compares_rows=True)
     fields: tuple[str, ...] = ("query", "positives", "negatives")
     label_fields: tuple[str, ...] = ("positives", "negatives", "relevant")

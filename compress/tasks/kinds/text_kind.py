@@ -11,13 +11,14 @@ from compress.errors import ModelError, UsageError
 from compress.model_folder.model_info import TaskInfo
 from compress.tasks.base import Array, Arrays, Encode, Example, Row, Rows, TaskInput
 from compress.tasks.decoding import pool_window_logits
-from compress.tasks.kind import Kind
+from compress.tasks.kind import Kind, ProbedAs
 
 
 class TextKind(Kind):
     """A kind whose rows are one text or a pair, with one label for all of it."""
 
     head = "sequence-classification"
+    probed_as: ProbedAs | None = "text"
     hub_pipeline = "text-classification"
     fields: tuple[str, ...] = ("text", "text_pair", "label")
     perturbable: tuple[str, ...] = ("text", "text_pair")

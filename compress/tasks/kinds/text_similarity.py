@@ -35,6 +35,7 @@ class Similarity(EmbeddingKind, Regression):
     answer_fields = ("score",)
     answer_form = ""
     problem = "similarity"
+    probed_as = "pair"
     loss = TaskLoss("compress.losses.task.cosine_mse:cosine_mse")
     defaults: Mapping[str, Any] = {"text": ["sentence1", "sentence2"], "label": "score"}
     text_columns: tuple[int, int | None] = (2, 2)

@@ -72,6 +72,7 @@ class TokenClassification(Kind):
     name = "token_classification"
     answer_fields = ("tags", "entities")
     head = "token-classification"
+    probed_as = "words"
     problem = "token_classification"
     loss = TaskLoss("compress.losses.task.token_ce:token_ce")
     outputs = OutputForm("compress.losses.tensor_ops.logit_views:token_view", "softmax")

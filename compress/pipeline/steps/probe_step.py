@@ -1,0 +1,40 @@
+"""The probe step: the encoder and every model of the run, each compared with what it was made from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from compress.pipeline.graph import Plan
+from compress.pipeline.step_context import StepContext
+
+if TYPE_CHECKING:
+    from compress.probe.states import ProbedModel
+
+ROWS = 2_000
+"""Rows of train: half a minute for each model of MiniLM's size."""
+
+
+def probe(context: StepContext, plan: Plan, cards: Sequence[Path]) -> None:
+    """Write probe.json and probe.html."""
+    from compress.data.splits.prepare_splits import load_prepared
+    from compress.models.fetch import fetch
+    from compress.pipeline.commands.probe_command import open_model, sample_rows, write_probe
+    from compress.probe.probe_models import make_questions, probe_models
+    from compress.probe.surface_tasks import SURFACE_TASKS
+
+    recipe = plan.recipe
+    source = fetch(recipe.teacher.source, recipe.teacher.revision, cards)
+    models: list[ProbedModel] = [open_model(source, "encoder")]
+    numbers, pairs = {"": 0}, list[tuple[int, int]]()
+    for each in plan.models:
+        if each.step in context.inputs:
+            pairs.append((numbers.get(each.parent or "", 0), len(models)))
+            numbers[each.name] = len(models)
+            models.append(open_model(context.inputs[each.step], each.name))
+    rows = sample_rows(load_prepared(context.inputs["data"]), ROWS, recipe.seed)
+    name = recipe.task.name or recipe.task.kind
+    questions = make_questions(rows, name, list(SURFACE_TASKS), recipe.seed, {})
+    report = probe_models(models, questions, recipe.task.max_length, ROWS, recipe.seed, context.console, pairs)
+    write_probe(context.work, report)

@@ -1,0 +1,258 @@
+"""Puts a probe together: what is asked, one encoding of each model, and what the states, heads and weights say."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compress.console import Console
+from compress.environment import LIBRARIES, versions
+from compress.environment.cpu import describe_cpu
+from compress.errors import DataError, UsageError
+from compress.measure.result_base import Score
+from compress.probe.head_patterns import PATTERNS, Heads, describe_heads, geometry, pattern_of
+from compress.probe.layer_change import compare_models
+from compress.probe.linear_probes import METRICS, ProbedTask, bootstrap_weights, probe_layers, score_of
+from compress.probe.probe_result import (
+    HeadPatterns,
+    LayerGeometry,
+    LayerScore,
+    ModelFacts,
+    ProbeReport,
+    TaskScores,
+)
+from compress.probe.probe_tasks import Corpus, ProbeRows, ProbeTask, task_of_rows, text_words
+from compress.probe.states import ProbedModel, States, encode_states
+from compress.probe.surface_tasks import SURFACE_TASKS
+
+ROWS, SCORED_SHARE, MOST_SCORED = 5_000, 0.4, 2_000
+"""Rows of train that are read, and of select as a share of them, at most."""
+DESCRIBED_TEXTS, DESCRIBED_WORDS = 400, 8_000
+"""Texts on which heads are described and models compared, and words of them."""
+MOST_ALIKE = 10
+
+MakeTask = Callable[[Corpus], ProbeTask]
+
+
+@dataclass
+class Questions:
+    """The tasks of a probe and the texts they need, made before any model runs."""
+
+    corpus: Corpus = field(default_factory=Corpus)
+    tasks: list[ProbeTask] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    words: list[int] = field(default_factory=list)
+    """On which models are compared and geometry is measured."""
+    groups: list[int] = field(default_factory=list)
+    """Their texts."""
+    texts: list[tuple[str, str | None]] = field(default_factory=list)
+    """On which heads are described."""
+
+    def ask(self, name: str, make: MakeTask, *, optional: bool) -> None:
+        """Add a task; one that these rows do not allow is left out with its reason if it is ``optional``."""
+        try:
+            self.tasks.append(make(self.corpus))
+        except DataError as error:
+            if not optional:
+                raise
+            self.left_out[name] = error.message
+
+    def describe(self, texts: Sequence[tuple[bool, int, str]], seed: int) -> None:
+        """Choose the texts and words on which models are described."""
+        order = np.random.default_rng(seed).permutation(len(texts))
+        for index in order[:DESCRIBED_TEXTS].tolist():
+            text = texts[index][2]
+            number = self.corpus.add_text(text)
+            self.texts.append((text, None))
+            for start, end in text_words(text):
+                if len(self.words) < DESCRIBED_WORDS:
+                    self.words.append(self.corpus.add_word(number, start, end))
+                    self.groups.append(number)
+
+
+def make_questions(
+    rows: ProbeRows,
+    own: str | None,
+    surface: Sequence[str],
+    seed: int,
+    further: Mapping[str, MakeTask],
+    named: frozenset[str] = frozenset(),
+) -> Questions:
+    """Return the questions of a probe.
+
+    Args:
+        rows: of the recipe.
+        own: the name of the recipe's own task; None: it is not asked.
+        surface: the tasks made of texts.
+        seed: of samples.
+        further: tasks of other columns.
+        named: tasks that were asked for by name: a reason against them is an error.
+    """
+    questions = Questions()
+    if own is not None:
+        questions.ask(own, lambda corpus: task_of_rows(rows, own, corpus, seed), optional=False)
+    for name, make in further.items():
+        questions.ask(name, make, optional=False)
+    texts = rows.texts()
+    for name in surface:
+        questions.ask(name, lambda corpus: SURFACE_TASKS[name](texts, corpus, seed), optional=name not in named)  # noqa: B023
+    questions.describe(texts, seed)
+    if not questions.tasks:
+        reasons = "; ".join(questions.left_out.values())
+        raise DataError(f"nothing can be probed: {reasons}")
+    return questions
+
+
+def probe_models(
+    models: Sequence[ProbedModel],
+    questions: Questions,
+    max_length: int,
+    rows: int,
+    seed: int,
+    console: Console,
+    pairs: Sequence[tuple[int, int]] | None = None,
+) -> ProbeReport:
+    """Probe models one by one; ``pairs`` are compared, by default each with the one before it."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="compress-probe-") as name:
+        states = [
+            encode_states(model, questions.corpus, max_length, Path(name) / str(number), console)
+            for number, model in enumerate(models)
+        ]
+        _check_seen(states, questions)
+        seen = np.logical_and.reduce([each.seen for each in states])
+        words = np.array(questions.words, dtype=np.int64)
+        groups = np.array(questions.groups, dtype=np.int64)
+        heads = [describe_heads(model, questions.texts, max_length, console) for model in models]
+        facts = [_facts(*each, words, seed) for each in zip(models, states, heads, strict=True)]
+        tasks = [
+            _scores(each.name, probe_layers(task, each, _usable(task, seen), seed), seed)
+            for each in states
+            for task in _announced(questions.tasks, each.name, console)
+        ]
+        compared = pairs if pairs is not None else [(number - 1, number) for number in range(1, len(models))]
+        changes = [
+            compare_models((models[one], models[other]), (states[one], states[other]), words, groups, heads[one], seed)
+            for one, other in compared
+        ]
+    return ProbeReport(
+        models=tuple(facts),
+        tasks=tuple(tasks),
+        changes=tuple(changes),
+        left_out=questions.left_out,
+        rows=rows,
+        seconds=round(time.monotonic() - started, 1),
+        cpu=describe_cpu().model,
+        versions=versions(LIBRARIES),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _check_seen(states: Sequence[States], questions: Questions) -> None:
+    """Refuse models that share no word, which only very different tokenizers bring about."""
+    for each in states:
+        if len(each.seen) and not each.seen.any():
+            raise UsageError(f"{each.name} reads none of the words: its tokenizer gives no characters of its pieces.")
+
+
+def _usable(task: ProbeTask, seen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    return seen[task.items[:, 0]] if task.reads == "word" else np.ones(len(task.items), dtype=np.bool_)
+
+
+def _announced(tasks: Sequence[ProbeTask], model: str, console: Console) -> Iterator[ProbeTask]:
+    with console.progress(len(tasks), f"{model}: probe", "tasks") as progress:
+        for task in tasks:
+            yield task
+            progress.advance(1, task.name)
+
+
+def _scores(model: str, probed: ProbedTask, seed: int) -> TaskScores:
+    task, outcomes = probed.task, probed.outcomes
+    weights = bootstrap_weights(len(outcomes[0].statistics), seed)
+    draws = {each.name: score_of(task, weights @ each.statistics) for each in outcomes}
+    values = {each.name: float(score_of(task, each.statistics.sum(0))) for each in outcomes}
+    single = [each.name for each in outcomes if each.name not in ("mean", "mix")]
+    best = max(single, key=values.__getitem__)
+    ranked = np.argmax(np.stack([draws[name] for name in single]), axis=0)
+    low, high = np.quantile(ranked, (0.025, 0.975), method="nearest")
+    mixed = next((each.weights for each in outcomes if each.weights), ())
+    shares = dict(zip(single, mixed, strict=False))
+
+    layers = []
+    for each in outcomes:
+        control = None if each.control is None else float(score_of(task, each.control.sum(0)))
+        compression = probed.uniform_bits / each.bits if probed.uniform_bits and each.bits else None
+        layers.append(
+            LayerScore(
+                layer=each.name,
+                score=Score(value=values[each.name], **_bounds(draws[each.name])),
+                compression=compression,
+                kilobits=None if each.bits is None else each.bits / 1000,
+                selectivity=None if control is None else values[each.name] - control,
+                weight=shares.get(each.name),
+            )
+        )
+    return TaskScores(
+        model=model,
+        task=task.name,
+        metric=METRICS[task.answers],
+        classes=len(task.classes),
+        reads=task.reads,
+        fitted=probed.fitted,
+        scored=probed.scored,
+        floor=probed.floor,
+        layers=tuple(layers),
+        best=best,
+        best_between=(single[int(low)], single[int(high)]),
+        equal=tuple(name for name in values if name != best and np.quantile(draws[best] - draws[name], 0.025) <= 0),
+    )
+
+
+def _bounds(draws: NDArray[np.float64]) -> dict[str, float]:
+    low, high = np.quantile(draws, (0.025, 0.975))
+    return {"low": float(low), "high": float(high)}
+
+
+def _facts(probed: ProbedModel, states: States, heads: Heads | str, words: NDArray[np.int64], seed: int) -> ModelFacts:
+    layers = geometry(states, words[states.seen[words]], seed)
+    return ModelFacts(
+        model=probed.name,
+        layers=len(states.layers) - 1,
+        geometry=tuple(
+            LayerGeometry(layer=name, anisotropy=each.anisotropy, dimension=each.dimension)
+            for name, each in zip(states.layers, layers, strict=True)
+        ),
+        heads=None if isinstance(heads, str) else _patterns(probed.name, heads),
+        no_heads=heads if isinstance(heads, str) else None,
+    )
+
+
+def _patterns(model: str, heads: Heads) -> HeadPatterns:
+    upper = np.triu_indices(len(heads.distance), 1)
+    order = np.argsort(heads.divergence[upper])[:MOST_ALIKE]
+    return HeadPatterns(
+        model=model,
+        per_layer=heads.per_layer,
+        shares=_rounded(heads.shares),
+        patterns=PATTERNS,
+        pattern=tuple(pattern_of(shares) for shares in heads.shares),
+        distance=tuple(round(float(value), 2) for value in heads.distance),
+        entropy=tuple(round(float(value), 2) for value in heads.entropy),
+        alike=tuple(
+            (int(upper[0][pair]), int(upper[1][pair]), round(float(heads.divergence[upper][pair]), 4))
+            for pair in order.tolist()
+        ),
+        divergence=_rounded(heads.divergence),
+        tokens=heads.tokens,
+    )
+
+
+def _rounded(values: NDArray[np.float64]) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(round(float(value), 4) for value in row) for row in values)

@@ -1,0 +1,88 @@
+"""The page of a probe: layers by tasks, heads by patterns, what changed, with all numbers in tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from compress.probe.probe_result import HeadPatterns, ProbeReport, change_tables, layer_tables, score_tables
+from compress.report.charts.heat_maps import Matrix
+from compress.report.charts.heat_maps import matrix_chart as draw
+from compress.report.charts.score_and_speed_charts import NARROW, WIDE
+from compress.report.pages.render import page_environment
+
+MOST_COMPARED = 96
+"""Heads of a model whose similarity is drawn."""
+
+
+def probe_page(report: ProbeReport) -> str:
+    """Return the page as one HTML file without scripts."""
+    page = page_environment(escape=True).get_template("probe.html.j2")
+    return page.render(
+        report=report,
+        scores=list(score_maps(report)),
+        heads=[(facts.model, list(head_maps(facts.heads))) for facts in report.models if facts.heads],
+        changes=list(zip(change_maps(report), change_tables(report), strict=True)),
+        score_tables=list(score_tables(report)),
+        layer_tables=list(layer_tables(report)),
+        draw=draw,
+        widths={"wide": WIDE, "narrow": NARROW},
+    )
+
+
+def score_maps(report: ProbeReport) -> Iterator[Matrix]:
+    """Yield a map of layers by tasks for each model, shaded within each task from its lowest score to its highest."""
+    for facts in report.models:
+        tasks = [each for each in report.tasks if each.model == facts.model]
+        if not tasks:
+            continue
+        columns = [[layer.score.value for layer in task.layers] for task in tasks]
+        rows = [layer.layer for layer in tasks[0].layers]
+        shades = [[(value - min(each)) / ((max(each) - min(each)) or 1.0) for value in each] for each in columns]
+        best = {(rows.index(task.best), number) for number, task in enumerate(tasks)}
+        yield Matrix(
+            title=facts.model,
+            rows=rows,
+            columns=[task.task for task in tasks],
+            values=[[100 * each[row] for each in columns] for row in range(len(rows))],
+            shades=[[each[row] for each in shades] for row in range(len(rows))],
+            framed=frozenset(best),
+        )
+
+
+def head_maps(heads: HeadPatterns) -> Iterator[Matrix]:
+    """Yield a map of layers by heads for each pattern, and one of how alike heads are."""
+    most = max(heads.per_layer)
+    rows = [str(layer) for layer in range(len(heads.per_layer))]
+    starts = [sum(heads.per_layer[:layer]) for layer in range(len(rows))]
+    for number, pattern in enumerate(heads.patterns):
+        yield Matrix(
+            title=f"share of attention: {pattern}",
+            rows=rows,
+            columns=[str(head) for head in range(most)],
+            values=[
+                [heads.shares[start + head][number] if head < count else None for head in range(most)]
+                for start, count in zip(starts, heads.per_layer, strict=True)
+            ],
+        )
+    if len(heads.divergence) <= MOST_COMPARED:
+        names = [heads.name_of(head) for head in range(len(heads.divergence))]
+        yield Matrix(
+            title="how alike heads are: 1 minus the Jensen-Shannon divergence in bits",
+            rows=names,
+            columns=names,
+            values=[[1 - value for value in row] for row in heads.divergence],
+        )
+
+
+def change_maps(report: ProbeReport) -> Iterator[Matrix]:
+    """Yield CKA of each two models: the later one's layers down."""
+    for change in report.changes:
+        names = [each.layer for each in change.layers]
+        most = {(row, change.earlier_layers.index(each.most_like)) for row, each in enumerate(change.layers)}
+        yield Matrix(
+            title=f"CKA: {change.later} (down) and {change.earlier} (across)",
+            rows=names,
+            columns=change.earlier_layers,
+            values=change.cka,
+            framed=frozenset(most),
+        )

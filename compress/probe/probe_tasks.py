@@ -1,0 +1,299 @@
+"""What is asked of each layer: items, each with what is read of the states and the answer that should follow from it.
+
+The texts of all tasks are in one list, so that each is encoded once for each model however many tasks read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compress.errors import DataError, UsageError, nearest
+from compress.model_folder.model_info import TaskInfo
+from compress.tasks import kind_of
+from compress.tasks.base import Row, TaskInput
+
+if TYPE_CHECKING:
+    from compress.recipe.task_schema import Task
+
+Answers = Literal["classes", "labels", "number"]
+"""One of several classes; any of several labels; a number."""
+Reads = Literal["text", "word", "two texts"]
+"""The mean vector of a text; that of a word's pieces; the difference and product of the vectors of two texts."""
+ANSWER, OTHER = "part of the answer", "another word"
+MAX_WORDS = 20_000
+"""Words of a task that are probed at most, of its train and held-out rows together."""
+
+
+@dataclass
+class Corpus:
+    """The distinct texts that are encoded, and the words of them whose vectors are kept."""
+
+    texts: dict[tuple[str, str | None], int] = field(default_factory=dict)
+    """Text and its pair -> number."""
+    words: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    """(text, first character, end) of a word in the last text of a pair -> number."""
+
+    def add_text(self, text: str, pair: str | None = None) -> int:
+        """Return the number of a text."""
+        return self.texts.setdefault((text, pair), len(self.texts))
+
+    def add_word(self, text: int, start: int, end: int) -> int:
+        """Return the number of a word."""
+        return self.words.setdefault((text, start, end), len(self.words))
+
+
+@dataclass(frozen=True)
+class ProbeTask:
+    """One question to the states, with the items that it is asked of."""
+
+    name: str
+    reads: Reads
+    answers: Answers
+    classes: tuple[str, ...]
+    """Of classes and labels."""
+    items: NDArray[np.int64]
+    """(items, 1), or (items, 2) for two texts: numbers in the corpus."""
+    targets: NDArray[Any]
+    """(items,) classes or numbers; (items, labels) marks."""
+    groups: NDArray[np.int64]
+    """The row of each item: rows are drawn together in a bootstrap."""
+    held_out: NDArray[np.bool_]
+    """The items that the probe is scored on; it is fitted to the others."""
+    words: tuple[str, ...] = ()
+    """Of word tasks, the word of each item: control tasks give each word one random label."""
+
+    @property
+    def has_control(self) -> bool:
+        """Whether a control task can be made of it."""
+        return bool(self.words) and self.answers == "classes"
+
+
+def check_varied(task: ProbeTask) -> ProbeTask:
+    """Refuse a task whose answers are all alike, on the rows it is fitted to or those it is scored on."""
+    for part, mask in (("train", ~task.held_out), ("select", task.held_out)):
+        targets = task.targets[mask]
+        if len(targets) < 2:
+            raise DataError(f"{task.name} has {len(targets)} items in {part}: too few for a probe.")
+        if (targets == targets[0]).all():
+            said = f"labelled {task.classes[int(targets[0])]}" if task.answers == "classes" else "labelled alike"
+            raise DataError(f"{task.name} cannot be probed: every item of {part} is {said}.")
+    return task
+
+
+@dataclass(frozen=True)
+class ProbeRows:
+    """A sample of a task's rows, by the part they are used for."""
+
+    info: TaskInfo
+    fitted: Sequence[Row]
+    scored: Sequence[Row]
+
+    @property
+    def parts(self) -> Iterator[tuple[bool, int, Row]]:
+        """Yield (held out, number, row)."""
+        for number, row in enumerate(self.fitted):
+            yield False, number, row
+        for number, row in enumerate(self.scored, len(self.fitted)):
+            yield True, number, row
+
+    def texts(self) -> list[tuple[bool, int, str]]:
+        """Return the first text of each row (the sentence of words, the context of a question), for surface tasks."""
+        kind = kind_of(self.info)
+        last = kind.probed_as == "answer"
+        inputs = ((held_out, number, kind.to_input(row)) for held_out, number, row in self.parts)
+        return [(held, number, given if isinstance(given, str) else given[-last]) for held, number, given in inputs]
+
+
+@dataclass
+class ItemList:
+    """Collects the items of a task."""
+
+    items: list[tuple[int, ...]] = field(default_factory=list)
+    targets: list[Any] = field(default_factory=list)
+    groups: list[int] = field(default_factory=list)
+    held_out: list[bool] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
+
+    def add(self, held_out: bool, group: int, item: tuple[int, ...], target: Any, word: str | None = None) -> None:
+        """Add an item of a row."""
+        self.items.append(item)
+        self.targets.append(target)
+        self.groups.append(group)
+        self.held_out.append(held_out)
+        if word is not None:
+            self.words.append(word)
+
+    def task(
+        self, name: str, reads: Reads, answers: Answers, classes: Iterable[str], most: int | None = None, seed: int = 0
+    ) -> ProbeTask:
+        """Return the task of these items, or of a sample of the ``most``."""
+        chosen = np.arange(len(self.items))
+        if most is not None and len(chosen) > most:
+            chosen = np.sort(np.random.default_rng(seed).permutation(chosen)[:most])
+        dtype = np.int64 if answers == "classes" else np.float32
+        return check_varied(
+            ProbeTask(
+                name=name,
+                reads=reads,
+                answers=answers,
+                classes=tuple(classes),
+                items=np.array(self.items, dtype=np.int64).reshape(len(self.items), -1)[chosen],
+                targets=np.array(self.targets, dtype=dtype)[chosen],
+                groups=np.array(self.groups, dtype=np.int64)[chosen],
+                held_out=np.array(self.held_out, dtype=np.bool_)[chosen],
+                words=tuple(self.words[index] for index in chosen.tolist()) if self.words else (),
+            )
+        )
+
+
+def task_of_rows(rows: ProbeRows, name: str, corpus: Corpus, seed: int) -> ProbeTask:
+    """Return the task of a recipe as a probe asks it."""
+    kind = kind_of(rows.info)
+    if kind.probed_as is None:
+        raise UsageError(f"{rows.info.kind} has no probe.")
+    return _BY_KIND[kind.probed_as](rows, name, corpus, seed)
+
+
+def _text_task(rows: ProbeRows, name: str, corpus: Corpus, seed: int) -> ProbeTask:
+    kind, items = kind_of(rows.info), ItemList()
+    for held_out, number, row in rows.parts:
+        given = kind.to_input(row)
+        text, pair = (given, None) if isinstance(given, str) else (given[0], given[1])
+        items.add(held_out, number, (corpus.add_text(text, pair),), row["label"])
+    answers: Answers = "classes"
+    if kind.problem != "single_label_classification":
+        answers = "labels" if rows.info.labels else "number"
+    return items.task(name, "text", answers, rows.info.labels)
+
+
+def _candidate_task(rows: ProbeRows, name: str, corpus: Corpus, seed: int) -> ProbeTask:
+    kind, items = kind_of(rows.info), ItemList()
+    for held_out, number, row in rows.parts:
+        question, *candidates = _several(kind.to_input(row))
+        for candidate, right in zip(candidates, list(kind.targets(row)), strict=True):
+            items.add(held_out, number, (corpus.add_text(question, candidate),), int(float(str(right)) > 0))
+    return items.task(name, "text", "classes", ("wrong", "right"))
+
+
+def _several(given: TaskInput) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else given
+
+
+def _word_task(rows: ProbeRows, name: str, corpus: Corpus, seed: int) -> ProbeTask:
+    tags = ((held_out, number, row["words"], row["label"]) for held_out, number, row in rows.parts)
+    return tagged_task(tags, name, rows.info.labels, corpus, seed)
+
+
+def tagged_task(
+    rows: Iterable[tuple[bool, int, Sequence[str], Sequence[int]]],
+    name: str,
+    classes: Sequence[str],
+    corpus: Corpus,
+    seed: int,
+) -> ProbeTask:
+    """Return the task of a tag for each word."""
+    items = ItemList()
+    for held_out, number, words, tags in rows:
+        text = corpus.add_text(" ".join(words))
+        for (start, end), word, tag in zip(word_spans(words), words, tags, strict=True):
+            items.add(held_out, number, (corpus.add_word(text, start, end),), tag, word.lower())
+    return items.task(name, "word", "classes", classes, MAX_WORDS, seed)
+
+
+def word_spans(words: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Yield the first character and the end of each word in these words joined by spaces."""
+    start = 0
+    for word in words:
+        yield start, start + len(word)
+        start += len(word) + 1
+
+
+def _answer_task(rows: ProbeRows, name: str, corpus: Corpus, seed: int) -> ProbeTask:
+    """Words of the first answer, and as many others of the same text."""
+    items, random = ItemList(), np.random.default_rng(seed)
+    for held_out, number, row in rows.parts:
+        if not row["answers"]:
+            continue
+        text = corpus.add_text(row["question"], row["context"])
+        first, end = row["start"], row["start"] + len(row["answers"][0])
+        spans = list(text_words(row["context"]))
+        inside = [span for span in spans if span[0] < end and span[1] > first]
+        others = [span for span in spans if span not in inside]
+        drawn = random.permutation(len(others))[: len(inside)].tolist()
+        for span, target in [*((span, 1) for span in inside), *((others[index], 0) for index in drawn)]:
+            word = row["context"][slice(*span)].lower()
+            items.add(held_out, number, (corpus.add_word(text, *span),), target, word)
+    return items.task(name, "word", "classes", (OTHER, ANSWER), MAX_WORDS, seed)
+
+
+def text_words(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the first character and the end of each word of a text, as white space separates them."""
+    start = 0
+    for word in text.split():
+        start = text.index(word, start)
+        yield start, start + len(word)
+        start += len(word)
+
+
+def _pair_task(rows: ProbeRows, name: str, corpus: Corpus, seed: int) -> ProbeTask:
+    kind, items = kind_of(rows.info), ItemList()
+    for held_out, number, row in rows.parts:
+        one, other = _several(kind.to_input(row))
+        items.add(held_out, number, (corpus.add_text(one), corpus.add_text(other)), row["label"])
+    return items.task(name, "two texts", "number", ())
+
+
+def _document_task(rows: ProbeRows, name: str, corpus: Corpus, seed: int) -> ProbeTask:
+    """Each query with a document that answers it, and with one that answers another query."""
+    items, random = ItemList(), np.random.default_rng(seed)
+    known = [(held_out, number, row) for held_out, number, row in rows.parts if row.get("positives")]
+    documents = [str(row["positives"][0]) for _, _, row in known]
+    for held_out, number, row in known:
+        query, other = corpus.add_text(row["query"]), documents[random.integers(len(documents))]
+        items.add(held_out, number, (query, corpus.add_text(str(row["positives"][0]))), 1)
+        if other not in row["positives"]:
+            items.add(held_out, number, (query, corpus.add_text(other)), 0)
+    return items.task(name, "two texts", "classes", ("another document", "answers the query"))
+
+
+_BY_KIND = {
+    "text": _text_task,
+    "candidates": _candidate_task,
+    "words": _word_task,
+    "answer": _answer_task,
+    "pair": _pair_task,
+    "documents": _document_task,
+}
+
+
+def tags_of_column(
+    task: Task, column: str, raw_rows: Iterable[tuple[bool, int, Mapping[str, Any], str]], corpus: Corpus, seed: int
+) -> ProbeTask:
+    """Return the task of a further column with a tag for each word (parts of speech), of any names."""
+    from compress.tasks.parsing.bio_tags import parse_words
+    from compress.tasks.parsing.columns import column_value
+
+    rows: list[tuple[bool, int, list[str], list[str]]] = []
+    for held_out, number, values, where in raw_rows:
+        words = list(parse_words(column_value(values, task.text[0], task, where), where))
+        if column not in values:
+            raise UsageError(f"--tags {column}: {where} has no such column{nearest(column, values)}.")
+        given = values[column]
+        tags = given.split() if isinstance(given, str) else [str(tag) for tag in given]
+        if len(tags) != len(words):
+            raise DataError(f"{where}: {len(words)} words and {len(tags)} tags in '{column}'.")
+        rows.append((held_out, number, words, tags))
+    classes = sorted({tag for held_out, _, _, tags in rows for tag in tags if not held_out})
+    numbers = {tag: index for index, tag in enumerate(classes)}
+    known = ((held, row, words, [numbers.get(tag, -1) for tag in tags]) for held, row, words, tags in rows)
+    task_rows = (
+        (held, row, words, tags)
+        for held, row, words, tags in known
+        if -1 not in tags  # a tag that train does not have
+    )
+    return tagged_task(task_rows, column, classes, corpus, seed)

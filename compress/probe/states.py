@@ -1,0 +1,205 @@
+"""The states of all layers: each text of the corpus goes through a model once, and vectors stay in mapped files.
+
+Of a text the mean over its tokens is kept, of the words that tasks ask for the mean over their pieces. Words are found
+by characters, so models with different tokenizers give vectors of the same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from compress.console import Console
+from compress.errors import ModelError
+from compress.families import max_positions
+from compress.losses import EMBEDDINGS
+from compress.models.encoder_parts import base_of, capture_parts, family_of, layers_of
+from compress.models.read_checkpoint import quiet
+from compress.probe.probe_tasks import Corpus
+
+BATCH_TOKENS, TEXTS = 4096, 128
+"""About how many tokens a batch has, and how many texts at most."""
+STORED = "<f2"
+"""Half precision: layers are normalised, so no state is near its limits."""
+
+
+@dataclass(frozen=True)
+class ProbedModel:
+    """A model that is probed, with its tokenizer."""
+
+    name: str
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    folder: Path
+
+    @property
+    def layers(self) -> list[str]:
+        """The names of what is probed, from the embeddings on."""
+        return ["embeddings", *(str(number) for number in range(len(layers_of(self.model))))]
+
+
+def check_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """Refuse a tokenizer that does not say from which characters a piece comes: words could not be found."""
+    if not tokenizer.is_fast:
+        raise ModelError(f"{folder} has a tokenizer that gives no characters of its pieces, so words cannot be found.")
+
+
+@dataclass(frozen=True)
+class States:
+    """The vectors of one model."""
+
+    name: str
+    layers: tuple[str, ...]
+    width: int
+    folder: Path
+    texts: int
+    seen: NDArray[np.bool_]
+    """By word of the corpus, whether the model saw all of it: a long text is cut."""
+
+    def of_texts(self, layer: int) -> NDArray[np.float16]:
+        """Return the vectors of all texts in a layer, from a mapped file."""
+        return self.file("texts", layer)
+
+    def of_words(self, layer: int) -> NDArray[np.float16]:
+        """Return the vectors of all words in a layer, from a mapped file."""
+        return self.file("words", layer)
+
+    def file(self, what: Literal["texts", "words"], layer: int, mode: Literal["r", "w+"] = "r") -> NDArray[np.float16]:
+        """Map the vectors of a layer."""
+        shape = (self.texts if what == "texts" else len(self.seen), self.width)
+        if not shape[0]:  # an empty file cannot be mapped
+            return np.zeros(shape, STORED)
+        return np.memmap(self.folder / f"{what}-{layer}", STORED, mode, shape=shape)
+
+
+def encode_states(probed: ProbedModel, corpus: Corpus, max_length: int, folder: Path, console: Console) -> States:
+    """Run the corpus through a model, and write the vectors of every layer into ``folder``."""
+    words_of: dict[int, list[tuple[int, int, int]]] = {}
+    for (text, start, end), number in corpus.words.items():
+        words_of.setdefault(text, []).append((number, start, end))
+    model, layers = probed.model, range(len(probed.layers))
+    width, texts, words = int(base_of(model).config.hidden_size), len(corpus.texts), len(corpus.words)
+    states = States(probed.name, tuple(probed.layers), width, folder, texts, np.zeros(words, dtype=np.bool_))
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {("texts", layer): states.file("texts", layer, "w+") for layer in layers}
+    files |= {("words", layer): states.file("words", layer, "w+") for layer in layers}
+    with console.progress(texts, f"{probed.name}: encode", "texts") as progress:
+        for batch in token_batches(probed, list(corpus.texts), max_length):
+            pieces = _word_pieces(batch, words_of)
+            share = batch.mask / batch.mask.sum(1, keepdim=True)
+            for layer, hidden in enumerate(hidden_states(model, batch.inputs)):
+                files["texts", layer][batch.texts] = torch.einsum("bt,btw->bw", share, hidden).numpy()
+                if pieces.words:
+                    files["words", layer][pieces.words] = torch.sparse.mm(pieces.shares, hidden.flatten(0, 1)).numpy()
+            states.seen[pieces.words] = True
+            progress.advance(len(batch.texts))
+    return states
+
+
+def hidden_states(model: PreTrainedModel, inputs: dict[str, Tensor]) -> list[Tensor]:
+    """Return the embeddings and the output of each layer, (texts, tokens, width)."""
+    wanted = dict.fromkeys((EMBEDDINGS, *range(len(layers_of(model)))), ("hidden",))
+    with torch.inference_mode(), capture_parts(model, wanted) as captured:  # type: ignore[arg-type]
+        base_of(model)(**inputs)
+    return [captured[layer]["hidden"].float() for layer in sorted(captured)]
+
+
+@dataclass(frozen=True)
+class TokenBatch:
+    """Texts of similar length as a model reads them."""
+
+    texts: list[int]
+    inputs: dict[str, Tensor]
+    offsets: NDArray[np.int64]
+    """(texts, tokens, 2): first and end character of each token in the last text of a pair; (-1, -1) of others."""
+    word_ids: NDArray[np.int64]
+    """(texts, tokens): the word that a token is a piece of, as the tokenizer splits; -1 of special tokens."""
+
+    @property
+    def mask(self) -> Tensor:
+        """1 for tokens, 0 for padding."""
+        return self.inputs["attention_mask"].float()
+
+
+def token_batches(
+    probed: ProbedModel, texts: Sequence[tuple[str, str | None]], max_length: int
+) -> Iterator[TokenBatch]:
+    """Yield all texts in batches of about `BATCH_TOKENS` tokens."""
+    positions = max_positions(base_of(probed.model).config.to_dict(), probed.tokenizer.pad_token_id)
+    limit, family = min(max_length, positions or max_length), family_of(probed.model)
+    order = sorted(range(len(texts)), key=lambda index: len(texts[index][0]) + len(texts[index][1] or ""))
+    start = 0
+    while start < len(order):
+        longest = len(texts[order[min(start + TEXTS, len(order)) - 1]][0].split()) * 2 + 2
+        chosen = order[start : start + max(1, min(TEXTS, BATCH_TOKENS // min(longest, limit)))]
+        start += len(chosen)
+        has_pair = texts[chosen[0]][1] is not None
+        mixed = [index for index in chosen if (texts[index][1] is not None) != has_pair]
+        for group in (chosen if not mixed else [index for index in chosen if index not in mixed], mixed):
+            if group:
+                yield _token_batch(probed, texts, group, limit, family.inputs)
+
+
+def _token_batch(
+    probed: ProbedModel, texts: Sequence[tuple[str, str | None]], chosen: list[int], limit: int, names: Sequence[str]
+) -> TokenBatch:
+    firsts, pairs = [texts[index][0] for index in chosen], [texts[index][1] for index in chosen]
+    last = 0 if pairs[0] is None else 1
+    with quiet():
+        encoded = probed.tokenizer(
+            firsts,
+            None if pairs[0] is None else pairs,
+            truncation=True,
+            max_length=limit,
+            padding=True,
+            padding_side="right",
+            return_offsets_mapping=True,
+            return_token_type_ids="token_type_ids" in names,
+            return_tensors="pt",
+        )
+    sequences = [encoded.sequence_ids(line) for line in range(len(chosen))]
+    words = [encoded.word_ids(line) for line in range(len(chosen))]
+    in_last = np.array([[sequence == last for sequence in line] for line in sequences])
+    word_ids = np.array([[-1 if word is None else word for word in line] for line in words], dtype=np.int64)
+    if last:  # words are counted in each text anew
+        word_ids[in_last] += word_ids.max() + 1
+    return TokenBatch(
+        texts=chosen,
+        inputs={name: encoded[name] for name in names},
+        offsets=np.where(in_last[..., None], encoded["offset_mapping"].numpy(), -1),
+        word_ids=word_ids,
+    )
+
+
+@dataclass(frozen=True)
+class _WordPieces:
+    """Which tokens of a batch make up which words."""
+
+    words: list[int]
+    shares: Tensor
+    """(words, tokens of the batch), sparse: one over the number of its pieces."""
+
+
+def _word_pieces(batch: TokenBatch, words_of: dict[int, list[tuple[int, int, int]]]) -> _WordPieces:
+    words, rows, columns, values = list[int](), list[int](), list[int](), list[float]()
+    length = batch.offsets.shape[1]
+    for line, text in enumerate(batch.texts):
+        firsts, ends = batch.offsets[line, :, 0], batch.offsets[line, :, 1]
+        for word, start, end in words_of.get(text, ()):
+            pieces = np.flatnonzero((firsts < end) & (ends > start))
+            if len(pieces) and ends.max() >= end:
+                rows += [len(words)] * len(pieces)
+                columns += (line * length + pieces).tolist()
+                values += [1 / len(pieces)] * len(pieces)
+                words.append(word)
+    shape = (len(words), len(batch.texts) * length)
+    places, shares = torch.tensor([rows, columns]), torch.tensor(values)
+    return _WordPieces(words, torch.sparse_coo_tensor(places, shares, shape, check_invariants=False))
