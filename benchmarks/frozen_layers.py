@@ -29,8 +29,8 @@ from compress.train.core import training_data
 from compress.train.core.seed_restarts import context_in_memory, train_best
 from compress.train.core.training_data import make_evaluator
 from compress.train.frozen_encoder import fit_frozen
+from compress.train.last_layer_fit import START, WHOLE
 from compress.train.objective import TaskObjective
-from compress.train.probe import START, WHOLE
 from compress.train.start_models import StartModels
 
 SET, SELECT = "sst2", 600

@@ -38,8 +38,8 @@ from compress.train.core import training_data
 from compress.train.core.optimizer import load_weights, named_weights
 from compress.train.core.seed_restarts import context_in_memory, train_best
 from compress.train.distill import distill_from_model
+from compress.train.last_layer_fit import fit_last_layer
 from compress.train.objective import TaskObjective
-from compress.train.probe import fit_probe
 
 TEACHER = "minilm-l6"
 SELECT = 600
@@ -118,7 +118,7 @@ class Sample:
     def probe(self) -> PreTrainedModel:
         """Return the encoder with the head that fits it best."""
         model = load_model(self.source, self.task, pooling="mean")
-        fit_probe(model, self.data.train, TaskObjective(self.task).loss_of, 0).apply_to(model)
+        fit_last_layer(model, self.data.train, TaskObjective(self.task).loss_of, 0).apply_to(model)
         return model
 
     def teacher(self) -> PreTrainedModel:

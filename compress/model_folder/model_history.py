@@ -146,13 +146,13 @@ class TrainingInfo(Info):
         return f"{self.precision} ({self.precision_reason})" if self.precision_reason else None
 
 
-PROBE_ROWS = 10_000
+LAST_LAYER_ROWS = 10_000
 """Rows of train that a probe encodes, at most; of larger sets a sample."""
-PROBE_VALUES = 1 << 25
+LAST_LAYER_VALUES = 1 << 25
 """Numbers of all features that such a probe stores."""
 
 
-class ProbeInfo(Info):
+class LastLayerInfo(Info):
     """The linear probe that a training started from."""
 
     rows: int

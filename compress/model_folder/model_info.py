@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ValidationError
 
 from compress.errors import ModelError, first_error
-from compress.model_folder.model_history import LayerMap, ProbeInfo, PruningInfo, TrainingInfo, VocabularyInfo
+from compress.model_folder.model_history import LastLayerInfo, LayerMap, PruningInfo, TrainingInfo, VocabularyInfo
 from compress.storage.atomic_write import write_model
 from compress.storage.stored_info import Info, up_to
 
@@ -139,7 +139,7 @@ class FolderInfo(Info):
     """Of a model whose vocabulary was pruned, and of variants exported from it."""
     training: TrainingInfo | None = None
     """None where the model was not trained, or by a version that did not record it."""
-    probe: ProbeInfo | None = None
+    probe: LastLayerInfo | None = None
     """Of a model that was fine-tuned from one."""
 
 

@@ -269,12 +269,12 @@ def _mixed(task: ProbeTask, states: States, split: _Split) -> Outcome:
 def _vectors(task: ProbeTask, states: States, layer: int) -> Tensor:
     """Return what the probe reads of each item."""
     if task.reads == "word":
-        return torch.from_numpy(states.of_words(layer)[task.items[:, 0]].astype(np.float32))
+        return torch.from_numpy(states.of_words(layer)[task.items[:, 0]].copy())
     texts = states.of_texts(layer)
-    first = torch.from_numpy(texts[task.items[:, 0]].astype(np.float32))
+    first = torch.from_numpy(texts[task.items[:, 0]].copy())
     if task.reads == "text":
         return first
-    other = torch.from_numpy(texts[task.items[:, 1]].astype(np.float32))
+    other = torch.from_numpy(texts[task.items[:, 1]].copy())
     return torch.cat([(first - other).abs(), first * other], 1)
 
 

@@ -27,8 +27,8 @@ from compress.probe.probe_tasks import Corpus
 
 BATCH_TOKENS, TEXTS = 4096, 128
 """About how many tokens a batch has, and how many texts at most."""
-STORED = "<f2"
-"""Half precision: layers are normalised, so no state is near its limits."""
+STORED = "<f4"
+"""Single precision: MobileBERT, which normalises nothing, has states beyond what half precision holds."""
 
 
 @dataclass(frozen=True)
@@ -64,15 +64,15 @@ class States:
     seen: NDArray[np.bool_]
     """By word of the corpus, whether the model saw all of it: a long text is cut."""
 
-    def of_texts(self, layer: int) -> NDArray[np.float16]:
+    def of_texts(self, layer: int) -> NDArray[np.float32]:
         """Return the vectors of all texts in a layer, from a mapped file."""
         return self.file("texts", layer)
 
-    def of_words(self, layer: int) -> NDArray[np.float16]:
+    def of_words(self, layer: int) -> NDArray[np.float32]:
         """Return the vectors of all words in a layer, from a mapped file."""
         return self.file("words", layer)
 
-    def file(self, what: Literal["texts", "words"], layer: int, mode: Literal["r", "w+"] = "r") -> NDArray[np.float16]:
+    def file(self, what: Literal["texts", "words"], layer: int, mode: Literal["r", "w+"] = "r") -> NDArray[np.float32]:
         """Map the vectors of a layer."""
         shape = (self.texts if what == "texts" else len(self.seen), self.width)
         if not shape[0]:  # an empty file cannot be mapped

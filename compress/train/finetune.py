@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from compress.console import Console
 from compress.data.splits.prepare_splits import PreparedData, load_prepared
 from compress.errors import ModelError, UsageError
-from compress.model_folder.model_history import ProbeInfo
+from compress.model_folder.model_history import LastLayerInfo
 from compress.model_folder.model_info import TaskInfo
 from compress.model_shapes import shape_of_folder
 from compress.models.fetch import fetch
@@ -28,12 +28,12 @@ from compress.tasks.base import Row
 from compress.train.core import training_data
 from compress.train.core.auto_settings import resolve_auto
 from compress.train.core.distributed import current_processes
-from compress.train.core.probe_effort import probe_budget
+from compress.train.core.last_layer_effort import fit_budget
 from compress.train.core.seed_restarts import TrainContext, context_in_memory, reset_weights_builder, train_best
 from compress.train.core.training_data import TrainingData
 from compress.train.frozen_encoder import fit_frozen, train_bilstm
+from compress.train.last_layer_fit import START, WHOLE
 from compress.train.objective import TaskObjective, class_weights
-from compress.train.probe import START, WHOLE
 from compress.train.save_trained import TrainedModel, predict_role, save_trained_model, tune_thresholds
 from compress.train.start_models import StartModels
 
@@ -116,7 +116,7 @@ def _probe_operations(
         return None
     resolved, _ = resolve_auto(settings.points()[0], data.facts())
     probes = 2 if pooling == "auto" and head_for(task) is POOLED else 1
-    return probe_budget(resolved, shape, rows, lengths.sum() / rows, (lengths**2).sum() / rows, probes)
+    return fit_budget(resolved, shape, rows, lengths.sum() / rows, (lengths**2).sum() / rows, probes)
 
 
 def _no_head(source: str, task: TaskInfo) -> ModelError:
@@ -148,7 +148,7 @@ def _score_on_test(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, r
 
 def _describe_start(
     starts: StartModels, tokenizer: PreTrainedTokenizerBase, roles: PreparedData
-) -> tuple[NDArray[Any] | None, ProbeInfo | None]:
+) -> tuple[NDArray[Any] | None, LastLayerInfo | None]:
     """Return the predictions on test before training (on the main process), and what the head was fitted with."""
     model, probe = starts.build(starts.context.seed)
     if probe is not None:
@@ -181,7 +181,9 @@ def finetune_from_model(
     """
     settings = settings or Finetune()
     if settings.is_frozen:
-        raise UsageError("a frozen encoder is a checkpoint that gets a head; a model in memory has one: use fit_probe")
+        raise UsageError(
+            "a frozen encoder is a checkpoint that gets a head; a model in memory has one: use fit_last_layer"
+        )
     fit_head(model, task)
     tokens = training_data.fast_tokenizer(model.config, tokenizer)
     with context_in_memory("finetune", seed, work, console, track) as context:

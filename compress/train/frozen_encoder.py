@@ -19,7 +19,7 @@ from compress.batch_arrays import INDEX
 from compress.console import Console
 from compress.data.encode import batches_by_length
 from compress.errors import ModelError
-from compress.model_folder.model_history import EvaluationInfo, ProbeInfo
+from compress.model_folder.model_history import EvaluationInfo, LastLayerInfo
 from compress.model_folder.model_info import TaskInfo
 from compress.models.encoder_parts import base_of, family_of
 from compress.models.last_layers_head import LastLayersHead, last_layers
@@ -33,7 +33,7 @@ from compress.train.start_models import StartModels
 from compress.train.teacher_cache.cache_file import CachedTensor, TensorFormat
 
 
-def fit_frozen(starts: StartModels, data: TrainingData) -> tuple[PreTrainedModel, TrainResult, ProbeInfo]:
+def fit_frozen(starts: StartModels, data: TrainingData) -> tuple[PreTrainedModel, TrainResult, LastLayerInfo]:
     """Return the encoder of ``starts``, unchanged, with the last layer that fits it best, and its score on select."""
     context, began = starts.context, time.monotonic()
     model, probe = starts.build(context.seed)

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from compress import __version__
 from compress.data.splits.prepare_splits import PreparedData, load_prepared
 from compress.measure.predict_rows import embed_documents, predict_rows
-from compress.model_folder.model_history import LayerMap, ProbeInfo, PruningInfo, VocabularyInfo
+from compress.model_folder.model_history import LastLayerInfo, LayerMap, PruningInfo, VocabularyInfo
 from compress.model_folder.model_info import FolderInfo, TaskInfo
 from compress.models.encoder_parts import family_of, shape_of
 from compress.models.load_save import save_model
@@ -47,7 +47,7 @@ def save_trained_model(
     layer_map: LayerMap | None = None,
     augmented: int | None = None,
     pruning: PruningInfo | None = None,
-    probe: ProbeInfo | None = None,
+    probe: LastLayerInfo | None = None,
     vocabulary: VocabularyInfo | None = None,
 ) -> TrainedModel:
     """Write the folder of a model for the task of ``data``, with tuned thresholds; delete work files of the training.

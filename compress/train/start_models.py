@@ -9,13 +9,13 @@ from typing import Literal
 
 from transformers import PreTrainedModel
 
-from compress.model_folder.model_history import ProbeInfo
+from compress.model_folder.model_history import LastLayerInfo
 from compress.models.heads import head_for
 from compress.models.load_save import load_model
 from compress.models.nonuniform_models import POOLED
 from compress.train.core.seed_restarts import FOLDER, TrainContext
+from compress.train.last_layer_fit import START, Limit, stored_last_layer
 from compress.train.objective import Examples, TaskObjective
-from compress.train.probe import START, Limit, stored_probe
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class StartModels:
     head_layers: Literal["bilstm"] | None = None
     """Layers of the head before its last one, which are not fitted."""
 
-    def build(self, seed: int) -> tuple[PreTrainedModel, ProbeInfo | None]:
+    def build(self, seed: int) -> tuple[PreTrainedModel, LastLayerInfo | None]:
         """Return a model and the probe that its head is; None where it has no linear head, or a random one."""
         return self._with_pooling(self._chosen, seed)
 
@@ -61,7 +61,7 @@ class StartModels:
         self.context.console.note(f"finetune: pooling {best}, by the cross-validated loss of its probe ({shown})")
         return best
 
-    def _with_pooling(self, pooling: str | None, seed: int) -> tuple[PreTrainedModel, ProbeInfo | None]:
+    def _with_pooling(self, pooling: str | None, seed: int) -> tuple[PreTrainedModel, LastLayerInfo | None]:
         reads = {"pooling": pooling, "features": self.features}
         model = load_model(
             self.folder,
@@ -74,7 +74,9 @@ class StartModels:
         if not self.probed:
             return model, None
         path = self.context.work / FOLDER / f"probe-{pooling}-{seed}.safetensors"
-        probe = stored_probe(model, self.examples, self.objective.loss_of, seed, path, self.limit, self.context.console)
+        probe = stored_last_layer(
+            model, self.examples, self.objective.loss_of, seed, path, self.limit, self.context.console
+        )
         if probe is None:
             return model, None
         probe.apply_to(model)

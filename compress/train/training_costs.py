@@ -15,11 +15,11 @@ from pydantic import BaseModel, ConfigDict
 
 from compress.losses import LOSSES, LayerLoss, OutputLoss
 from compress.measure.resources.footprint import flops_per_token
-from compress.model_folder.model_history import PROBE_ROWS, PROBE_VALUES
+from compress.model_folder.model_history import LAST_LAYER_ROWS, LAST_LAYER_VALUES
 from compress.model_folder.model_info import ShapeInfo
 from compress.recipe.distill_schema import Distill
 from compress.recipe.training_schema import FEATURE_LAYERS, EpochBounds, Finetune, Training, number
-from compress.train.core.probe_effort import THOROUGH, TOKEN_HEADS, probe_budget, probe_work
+from compress.train.core.last_layer_effort import THOROUGH, TOKEN_HEADS, fit_budget, fit_work
 
 if TYPE_CHECKING:
     from compress.train.core.checkpoints import TrainResult
@@ -143,12 +143,12 @@ def probe_operations(
         return 0.0
     assert isinstance(settings, Finetune)
     width, vectors = model.hidden * (FEATURE_LAYERS if settings.features else 1), pieces if head in TOKEN_HEADS else 1.0
-    rows = train_rows if settings.is_frozen else min(train_rows, PROBE_ROWS, PROBE_VALUES / (width * vectors))
-    work = probe_work(model, (outputs, width), rows, pieces, squares, vectors)
+    rows = train_rows if settings.is_frozen else min(train_rows, LAST_LAYER_ROWS, LAST_LAYER_VALUES / (width * vectors))
+    work = fit_work(model, (outputs, width), rows, pieces, squares, vectors)
     if settings.is_frozen:
         return count * (work.of(THOROUGH) if settings.is_fitted else work.encoding)
     poolings = 1 + _compares_poolings(settings, head)
-    budget = probe_budget(settings, model, train_rows, pieces, squares, poolings)
+    budget = fit_budget(settings, model, train_rows, pieces, squares, poolings)
     return count * work.of(work.search_within(budget))
 
 

@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 import compress.storage.atomic_write as store
-import compress.train.probe as probes
+import compress.train.last_layer_fit as probes
 import compress.train.save_trained as made
 from compress.models.load_save import load_model
 from compress.quantize.quantization_aware import quantization_aware
@@ -56,7 +56,7 @@ def arm(point):
         "named": (CheckpointStore, "_drop_best", True),
         "best": (CheckpointStore, "save_best", False),
         "saved": (made, "save_model", False),
-        "fit": (probes, "fit_probe", True),
+        "fit": (probes, "fit_last_layer", True),
         "probe": (probes, "atomic_write", False),
     }[what]
     dies(owner, name, int(at), before)

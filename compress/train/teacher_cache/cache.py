@@ -22,7 +22,7 @@ from compress.models.encoder_parts import Captured, LayerParts
 from compress.recipe.distill_schema import Distill
 from compress.tasks import kind_of
 from compress.train.core.distributed import current_processes
-from compress.train.core.probe_effort import TOKEN_HEADS
+from compress.train.core.last_layer_effort import TOKEN_HEADS
 from compress.train.core.seed_restarts import FOLDER
 from compress.train.core.update_schedule import UpdateSchedule
 from compress.train.distillation.phases import loss_phases

@@ -78,7 +78,7 @@ QUICK = Search(held_out=1, strengths=STRENGTHS[::2], iterations=10, sample=LEAST
 
 
 @dataclass(frozen=True)
-class ProbeWork:
+class FitWork:
     """The operations of a probe of all rows that it may read."""
 
     encoding: float
@@ -100,9 +100,9 @@ class ProbeWork:
         return replace(QUICK, sample=min(1.0, QUICK.sample + (budget - least) / self.evaluation / QUICK.compared))
 
 
-def probe_work(
+def fit_work(
     shape: ShapeInfo, layer: Sequence[int], rows: float, pieces: float, squares: float, vectors: float
-) -> ProbeWork:
+) -> FitWork:
     """Return the work of a probe of so many rows.
 
     Args:
@@ -115,10 +115,10 @@ def probe_work(
     """
     outputs, width = layer
     once = outputs * (4 * width + OUTPUT_OVERHEAD) + FEATURE_OVERHEAD * width
-    return ProbeWork(rows * _forward(shape, pieces, squares), rows * vectors * once)
+    return FitWork(rows * _forward(shape, pieces, squares), rows * vectors * once)
 
 
-def probe_budget(
+def fit_budget(
     settings: Training, shape: ShapeInfo, train_rows: int, pieces: float, squares: float, probes: int = 1
 ) -> float:
     """Return the operations that one of so many ``probes`` may take.

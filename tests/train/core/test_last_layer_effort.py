@@ -7,7 +7,7 @@ import pytest
 from compress.measure.resources.footprint import flops
 from compress.model_folder.model_info import ShapeInfo
 from compress.recipe.training_schema import Finetune
-from compress.train.core.probe_effort import FREE, QUICK, SHARE, THOROUGH, ProbeWork, probe_budget, probe_work
+from compress.train.core.last_layer_effort import FREE, QUICK, SHARE, THOROUGH, FitWork, fit_budget, fit_work
 
 SHAPE = ShapeInfo(
     family="bert",
@@ -25,8 +25,8 @@ BOUNDS = Finetune(epochs={"least": 1.3, "most": 6}, batch_size=32)
 def planned(rows, outputs, pieces, is_tags, settings=BOUNDS):
     """The search of a probe, its work, and that of the training that follows."""
     squares = float(pieces**2)
-    work = probe_work(SHAPE, (outputs, 384), min(rows, 10_000), pieces, squares, pieces if is_tags else 1)
-    budget = probe_budget(settings, SHAPE, rows, pieces, squares)
+    work = fit_work(SHAPE, (outputs, 384), min(rows, 10_000), pieces, squares, pieces if is_tags else 1)
+    budget = fit_budget(settings, SHAPE, rows, pieces, squares)
     search = work.search_within(budget)
     return search, work.of(search), 3 * rows * flops(SHAPE, pieces) * (1.3 + 6) / 2
 
@@ -41,7 +41,7 @@ def test_it_is_at_most_a_tenth_of_the_training(rows, outputs, pieces, is_tags):
 
 
 def test_without_the_bound_tags_cost_more_than_the_training():
-    work = probe_work(SHAPE, (159, 384), 4_478, 24, 24.0**2, 24)
+    work = fit_work(SHAPE, (159, 384), 4_478, 24, 24.0**2, 24)
     assert work.of(THOROUGH) > 3 * 4_478 * flops(SHAPE, 24) * 3.65
 
 
@@ -53,7 +53,7 @@ def test_where_it_is_cheap_the_search_is_thorough(rows, outputs, pieces, is_tags
 
 
 def test_strengths_are_compared_on_a_sample_before_rows_are_left_out():
-    work = ProbeWork(encoding=1e12, evaluation=1e11)
+    work = FitWork(encoding=1e12, evaluation=1e11)
     assert work.search_within(None) == work.search_within(work.of(THOROUGH)) == THOROUGH
     fewer = work.search_within(1.2 * work.of(QUICK))
     assert (fewer.rows, fewer.strengths, fewer.held_out) == (1.0, QUICK.strengths, 1)
@@ -63,7 +63,7 @@ def test_strengths_are_compared_on_a_sample_before_rows_are_left_out():
 
 def test_no_budget_is_exceeded():
     for encoding, evaluation, budget in itertools.product((1e10, 1e12, 1e14), (1e7, 1e10, 1e12), (1e11, 1e12, 1e13)):
-        work = ProbeWork(encoding, evaluation)
+        work = FitWork(encoding, evaluation)
         assert work.of(work.search_within(budget)) <= budget * 1.0001
 
 
@@ -71,7 +71,7 @@ def test_the_budget_follows_the_training():
     forward = flops(SHAPE, 20)
 
     def budget(rows=100_000, probes=1, **settings):
-        return probe_budget(Finetune(**{"epochs": 2, "batch_size": 10, **settings}), SHAPE, rows, 20.0, 400.0, probes)
+        return fit_budget(Finetune(**{"epochs": 2, "batch_size": 10, **settings}), SHAPE, rows, 20.0, 400.0, probes)
 
     assert budget() == pytest.approx(0.1 * 3 * 200_000 * forward)
     assert budget(probes=2) == pytest.approx(budget() / 2)
@@ -84,5 +84,5 @@ def test_the_budget_follows_the_training():
 def test_families_of_unknown_operations_have_a_budget_too():
     other = SHAPE.model_copy(update={"family": "mobilebert"})
     settings = Finetune(epochs=2, batch_size=10)
-    budgets = [probe_budget(settings, shape, 100_000, 20.0, 400.0) for shape in (SHAPE, other)]
+    budgets = [fit_budget(settings, shape, 100_000, 20.0, 400.0) for shape in (SHAPE, other)]
     assert budgets[1] == pytest.approx(budgets[0], rel=0.1)

@@ -1,10 +1,10 @@
-"""The linear probe: the best last layer on the encoder as it is, from which fine-tuning starts.
+"""The fitted last layer: the best linear one on the encoder as it is, from which fine-tuning starts (`init: probe`).
 
 Kumar et al., "Fine-Tuning can Distort Pretrained Features and Underperform Out-of-Distribution", 2022
 (arXiv:2202.10054): with a random head the first updates bend good features towards bad outputs; fitting the head first
 avoids it. Rows are encoded once, then the task's own loss plus an L2 penalty is minimised with L-BFGS (Liu and Nocedal,
 1989): logistic regression for classes and tags, ridge regression for numbers. The strength of the penalty is the one
-with the lowest loss in cross-validation over training rows. `core.probe_effort` limits the work of all this.
+with the lowest loss in cross-validation over training rows. `core.last_layer_effort` limits the work of all this.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from transformers import PreTrainedModel
 
 from compress.console import Console, Progress
 from compress.data.encode import bucketed_batches
-from compress.model_folder.model_history import PROBE_ROWS, PROBE_VALUES, ProbeInfo
+from compress.model_folder.model_history import LAST_LAYER_ROWS, LAST_LAYER_VALUES, LastLayerInfo
 from compress.models.encoder_parts import shape_of
 from compress.models.heads import head_of
 from compress.models.load_save import output_layer
 from compress.storage.atomic_write import atomic_write
 from compress.train.core.checkpoints import tensor_digest
 from compress.train.core.distributed import current_processes, returned
-from compress.train.core.probe_effort import THOROUGH, TOKEN_HEADS, ProbeWork, Search, most_evaluations, probe_work
+from compress.train.core.last_layer_effort import THOROUGH, TOKEN_HEADS, FitWork, Search, fit_work, most_evaluations
 from compress.train.objective import Batch, Examples, forward
 
 BATCH = 128
@@ -51,7 +51,7 @@ class Limit:
     """Of encoding and fitting together; None: as many as the most thorough search takes."""
 
 
-START = Limit(rows=PROBE_ROWS, values=PROBE_VALUES)
+START = Limit(rows=LAST_LAYER_ROWS, values=LAST_LAYER_VALUES)
 """Of a probe that fine-tuning starts from (128 MiB)."""
 WHOLE = Limit(rows=1 << 40, values=1 << 28)
 """Of a last layer that is the result: all rows, unless their features need more than 1 GiB."""
@@ -74,12 +74,12 @@ class Encoded:
 
 
 @dataclass(frozen=True)
-class Probe:
+class LastLayer:
     """A fitted last layer."""
 
     weight: Tensor
     bias: Tensor
-    info: ProbeInfo
+    info: LastLayerInfo
 
     def apply_to(self, model: PreTrainedModel) -> None:
         """Set the last layer of ``model``."""
@@ -90,7 +90,7 @@ class Probe:
             last.bias.copy_(self.bias)
 
 
-def stored_probe(
+def stored_last_layer(
     model: PreTrainedModel,
     examples: Examples,
     loss: OutputLoss,
@@ -98,7 +98,7 @@ def stored_probe(
     path: Path,
     limit: Limit = START,
     console: Console | None = None,
-) -> Probe | None:
+) -> LastLayer | None:
     """Return the probe of ``model``; None for heads without a linear last layer.
 
     The main process fits it and stores it at ``path``: a resumed training starts with the same weights.
@@ -111,33 +111,33 @@ def stored_probe(
     if processes.is_main and _read(path, identity) is None:
         with returned(model):
             nn.Module.to(model, processes.device)
-            probe = fit_probe(model, examples, loss, seed, limit, console)
+            probe = fit_last_layer(model, examples, loss, seed, limit, console)
         metadata = {"identity": identity, "info": probe.info.model_dump_json()}
         atomic_write(path, save({"weight": probe.weight, "bias": probe.bias}, metadata))
     processes.wait()
     return _read(path, identity)
 
 
-def _read(path: Path, identity: str) -> Probe | None:
+def _read(path: Path, identity: str) -> LastLayer | None:
     """Return a stored probe; None where there is none of this model and these rows."""
     try:
         with safe_open(path, "pt") as stored:
             if stored.metadata()["identity"] != identity:
                 return None
-            info = ProbeInfo.model_validate_json(stored.metadata()["info"])
-            return Probe(stored.get_tensor("weight"), stored.get_tensor("bias"), info)
+            info = LastLayerInfo.model_validate_json(stored.metadata()["info"])
+            return LastLayer(stored.get_tensor("weight"), stored.get_tensor("bias"), info)
     except (OSError, SafetensorError):
         return None
 
 
-def fit_probe(
+def fit_last_layer(
     model: PreTrainedModel,
     examples: Examples,
     loss: OutputLoss,
     seed: int,
     limit: Limit = START,
     console: Console | None = None,
-) -> Probe:
+) -> LastLayer:
     """Return the last layer with the lowest regularised loss on the frozen features of the training rows."""
     last, head, console = output_layer(model), head_of(model), console or Console("quiet")
     assert last is not None
@@ -145,32 +145,32 @@ def fit_probe(
     search = work.search_within(limit.operations)
     if search.rows < 1:
         limit = replace(limit, rows=max(1, math.ceil(search.rows * rows)))
-    with console.progress(min(limit.rows, rows), "probe: encode", "rows") as progress:
+    with console.progress(min(limit.rows, rows), "last layer: encode", "rows") as progress:
         batches = encode_features(model, last, examples, seed, limit, progress.advance)
     center, scale = _center_and_scale(batches)
     for batch in batches:
         batch.features.sub_(center).div_(scale)
     encoded = sum(batch.rows for batch in batches)
-    with console.progress(search.evaluations * encoded, "probe: fit", "rows") as progress:
+    with console.progress(search.evaluations * encoded, "last layer: fit", "rows") as progress:
         fit = _Fit(head.outputs, loss, progress)
         chosen = _cross_validate(fit, batches, last.weight.shape, search)
         weight, bias = fit(batches, chosen.strength, chosen.layer, search.last_iterations)
-    info = ProbeInfo(
+    info = LastLayerInfo(
         rows=encoded,
         strength=chosen.strength,
         loss=chosen.loss,
         operations=(encoded * work.encoding + fit.rows * work.evaluation) / rows,
     )
-    return Probe(weight / scale, bias - weight @ center / scale, info)
+    return LastLayer(weight / scale, bias - weight @ center / scale, info)
 
 
-def _work(model: PreTrainedModel, last: nn.Linear, examples: Examples, limit: Limit) -> tuple[ProbeWork, int]:
+def _work(model: PreTrainedModel, last: nn.Linear, examples: Examples, limit: Limit) -> tuple[FitWork, int]:
     """Return the work of a probe of all rows within the limit, and how many rows these are."""
     lengths, total = examples.example_lengths.astype(np.float64), len(examples.lengths)
     pieces, squares = lengths.sum() / total, (lengths**2).sum() / total
     vectors = pieces if head_of(model).name in TOKEN_HEADS else len(lengths) / total
     rows = min(total, limit.rows, math.ceil(limit.values / (last.in_features * vectors)))
-    return probe_work(shape_of(model), last.weight.shape, rows, pieces, squares, vectors), rows
+    return fit_work(shape_of(model), last.weight.shape, rows, pieces, squares, vectors), rows
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ from compress.console import Console
 from compress.model_folder.model_info import read_info
 from compress.models.load_save import load, load_model, output_layer
 from compress.recipe.training_schema import Finetune
-from compress.train import probe as probes
-from compress.train.core import probe_effort, training_data
-from compress.train.core.probe_effort import QUICK, THOROUGH, Search
+from compress.train import last_layer_fit as probes
+from compress.train.core import last_layer_effort, training_data
+from compress.train.core.last_layer_effort import QUICK, THOROUGH, Search
 from compress.train.finetune import finetune
+from compress.train.last_layer_fit import Limit, fit_last_layer, stored_last_layer
 from compress.train.objective import TaskObjective
-from compress.train.probe import Limit, fit_probe, stored_probe
 
 METRICS = {"classification": "accuracy", "multi_label": "micro_f1", "regression": "spearman"}
 LOSSES = {
@@ -77,8 +77,8 @@ def test_it_is_the_regularised_minimum(kind, encoder, task_and_rows, tiny_tokeni
     tokens = training_data.fast_tokenizer(model.config, tiny_tokenizer)
     examples = training_data.from_rows(labelled, [], task, tokens, Console("quiet")).train
     search = Search(strengths=(0.1,), iterations=200, last_iterations=200)
-    monkeypatch.setattr(probe_effort, "THOROUGH", search)
-    probe = fit_probe(model, examples, TaskObjective(task).loss_of, 0)
+    monkeypatch.setattr(last_layer_effort, "THOROUGH", search)
+    probe = fit_last_layer(model, examples, TaskObjective(task).loss_of, 0)
     features, labels = features_and_labels(model, examples)
     scale = (features - features.mean(dim=0)).square().mean().sqrt()
     weight, bias = probe.weight.double().requires_grad_(), probe.bias.double().requires_grad_()
@@ -95,15 +95,15 @@ def test_several_classes_and_numbers_are_fitted(kind, encoder, task_and_rows, ti
     model = load_model(encoder, task, pooling="mean")
     tokens = training_data.fast_tokenizer(model.config, tiny_tokenizer)
     data = training_data.from_rows(labelled, labelled, task, tokens, Console("quiet"))
-    fit_probe(model, data.train, TaskObjective(task).loss_of, 0).apply_to(model)
+    fit_last_layer(model, data.train, TaskObjective(task).loss_of, 0).apply_to(model)
     assert data.evaluate(model) > 0.95  # micro F1 and Spearman's correlation
 
 
 def test_it_is_better_than_a_random_head_and_the_same_every_time(model, material):
     loss = TaskObjective(material.task).loss_of
     before = material.evaluate(model)
-    probe = fit_probe(model, material.train, loss, 0)
-    again = fit_probe(model, material.train, loss, 0)
+    probe = fit_last_layer(model, material.train, loss, 0)
+    again = fit_last_layer(model, material.train, loss, 0)
     assert torch.equal(probe.weight, again.weight)
     assert torch.equal(probe.bias, again.bias)
     probe.apply_to(model)
@@ -117,9 +117,9 @@ def test_noise_is_regularised_and_signal_is_not(model, material, tiny_task, tiny
     shuffled = [row | {"label": int(label)} for row, label in zip(rows(50), drawn, strict=True)]
     noise = training_data.from_rows(shuffled, [], tiny_task, tokens, Console("quiet"))
     loss = TaskObjective(tiny_task).loss_of
-    strengths = [fit_probe(model, examples, loss, 0).info.strength for examples in (noise.train, material.train)]
+    strengths = [fit_last_layer(model, examples, loss, 0).info.strength for examples in (noise.train, material.train)]
     assert strengths[0] > strengths[1]
-    assert fit_probe(model, noise.train, loss, 0).info.loss == pytest.approx(np.log(2), abs=0.01)
+    assert fit_last_layer(model, noise.train, loss, 0).info.loss == pytest.approx(np.log(2), abs=0.01)
 
 
 def test_features_that_hardly_differ_get_no_huge_weights():
@@ -132,7 +132,7 @@ def test_features_that_hardly_differ_get_no_huge_weights():
 
 def test_only_a_sample_of_large_sets_is_encoded(model, material):
     def rows(limit):
-        return fit_probe(model, material.train, TaskObjective(material.task).loss_of, 0, limit).info.rows
+        return fit_last_layer(model, material.train, TaskObjective(material.task).loss_of, 0, limit).info.rows
 
     assert 20 <= rows(Limit(rows=20, values=probes.START.values)) < 26
     assert rows(Limit(rows=20, values=32)) == 4
@@ -141,20 +141,20 @@ def test_only_a_sample_of_large_sets_is_encoded(model, material):
 
 def test_a_stored_probe_is_read_unless_it_is_anothers(model, material, tmp_path, monkeypatch):
     loss, path = TaskObjective(material.task).loss_of, tmp_path / "training" / "probe.safetensors"
-    first = stored_probe(model, material.train, loss, 0, path)
+    first = stored_last_layer(model, material.train, loss, 0, path)
     with monkeypatch.context() as patched:
-        patched.setattr(probes, "fit_probe", None)
-        again = stored_probe(model, material.train, loss, 0, path)
+        patched.setattr(probes, "fit_last_layer", None)
+        again = stored_last_layer(model, material.train, loss, 0, path)
     assert torch.equal(first.weight, again.weight)
     assert again.info == first.info
     with torch.no_grad():
         model.bert.embeddings.word_embeddings.weight.mul_(2)
-    assert not torch.equal(stored_probe(model, material.train, loss, 0, path).weight, first.weight)
+    assert not torch.equal(stored_last_layer(model, material.train, loss, 0, path).weight, first.weight)
 
 
 def test_models_without_a_linear_head_have_none(tiny_model, material, tmp_path):
     model = tiny_model("bert", head="ForSentenceEmbedding")
-    assert stored_probe(model, material.train, TaskObjective(material.task).loss_of, 0, tmp_path / "none") is None
+    assert stored_last_layer(model, material.train, TaskObjective(material.task).loss_of, 0, tmp_path / "none") is None
 
 
 def test_fine_tuning_starts_from_the_better_of_both_poolings(encoder, prepared, tmp_path):
@@ -206,7 +206,7 @@ def counted(model, material, limit, monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr(probes._Fit, "loss_of", counting)
-        return fit_probe(model, material.train, TaskObjective(material.task).loss_of, 0, limit), sum(rows)
+        return fit_last_layer(model, material.train, TaskObjective(material.task).loss_of, 0, limit), sum(rows)
 
 
 def test_the_work_is_bounded_and_counted(model, material, monkeypatch):
@@ -237,7 +237,7 @@ def test_progress_is_shown(model, material, monkeypatch):
     monkeypatch.setattr("compress.console.LOG_INTERVAL", 0.0)
     output = io.StringIO()
     loss = TaskObjective(material.task).loss_of
-    fit_probe(model, material.train, loss, 0, console=Console("human", err=output))
+    fit_last_layer(model, material.train, loss, 0, console=Console("human", err=output))
     lines = output.getvalue().splitlines()
-    assert any(line.startswith("probe: encode: 50/50 rows") for line in lines)
-    assert any(line.startswith("probe: fit: ") and ", strength 0.1, loss " in line for line in lines)
+    assert any(line.startswith("last layer: encode: 50/50 rows") for line in lines)
+    assert any(line.startswith("last layer: fit: ") and ", strength 0.1, loss " in line for line in lines)
