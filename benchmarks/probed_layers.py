@@ -1,6 +1,6 @@
 """Students whose layers a probe chose, beside those that `spread` chooses: is the probe worth its minutes?
 
-    python -m benchmarks.probed_layers OUT [--seeds 0 1 2] [--tasks sst2 mrpc snips_slots] [--rows 2000]
+    python -m benchmarks.probed_layers OUT [--seeds 0 1 2] [--tasks sst2 mrpc snips_slots] [--rows 800]
 
 For each task and seed one teacher is fine-tuned, probed on rows of train and select, and distilled into students of
 three layers: those that the probe chooses, and those that `spread` does. Both are scored on test, paired by row. What
@@ -42,7 +42,9 @@ def recipe(task: str, rows: int, seed: int, layers: int | Sequence[int]) -> dict
         "seed": seed,
         "task": {"name": task, "data": {**data, "limit": rows}},
         "teacher": "minilm-l6",
+        "finetune": {"epochs": 3},
         "student": {"layers": layers},
+        "distill": {"epochs": 4},
         "export": [],
         "gate": {"max_drop": 0.5},
         "measure": {"budget": "5s"},
@@ -82,7 +84,7 @@ def main() -> None:
     parser.add_argument("to", type=Path)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--tasks", nargs="+", default=list(FILES), choices=list(FILES))
-    parser.add_argument("--rows", type=int, default=2000)
+    parser.add_argument("--rows", type=int, default=800)
     options = parser.parse_args()
     console = Console()
     stored = options.to / "results.json"

@@ -142,6 +142,8 @@ def add_results(plan: Plan, cards: Sequence[Path], limits: bool) -> None:
     plan.add("floor", "floor", {"seed": recipe.seed}, ["data"], partial(floor, seed=recipe.seed), optional=True)
     run = partial(measure, plan=plan, limits=limits)
     plan.add("measure", "measure", _measuring(plan, limits), ["data", *served], run, optional=True, tolerant=True)
+    if recipe.probe:
+        _add_probe(plan, cards)
     settings: dict[str, Any] = {
         "bootstrap": recipe.measure.bootstrap,
         "seed": recipe.seed,
@@ -161,8 +163,6 @@ def add_results(plan: Plan, cards: Sequence[Path], limits: bool) -> None:
     settings = {"recipe": recipe_without_paths(recipe)}
     needs = ["select", *served, *plan.packages.values()]
     plan.add("package", "package", settings, needs, partial(package, plan=plan), tolerant=True)
-    if recipe.probe:
-        _add_probe(plan, cards)
     needs = [step.name for step in plan.steps]
     settings |= {"missing": missing, "service": file_digest(Path(recipe.service)) if recipe.service else None}
     settings |= {"left_out": [*plan.left_out]} if plan.left_out else {}
@@ -181,7 +181,7 @@ def _add_probe(plan: Plan, cards: Sequence[Path]) -> None:
         "seed": plan.recipe.seed,
         "schema": 1,
     }
-    needs = ["data", *(model.step for model in plan.models)]
+    needs = ["data", *(model.step for model in plan.evaluated)]
     plan.add("probe", "probe", settings, needs, partial(probe, plan=plan, cards=cards), optional=True, tolerant=True)
 
 

@@ -123,6 +123,7 @@ STAGES = (
         _variants,
     ),
     Stage("timing variants", ("measure",), _timed),
+    Stage("probing the models", ("probe",), _nothing),
     Stage("choosing the winner, report", ("quality", "select", PACKAGE_FORMAT, "package", "report"), _winners),
     Stage("publishing", ("publish",), _published),
     Stage("reading texts", ("pretrain-vocabulary", "pretrain-corpus", "pretrain-packing"), _nothing),

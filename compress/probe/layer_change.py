@@ -137,6 +137,8 @@ def _kept_heads(heads: Heads | str, later: ProbedModel) -> tuple[tuple[str, int,
     pruning = info.pruning if info else None
     if isinstance(heads, str) or pruning is None or len(pruning.layers) != len(heads.per_layer):
         return None
+    if all(count == len(layer.heads) for layer, count in zip(pruning.layers, heads.per_layer, strict=True)):
+        return None  # the earlier model is the pruned one already
     had, kept, number = Counter[str](), Counter[str](), 0
     for layer, count in zip(pruning.layers, heads.per_layer, strict=True):
         for head in range(count):

@@ -70,7 +70,10 @@ def head_maps(heads: HeadPatterns) -> Iterator[Matrix]:
             title="how alike heads are: 1 minus the Jensen-Shannon divergence in bits",
             rows=names,
             columns=names,
-            values=[[1 - value for value in row] for row in heads.divergence],
+            values=[
+                [1 - value if other < head else None for other, value in enumerate(row)]
+                for head, row in enumerate(heads.divergence)
+            ],
         )
 
 
@@ -82,7 +85,7 @@ def change_maps(report: ProbeReport) -> Iterator[Matrix]:
         yield Matrix(
             title=f"CKA: {change.later} (down) and {change.earlier} (across)",
             rows=names,
-            columns=change.earlier_layers,
+            columns=["emb." if name == "embeddings" else name for name in change.earlier_layers],
             values=change.cka,
             framed=frozenset(most),
         )

@@ -147,6 +147,8 @@ USUAL: Mapping[str, float] = {
     "pretrain": 60.0,
 }
 """Usual seconds by kind of step, besides what is computed; measured on two busy cores of an AMD EPYC."""
+PROBED_TEXTS, PROBE_FITS = 6_000, 30.0
+"""Texts that the step probe encodes with each model, and the seconds of fitting: MiniLM on an AMD EPYC."""
 OTHERS = 1.0
 """Usual seconds of other kinds."""
 
@@ -192,6 +194,9 @@ class RoughTimes:
     def _other(self, step: Step) -> float:
         if step.kind == "measure":
             return self._timing(step)
+        if step.kind == "probe":
+            texts = PROBED_TEXTS * self._passes(self.estimates.shape(self.estimates.plan.teacher), 1)
+            return len(step.needs) * (PROBE_FITS + self._computing(texts))
         usual = USUAL.get(step.kind, OTHERS)
         if step.kind in MODEL_STEPS and (rows := MODEL_STEPS[step.kind].gradient_rows):
             return usual + self._computing(3 * self._passes(self._model_of(step), rows))

@@ -27,10 +27,11 @@ def probe(context: StepContext, plan: Plan, cards: Sequence[Path]) -> None:
     recipe = plan.recipe
     source = fetch(recipe.teacher.source, recipe.teacher.revision, cards)
     models: list[ProbedModel] = [open_model(source, "encoder")]
-    numbers, pairs = {"": 0}, list[tuple[int, int]]()
-    for each in plan.models:
+    numbers, pairs = dict[str, int](), list[tuple[int, int]]()
+    for each in plan.evaluated:
         if each.step in context.inputs:
-            pairs.append((numbers.get(each.parent or "", 0), len(models)))
+            parent = plan.evaluated_parent(each.name)
+            pairs.append((numbers.get(parent.name, 0) if parent else 0, len(models)))
             numbers[each.name] = len(models)
             models.append(open_model(context.inputs[each.step], each.name))
     rows = sample_rows(load_prepared(context.inputs["data"]), ROWS, recipe.seed)

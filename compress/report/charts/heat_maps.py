@@ -90,7 +90,7 @@ def layer_map_chart(layers: LayerMap, colour: int, width: int) -> str:
     return svg(parts, width, top + PAIR_HEIGHT * depth + 2, "layer map")
 
 
-ROW_LABEL, COLUMN_LABEL, SMALLEST_CELL = 7.2, 52.0, 6.0
+ROW_LABEL, COLUMN_LABEL, SMALLEST_CELL = 8.6, 52.0, 6.0
 """Pixels of a character of a label; of the head of a map whose columns have names; of a cell."""
 
 
