@@ -14,6 +14,7 @@ from compress.model_folder.model_info import read_info
 from compress.pipeline.commands.plan_command import preview
 from compress.pipeline.run import Options, prepare
 from compress.pipeline.run_lock import named_steps
+from compress.probe.probe_result import ProbeReport
 from compress.report.report_schema import read_report
 from compress.train.precision import PrecisionChoice
 from tests.conftest import write_tiny_recipe
@@ -444,3 +445,24 @@ class TestCommandsOnAFinishedRun:
         assert main(["verify", str(zoo / "weather")]) == 0
         (zoo / "weather@1" / "config.json").write_text("{}")
         assert main(["verify", str(zoo / "weather")]) == 1
+
+
+def test_a_probe_is_a_step_of_its_own_and_the_report_links_to_it(copy: Path) -> None:
+    code, steps = rerun(copy, "--set", "probe=true", *TIMED)
+    folder = copy / "runs" / "tiny"
+    assert code == 0
+    assert {"probe", "report"} <= {*steps}
+    assert not {"finetune", "distill", "prune"} & {*steps}
+    found = ProbeReport.model_validate_json((folder / "probe.json").read_bytes())
+    assert [each.model for each in found.models] == ["encoder", "teacher", "student", "pruned"]
+    assert [(each.earlier, each.later) for each in found.changes] == [
+        ("encoder", "teacher"),
+        ("teacher", "student"),
+        ("student", "pruned"),
+    ]
+    assert found.changes[-1].heads is not None
+    assert 'href="probe.html"' in (folder / "report.html").read_text(encoding="utf-8")
+    code, steps = rerun(copy, *TIMED)
+    assert code == 0
+    assert "probe" not in steps
+    assert not (folder / "probe.html").exists()
