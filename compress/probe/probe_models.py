@@ -104,6 +104,8 @@ def make_questions(
     for name in surface:
         questions.ask(name, lambda corpus: SURFACE_TASKS[name](texts, corpus, seed), optional=name not in named)  # noqa: B023
     questions.describe(texts, seed)
+    if len(questions.words) < 2:
+        raise DataError("the texts have no words to describe models on.")
     if not questions.tasks:
         reasons = "; ".join(questions.left_out.values())
         raise DataError(f"nothing can be probed: {reasons}")

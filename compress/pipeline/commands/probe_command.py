@@ -151,7 +151,7 @@ def open_models(sources: Sequence[str | Path], cards: Sequence[Path]) -> Iterato
     """Load the models; of equal names each gets its path."""
     from compress.models.fetch import fetch
 
-    titles = [Path(source).name for source in sources]
+    titles = [Path(source).name or str(source) for source in sources]
     if len(set(map(str, sources))) < len(sources):
         raise UsageError("the same model is named twice.")
     for source, title in zip(sources, titles, strict=True):
