@@ -132,6 +132,8 @@ class ItemList:
         self, name: str, reads: Reads, answers: Answers, classes: Iterable[str], most: int | None = None, seed: int = 0
     ) -> ProbeTask:
         """Return the task of these items, or of a sample of the ``most``."""
+        if not self.items:
+            raise DataError(f"{name} has no items: no row has what it asks for.")
         chosen = np.arange(len(self.items))
         if most is not None and len(chosen) > most:
             chosen = np.sort(np.random.default_rng(seed).permutation(chosen)[:most])

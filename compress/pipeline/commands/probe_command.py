@@ -198,11 +198,11 @@ def sample_rows(prepared: PreparedData, rows: int, seed: int) -> ProbeRows:
 
 def _tag_task(task: Task, column: str, rows: int, seed: int, corpus: Any) -> Any:
     """Return the task of a further column, from a sample of train of which a fifth is held out."""
-    from compress.data.loading.row_sources import part_source
+    from compress.data.loading.row_sources import open_sources
     from compress.probe.probe_tasks import tags_of_column
 
     random, kept = np.random.default_rng(seed), list[Any]()
-    for number, raw in enumerate(part_source(task, "train")()):
+    for number, raw in enumerate(open_sources(task, Console("quiet"))["train"]()):
         if raw.fault is not None:
             continue
         if len(kept) < rows:
