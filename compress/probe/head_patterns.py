@@ -50,22 +50,11 @@ class Heads:
 def describe_heads(
     probed: ProbedModel, texts: Sequence[tuple[str, str | None]], max_length: int, console: Console
 ) -> Heads | str:
-    """Return the heads' patterns on these texts, or why there are none."""
-    model = probed.model
-    before = model.config._attn_implementation
+    """Return the heads' patterns on these texts, or why there are none; the model's attention is slow afterwards."""
     try:
-        model.set_attn_implementation("eager")
+        probed.model.set_attn_implementation("eager")  # the fast ones return no maps
     except (ValueError, NotImplementedError) as error:
         return f"its attention gives no maps ({error})"
-    try:
-        return _describe(probed, texts, max_length, console)
-    finally:
-        model.set_attn_implementation(before)
-
-
-def _describe(
-    probed: ProbedModel, texts: Sequence[tuple[str, str | None]], max_length: int, console: Console
-) -> Heads | str:
     sums, tokens, kept = None, 0, list[Tensor]()
     per_layer: tuple[int, ...] = ()
     with console.progress(len(texts), f"{probed.name}: heads", "texts") as progress:

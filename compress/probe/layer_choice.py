@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from compress.probe.probe_result import TaskScores
 
+MEASURED = "@@MEASURED@@"
+"""What `benchmarks/probed_layers.py` found; every page says it."""
+
 
 def layers_by_probe(scores: TaskScores, count: int) -> tuple[int, ...]:
     """Return the ``count`` layers whose output gives most more of the task than the layer below them, in order."""

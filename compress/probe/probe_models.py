@@ -19,6 +19,7 @@ from compress.errors import DataError, UsageError
 from compress.measure.result_base import Score
 from compress.probe.head_patterns import PATTERNS, Heads, describe_heads, geometry, pattern_of
 from compress.probe.layer_change import compare_models
+from compress.probe.layer_choice import MEASURED
 from compress.probe.linear_probes import METRICS, ProbedTask, bootstrap_weights, probe_layers, score_of
 from compress.probe.probe_result import (
     HeadPatterns,
@@ -153,6 +154,7 @@ def probe_models(
         seconds=round(time.monotonic() - started, 1),
         cpu=describe_cpu().model,
         versions=versions(LIBRARIES),
+        layer_choice=MEASURED,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
 

@@ -137,7 +137,7 @@ class ProbeReport(Info):
     cpu: str
     versions: Mapping[str, str] = {}
     created: str
-    layer_choice: str | None = None
+    layer_choice: str
     """What is known of choosing a student's layers by a probe."""
 
 

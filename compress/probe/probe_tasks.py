@@ -161,15 +161,18 @@ def task_of_rows(rows: ProbeRows, name: str, corpus: Corpus, seed: int) -> Probe
     return _BY_KIND[kind.probed_as](rows, name, corpus, seed)
 
 
+def _answers_of(rows: ProbeRows) -> Answers:
+    if not rows.info.labels:
+        return "number"
+    return "labels" if isinstance(rows.fitted[0]["label"], (list, tuple)) else "classes"
+
+
 def _text_task(rows: ProbeRows, name: str, corpus: Corpus, seed: int) -> ProbeTask:
-    kind, items = kind_of(rows.info), ItemList()
+    kind, items, answers = kind_of(rows.info), ItemList(), _answers_of(rows)
     for held_out, number, row in rows.parts:
         given = kind.to_input(row)
         text, pair = (given, None) if isinstance(given, str) else (given[0], given[1])
         items.add(held_out, number, (corpus.add_text(text, pair),), row["label"])
-    answers: Answers = "classes"
-    if kind.problem != "single_label_classification":
-        answers = "labels" if rows.info.labels else "number"
     return items.task(name, "text", answers, rows.info.labels)
 
 

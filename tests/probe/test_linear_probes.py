@@ -67,8 +67,12 @@ def test_numbers_are_scored_by_rank(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     known = random.normal(size=(600, 4))
     task = _task((known[:, 1] ** 3 + known[:, 1]).astype(np.float32), "number")
-    scores = _scores("made", probe_layers(task, _states(tmp_path, [known, -known]), _every(task), 0), 0)
-    assert all(each.score.value > 0.9 and each.compression is None for each in scores.layers)
+    scores = _scores(
+        "made", probe_layers(task, _states(tmp_path, [known, known + random.normal(size=(600, 4))]), _every(task), 0), 0
+    )
+    assert all(each.compression is None for each in scores.layers)
+    assert scores.best == "embeddings"
+    assert scores.layers[0].score.value > 0.9
 
 
 def test_spearman_agrees_with_scipy() -> None:
