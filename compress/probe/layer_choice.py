@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from compress.probe.probe_result import TaskScores
 
-MEASURED = "@@MEASURED@@"
+MEASURED = (
+    "Students with the layers at which a probe's score rises most were no better than with evenly spread ones: "
+    "+0.13 points, standard error 0.16, in 5 pairs of students on SST-2, MRPC and SNIPS slots."
+)
 """What `benchmarks/probed_layers.py` found; every page says it."""
 
 
