@@ -21,7 +21,6 @@ import numpy as np
 import compress
 from compress.console import Console
 from compress.pipeline.run_lock import step_folder
-from compress.probe.layer_choice import layers_by_probe
 from compress.storage.atomic_write import atomic_write
 
 LAYERS = 3
@@ -58,7 +57,7 @@ def compare_choices(task: str, rows: int, seed: int, work: Path, console: Consol
     spread = compress.run(spread_recipe, runs=runs, console=console)
     teacher = step_folder(runs / spread.name, "finetune")
     probed = compress.probe_model(teacher, spread_recipe, rows=rows, seed=seed, console=console)
-    chosen = layers_by_probe(probed.tasks[0], LAYERS)
+    chosen = probed.tasks[0].rising_layers(LAYERS)
     other = compress.run(recipe(task, rows, seed, list(chosen)), runs=runs, console=console)
     scores = {name: _score(report) for name, report in (("spread", spread), ("probe", other))}
     return {

@@ -25,6 +25,8 @@ itself, and other pieces of its word or the same piece elsewhere. What is left g
 LEAST_SHARE = 0.4
 """Share of attention from which a head is said to have a pattern."""
 BROAD = "broad"
+MAPPED_TOKENS = 1_024
+"""Tokens of a batch at most: the maps of all heads of all layers are in memory."""
 ALIKE_TOKENS = 1_000
 """Tokens on which heads are compared."""
 NEIGHBOURS = 2_000
@@ -58,7 +60,7 @@ def describe_heads(
     sums, tokens, kept = None, 0, list[Tensor]()
     per_layer: tuple[int, ...] = ()
     with console.progress(len(texts), f"{probed.name}: heads", "texts") as progress:
-        for batch in token_batches(probed, texts, max_length):
+        for batch in token_batches(probed, texts, max_length, MAPPED_TOKENS):
             with torch.inference_mode():
                 given = base_of(probed.model)(**batch.inputs, output_attentions=True).attentions
             maps = [each for each in given or () if each is not None]
@@ -66,8 +68,8 @@ def describe_heads(
                 return "its attention gives no maps"
             per_layer = tuple(each.shape[1] for each in maps)
             attention = torch.cat([each.float() for each in maps], 1)  # (texts, heads, queries, keys)
-            asked = _asked(batch, probed)
-            found = _sums(attention, batch, asked, probed)
+            asked = _asked(batch)
+            found = _sums(attention, batch, asked)
             sums, tokens = found if sums is None else sums + found, tokens + int(asked.sum())
             if sum(each.shape[0] for each in kept) < ALIKE_TOKENS:
                 rows = attention.transpose(1, 2)[asked]  # (tokens, heads, keys)
@@ -86,12 +88,12 @@ def describe_heads(
     )
 
 
-def _asked(batch: TokenBatch, probed: ProbedModel) -> Tensor:
+def _asked(batch: TokenBatch) -> Tensor:
     """Return (texts, tokens): the queries, all tokens that are pieces of words."""
     return torch.from_numpy(batch.word_ids >= 0) & batch.mask.bool()
 
 
-def _sums(attention: Tensor, batch: TokenBatch, asked: Tensor, probed: ProbedModel) -> Tensor:
+def _sums(attention: Tensor, batch: TokenBatch, asked: Tensor) -> Tensor:
     """Return the sums over queries, (heads, patterns and distance and entropy)."""
     words, ids = torch.from_numpy(batch.word_ids), batch.inputs["input_ids"]
     length = ids.shape[1]
@@ -157,11 +159,8 @@ class Geometry:
 def geometry(states: States, words: NDArray[np.int64], seed: int) -> list[Geometry]:
     """Return the geometry of each layer on these words."""
     chosen = np.random.default_rng(seed).permutation(words)[:NEIGHBOURS]
-    return [_geometry(torch.from_numpy(states.of_words(layer)[chosen].astype(np.float32))) for layer in _depths(states)]
-
-
-def _depths(states: States) -> range:
-    return range(len(states.layers))
+    layers = (states.of_words(layer)[chosen] for layer in range(len(states.layers)))
+    return [_geometry(torch.from_numpy(vectors)) for vectors in layers]
 
 
 def _geometry(vectors: Tensor) -> Geometry:

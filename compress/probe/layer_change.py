@@ -78,7 +78,7 @@ def compare_models(
 
 
 def _features(states: States, words: NDArray[np.int64]) -> list[Tensor]:
-    return [torch.from_numpy(states.of_words(layer)[words].astype(np.float32)) for layer in range(len(states.layers))]
+    return [torch.from_numpy(states.of_words(layer)[words]) for layer in range(len(states.layers))]
 
 
 def _same_depth(
@@ -99,7 +99,7 @@ def _same_depth(
     ]
     scores = []
     for layer in range(len(later.layers)):
-        own, other = (torch.from_numpy(each.of_words(layer)[words].astype(np.float32)) for each in (later, earlier))
+        own, other = (torch.from_numpy(each.of_words(layer)[words]) for each in (later, earlier))
         drawn = [_cka(own[draw], other[draw]) for draw in draws]
         # Of the draws only the spread is used: a text that is drawn twice makes two layers seem more alike.
         value, error = float(matrix[layer, layer]), 1.96 * float(np.std(drawn, ddof=1))

@@ -3,7 +3,7 @@
 - Logistic regression for classes and labels, ridge regression for numbers, by L-BFGS; the strength of the penalty is
   the one with the lowest loss on a part of train.
 - A learned mix of all layers (Peters et al., 2018, arXiv:1802.05365), fitted together with its probe.
-- Control tasks (Hewitt and Liang, 2019, arXiv:1909.03368): each word has one random label wherever it stands, which
+- Control tasks (Hewitt and Liang, 2019, arXiv:1909.03368): each word has one random label wherever it occurs, which
   only memory can give. Selectivity is what the task's score has above that.
 - The online code (Voita and Titov, 2020, arXiv:2003.12298): the answers are sent in portions, each coded by a probe of
   those before it. How much shorter that is than the uniform code says how easily the layer gives the answers.
@@ -11,7 +11,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -19,7 +21,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from compress.probe.probe_tasks import ProbeTask
+from compress.probe.probe_items import ProbeTask
+from compress.probe.probe_scores import Outcome, ProbedTask, score_of, score_statistics
 from compress.probe.states import States
 
 STRENGTHS = (1.0, 0.1, 0.01, 0.001, 1e-4)
@@ -33,38 +36,6 @@ PORTIONS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 
 LEAST_KNOWN = 8
 CHUNK = 4096
 """Items whose layers are mixed together."""
-DRAWS = 1000
-"""Bootstrap draws of held-out rows."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What one probe gave."""
-
-    name: str
-    """`embeddings`, the number of a layer, `mean`, `mix`."""
-    statistics: NDArray[np.float64]
-    """By held-out row, the sums that the score is made of."""
-    bits: float | None = None
-    """Of the online code, for all fitted items."""
-    control: NDArray[np.float64] | None = None
-    """The same statistics for the control task."""
-    weights: tuple[float, ...] | None = None
-    """Of the layers in a mix."""
-
-
-@dataclass(frozen=True)
-class ProbedTask:
-    """The probes of one task on one model."""
-
-    task: ProbeTask
-    outcomes: tuple[Outcome, ...]
-    uniform_bits: float | None
-    """Of the fitted answers where every one is equally likely."""
-    floor: float
-    """The score of the answer that is most frequent in train, whatever the item."""
-    fitted: int
-    scored: int
 
 
 def probe_layers(task: ProbeTask, states: States, usable: NDArray[np.bool_], seed: int) -> ProbedTask:
@@ -83,10 +54,10 @@ def probe_layers(task: ProbeTask, states: States, usable: NDArray[np.bool_], see
     for layer, name in enumerate(states.layers):
         vectors = _standardised(_vectors(task, states, layer), split.fitted)
         total = vectors.clone() if total is None else total.add_(vectors)
-        outcomes.append(_probe(name, vectors, split, control, seed))
+        outcomes.append(_probe(name, vectors, split, control))
     assert total is not None
     mean = total.div_(len(states.layers))
-    outcomes.append(_probe("mean", _standardised(mean, split.fitted), split, control, seed))
+    outcomes.append(_probe("mean", _standardised(mean, split.fitted), split, control))
     outcomes.append(_mixed(task, states, split))
     return ProbedTask(
         task=task,
@@ -110,7 +81,7 @@ class _Split:
         # Rows in a random order, so that portions of them are samples, and the words of a row stay together.
         self.fitted = torch.from_numpy(fitted[np.argsort(ranks, kind="stable")])
         self.scored = torch.from_numpy(np.flatnonzero(task.held_out))
-        edge = max(1, int(len(self.fitted) * (1 - TUNED)))
+        edge = min(max(1, int(len(self.fitted) * (1 - TUNED))), len(self.fitted) - 1)
         self.kept, self.tuned = self.fitted[:edge], self.fitted[edge:]
         targets = torch.from_numpy(task.targets)
         if task.answers == "number":
@@ -127,6 +98,11 @@ class _Split:
             return F.binary_cross_entropy_with_logits(outputs, targets, reduction="none").sum(1).mean()
         return (outputs.squeeze(1) - targets).square().mean() / 2
 
+    def statistics(self, outputs: Tensor, targets: Tensor | None = None) -> NDArray[np.float64]:
+        """Return what the score of these outputs for the held-out items is made of, by row."""
+        true = self.targets if targets is None else targets
+        return score_statistics(self.task, outputs, true[self.scored], self.task.groups[self.scored.numpy()])
+
 
 Layer = tuple[Tensor, Tensor]
 """Weight (outputs, width) and bias (outputs,)."""
@@ -138,13 +114,12 @@ def _fit(
     split: _Split,
     strength: float,
     start: Layer | None = None,
-    turns: int = ITERATIONS,
 ) -> Layer:
     """Return the layer with the lowest mean loss plus penalty."""
     shape = (split.outputs, vectors.shape[1])
     weight, bias = start or (torch.zeros(shape), torch.zeros(shape[0]))
     weight, bias = weight.clone().requires_grad_(), bias.clone().requires_grad_()
-    optimizer = _optimizer([weight, bias], turns)
+    optimizer = _optimizer([weight, bias], ITERATIONS)
 
     def closure() -> Tensor:
         optimizer.zero_grad()
@@ -167,32 +142,43 @@ def _optimizer(parameters: list[Tensor], turns: int) -> torch.optim.LBFGS:
     )
 
 
-def _probe(name: str, vectors: Tensor, split: _Split, control: Tensor | None, seed: int) -> Outcome:
+def _probe(name: str, vectors: Tensor, split: _Split, control: Tensor | None) -> Outcome:
     """Fit, score and code one layer's vectors."""
     targets = split.targets
-    strength, layer = _chosen(vectors, split)
+    kept, tuned = split.kept, split.tuned
+    strength, layer = _best_strength(
+        lambda strength, start: _fit(vectors[kept], targets[kept], split, strength, start),
+        lambda layer: split.loss(F.linear(vectors[tuned], *layer), targets[tuned]),
+    )
     layer = _fit(vectors[split.fitted], targets[split.fitted], split, strength, layer)
     scored = vectors[split.scored]
     bits = None if split.task.answers == "number" else _online_bits(vectors, split, strength)
     controlled = None
     if control is not None:
         fitted = _fit(vectors[split.fitted], control[split.fitted], split, strength)
-        controlled = _statistics(F.linear(scored, *fitted), control[split.scored], split)
-    return Outcome(name, _statistics(F.linear(scored, *layer), targets[split.scored], split), bits, controlled)
+        controlled = split.statistics(F.linear(scored, *fitted), control)
+    return Outcome(name, split.statistics(F.linear(scored, *layer)), bits, controlled)
 
 
-def _chosen(vectors: Tensor, split: _Split) -> tuple[float, Layer]:
-    """Return the strength with the lowest loss on the tuned items, from strong to weak until it rises, and its fit."""
-    kept, tuned = vectors[split.kept], vectors[split.tuned]
-    best, lowest = list[tuple[float, Layer]](), np.inf
-    layer: Layer | None = None
-    for strength in STRENGTHS:
-        layer = _fit(kept, split.targets[split.kept], split, strength, layer)
-        loss = float(split.loss(F.linear(tuned, *layer), split.targets[split.tuned])) if len(tuned) else 0.0
-        if loss >= lowest:
+Fitted = TypeVar("Fitted")
+
+
+def _best_strength(
+    fit: Callable[[float, Fitted | None], Fitted], loss: Callable[[Fitted], Tensor]
+) -> tuple[float, Fitted]:
+    """Return the strength with the lowest loss on the tuned items, from strong to weak until it rises, and its fit.
+
+    Each fit starts from the one before it.
+    """
+    strength, best = STRENGTHS[0], fit(STRENGTHS[0], None)
+    lowest, fitted = float(loss(best)), best
+    for weaker in STRENGTHS[1:]:
+        fitted = fit(weaker, fitted)
+        reached = float(loss(fitted))
+        if reached >= lowest:
             break
-        best, lowest = [(strength, layer)], loss
-    return best[0]
+        strength, best, lowest = weaker, fitted, reached
+    return strength, best
 
 
 def _online_bits(vectors: Tensor, split: _Split, strength: float) -> float:
@@ -216,54 +202,49 @@ def _online_bits(vectors: Tensor, split: _Split, strength: float) -> float:
     return bits
 
 
+Mix = tuple[Tensor, Tensor, Tensor]
+"""Logarithms of the layers' weights, up to a constant, and a layer."""
+
+
 def _mixed(task: ProbeTask, states: States, split: _Split) -> Outcome:
     """Fit a probe of the layers' weighted sum together with the weights, from layers in half precision."""
-    layers = [_standardised(_vectors(task, states, layer), split.fitted).half() for layer in range(len(states.layers))]
-    stacked = torch.stack(layers)
-    del layers
-    width = stacked.shape[2]
-    shares = torch.zeros(len(states.layers), requires_grad=True)
-    weight, bias = torch.zeros(split.outputs, width), torch.zeros(split.outputs)
-    weight.requires_grad_(), bias.requires_grad_()
+    depths = range(len(states.layers))
+    stacked = torch.stack([_standardised(_vectors(task, states, layer), split.fitted).half() for layer in depths])
 
-    def outputs(items: Tensor) -> Tensor:
-        mixed = torch.einsum("l,liw->iw", shares.softmax(0), stacked[:, items].float())
-        return F.linear(mixed, weight, bias)
+    def outputs(mix: Mix, items: Tensor) -> Tensor:
+        mixed = torch.einsum("l,liw->iw", mix[0].softmax(0), stacked[:, items].float())
+        return F.linear(mixed, *mix[1:])
 
-    def fit(items: Tensor, strength: float) -> None:
+    def outputs_in_parts(mix: Mix, items: Tensor) -> Tensor:
+        with torch.no_grad():
+            return torch.cat([outputs(mix, part) for part in torch.split(items, CHUNK)])
+
+    def fit(items: Tensor, strength: float, start: Mix | None) -> Mix:
+        width = stacked.shape[2]
+        first = start or (torch.zeros(len(depths)), torch.zeros(split.outputs, width), torch.zeros(split.outputs))
+        shares, weight, bias = (each.clone().requires_grad_() for each in first)
         optimizer = _optimizer([shares, weight, bias], MIX_ITERATIONS)
 
         def closure() -> Tensor:
             optimizer.zero_grad()
-            penalty = strength * weight.square().sum()
-            penalty.backward()  # type: ignore[no-untyped-call]
-            value = penalty.detach()
+            value = strength * weight.square().sum()
+            value.backward()  # type: ignore[no-untyped-call]
             for part in torch.split(items, CHUNK):
-                loss = split.loss(outputs(part), split.targets[part]) * (len(part) / len(items))
+                loss = split.loss(outputs((shares, weight, bias), part), split.targets[part]) * (len(part) / len(items))
                 loss.backward()  # type: ignore[no-untyped-call]
-                value = value + loss.detach()
+                value = value.detach() + loss.detach()
             return value
 
         optimizer.step(closure)  # type: ignore[no-untyped-call]
+        return shares.detach(), weight.detach(), bias.detach()
 
-    def held_out(items: Tensor) -> Tensor:
-        with torch.no_grad():
-            return torch.cat([outputs(part) for part in torch.split(items, CHUNK)])
-
-    lowest, strength, best = np.inf, STRENGTHS[0], None
-    for candidate in STRENGTHS:
-        fit(split.kept, candidate)
-        loss = float(split.loss(held_out(split.tuned), split.targets[split.tuned])) if len(split.tuned) else 0.0
-        if loss >= lowest:
-            break
-        lowest, strength, best = loss, candidate, [each.detach().clone() for each in (shares, weight, bias)]
-    assert best is not None
-    with torch.no_grad():
-        for parameter, value in zip((shares, weight, bias), best, strict=True):
-            parameter.copy_(value)
-    fit(split.fitted, strength)
-    statistics = _statistics(held_out(split.scored), split.targets[split.scored], split)
-    return Outcome("mix", statistics, weights=tuple(shares.detach().softmax(0).tolist()))
+    strength, mix = _best_strength(
+        lambda strength, start: fit(split.kept, strength, start),
+        lambda mix: split.loss(outputs_in_parts(mix, split.tuned), split.targets[split.tuned]),
+    )
+    mix = fit(split.fitted, strength, mix)
+    statistics = split.statistics(outputs_in_parts(mix, split.scored))
+    return Outcome("mix", statistics, weights=tuple(mix[0].softmax(0).tolist()))
 
 
 def _vectors(task: ProbeTask, states: States, layer: int) -> Tensor:
@@ -311,52 +292,4 @@ def _floor(task: ProbeTask, split: _Split) -> float:
     else:
         counts = torch.bincount(split.targets[split.fitted], minlength=len(task.classes)).float()
         outputs = counts.expand(len(scored), -1)
-    return float(score_of(task, _statistics(outputs, scored, split).sum(0)))
-
-
-def _statistics(outputs: Tensor, targets: Tensor, split: _Split) -> NDArray[np.float64]:
-    """Return by held-out row the sums that the score is made of."""
-    task = split.task
-    if task.answers == "classes":
-        each = torch.stack([(outputs.argmax(1) == targets).double(), torch.ones(len(targets), dtype=torch.float64)], 1)
-    elif task.answers == "labels":
-        said, true = outputs > 0, targets > 0.5
-        each = torch.stack([(said & true).sum(1), said.sum(1) + true.sum(1)], 1).double()
-    else:
-        x, y = _ranks(outputs.squeeze(1)), _ranks(targets)
-        each = torch.stack([torch.ones_like(x), x, y, x * x, y * y, x * y], 1)
-    groups, sums = np.unique(task.groups[split.scored.numpy()], return_inverse=True)
-    by_row = np.zeros((len(groups), each.shape[1]))
-    np.add.at(by_row, sums, each.numpy())
-    return by_row
-
-
-def _ranks(values: Tensor) -> Tensor:
-    """Return ranks from -1 to 1; those of equal values are their mean."""
-    _, inverse, counts = torch.unique(values, return_inverse=True, return_counts=True)
-    ends = counts.cumsum(0).double()
-    middle = ends - (counts.double() - 1) / 2
-    ranks: Tensor = 2 * middle[inverse] / len(values) - 1
-    return ranks
-
-
-METRICS = {"classes": "accuracy", "labels": "micro F1", "number": "Spearman"}
-"""What a probe is scored by."""
-
-
-def score_of(task: ProbeTask, sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the score from sums of statistics, (..., statistics)."""
-    parts = np.moveaxis(sums, -1, 0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        if task.answers == "classes":
-            return np.asarray(parts[0] / parts[1])
-        if task.answers == "labels":
-            return np.asarray(np.nan_to_num(2 * parts[0] / parts[1]))
-        count, x, y, xx, yy, xy = parts
-        spread = np.sqrt((xx - x * x / count) * (yy - y * y / count))
-        return np.asarray(np.nan_to_num((xy - x * y / count) / spread))
-
-
-def bootstrap_weights(rows: int, seed: int) -> NDArray[np.float64]:
-    """Return how often each held-out row is drawn, (draws, rows)."""
-    return np.random.default_rng(seed).multinomial(rows, np.full(rows, 1 / rows), DRAWS).astype(np.float64)
+    return float(score_of(task, split.statistics(outputs).sum(0)))

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,25 +17,21 @@ from compress.console import Console
 from compress.environment import LIBRARIES, versions
 from compress.environment.cpu import describe_cpu
 from compress.errors import DataError, UsageError
-from compress.measure.result_base import Score
 from compress.probe.head_patterns import PATTERNS, Heads, describe_heads, geometry, pattern_of
 from compress.probe.layer_change import compare_models
-from compress.probe.layer_choice import MEASURED
-from compress.probe.linear_probes import METRICS, ProbedTask, bootstrap_weights, probe_layers, score_of
+from compress.probe.linear_probes import probe_layers
+from compress.probe.probe_items import Corpus, ProbeTask, text_words
 from compress.probe.probe_result import (
     HeadPatterns,
     LayerGeometry,
-    LayerScore,
     ModelFacts,
     ProbeReport,
-    TaskScores,
 )
-from compress.probe.probe_tasks import Corpus, ProbeRows, ProbeTask, task_of_rows, text_words
+from compress.probe.probe_scores import task_scores
+from compress.probe.probe_tasks import ProbeRows, task_of_rows
 from compress.probe.states import ProbedModel, States, encode_states
 from compress.probe.surface_tasks import SURFACE_TASKS
 
-ROWS, SCORED_SHARE, MOST_SCORED = 5_000, 0.4, 2_000
-"""Rows of train that are read, and of select as a share of them, at most."""
 DESCRIBED_TEXTS, DESCRIBED_WORDS = 400, 8_000
 """Texts on which heads are described and models compared, and words of them."""
 MOST_ALIKE = 10
@@ -103,7 +100,8 @@ def make_questions(
         questions.ask(name, make, optional=False)
     texts = rows.texts()
     for name in surface:
-        questions.ask(name, lambda corpus: SURFACE_TASKS[name](texts, corpus, seed), optional=name not in named)  # noqa: B023
+        make_task = partial(SURFACE_TASKS[name], texts, seed=seed)
+        questions.ask(name, make_task, optional=name not in named)
     questions.describe(texts, seed)
     if len(questions.words) < 2:
         raise DataError("the texts have no words to describe models on.")
@@ -129,14 +127,14 @@ def probe_models(
             encode_states(model, questions.corpus, max_length, Path(name) / str(number), console)
             for number, model in enumerate(models)
         ]
-        _check_seen(states, questions)
         seen = np.logical_and.reduce([each.seen for each in states])
         words = np.array(questions.words, dtype=np.int64)
         groups = np.array(questions.groups, dtype=np.int64)
+        _check_seen(states, words)
         heads = [describe_heads(model, questions.texts, max_length, console) for model in models]
         facts = [_facts(*each, words, seed) for each in zip(models, states, heads, strict=True)]
         tasks = [
-            _scores(each.name, probe_layers(task, each, _usable(task, seen), seed), seed)
+            task_scores(each.name, probe_layers(task, each, _usable(task, seen), seed), seed)
             for each in states
             for task in _announced(questions.tasks, each.name, console)
         ]
@@ -154,16 +152,17 @@ def probe_models(
         seconds=round(time.monotonic() - started, 1),
         cpu=describe_cpu().model,
         versions=versions(LIBRARIES),
-        layer_choice=MEASURED,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
 
 
-def _check_seen(states: Sequence[States], questions: Questions) -> None:
-    """Refuse models that share no word, which only very different tokenizers bring about."""
+def _check_seen(states: Sequence[States], words: NDArray[np.int64]) -> None:
     for each in states:
-        if len(each.seen) and not each.seen.any():
-            raise UsageError(f"{each.name} reads none of the words: its tokenizer gives no characters of its pieces.")
+        if each.seen[words].sum() < 2:
+            raise UsageError(
+                f"{each.name} sees no two words of these texts: its tokenizer gives no characters of its pieces, or "
+                "task.max_length is too small."
+            )
 
 
 def _usable(task: ProbeTask, seen: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -175,53 +174,6 @@ def _announced(tasks: Sequence[ProbeTask], model: str, console: Console) -> Iter
         for task in tasks:
             yield task
             progress.advance(1, task.name)
-
-
-def _scores(model: str, probed: ProbedTask, seed: int) -> TaskScores:
-    task, outcomes = probed.task, probed.outcomes
-    weights = bootstrap_weights(len(outcomes[0].statistics), seed)
-    draws = {each.name: score_of(task, weights @ each.statistics) for each in outcomes}
-    values = {each.name: float(score_of(task, each.statistics.sum(0))) for each in outcomes}
-    single = [each.name for each in outcomes if each.name not in ("mean", "mix")]
-    best = max(single, key=values.__getitem__)
-    ranked = np.argmax(np.stack([draws[name] for name in single]), axis=0)
-    low, high = np.quantile(ranked, (0.025, 0.975), method="nearest")
-    mixed = next((each.weights for each in outcomes if each.weights), ())
-    shares = dict(zip(single, mixed, strict=False))
-
-    layers = []
-    for each in outcomes:
-        control = None if each.control is None else float(score_of(task, each.control.sum(0)))
-        compression = probed.uniform_bits / each.bits if probed.uniform_bits and each.bits else None
-        layers.append(
-            LayerScore(
-                layer=each.name,
-                score=Score(value=values[each.name], **_bounds(draws[each.name])),
-                compression=compression,
-                kilobits=None if each.bits is None else each.bits / 1000,
-                selectivity=None if control is None else values[each.name] - control,
-                weight=shares.get(each.name),
-            )
-        )
-    return TaskScores(
-        model=model,
-        task=task.name,
-        metric=METRICS[task.answers],
-        classes=len(task.classes),
-        reads=task.reads,
-        fitted=probed.fitted,
-        scored=probed.scored,
-        floor=probed.floor,
-        layers=tuple(layers),
-        best=best,
-        best_between=(single[int(low)], single[int(high)]),
-        equal=tuple(name for name in values if name != best and np.quantile(draws[best] - draws[name], 0.025) <= 0),
-    )
-
-
-def _bounds(draws: NDArray[np.float64]) -> dict[str, float]:
-    low, high = np.quantile(draws, (0.025, 0.975))
-    return {"low": float(low), "high": float(high)}
 
 
 def _facts(probed: ProbedModel, states: States, heads: Heads | str, words: NDArray[np.int64], seed: int) -> ModelFacts:

@@ -50,6 +50,15 @@ class TaskScores(Info):
     equal: tuple[str, ...]
     """Layers whose difference from the best is within chance (paired, 95 %)."""
 
+    def rising_layers(self, count: int) -> tuple[int, ...]:
+        """Return the ``count`` layers that add most to the score of those below them, in order."""
+        known = [each.score.value for each in self.layers if each.layer not in ("mean", "mix")]
+        if not 1 <= count < len(known):
+            raise ValueError(f"{count} of {len(known) - 1} layers cannot be chosen")
+        gains = [value - max(known[:layer]) for layer, value in enumerate(known[1:], 1)]
+        ranked = sorted(range(len(gains)), key=lambda layer: (-gains[layer], layer))
+        return tuple(sorted(ranked[:count]))
+
 
 class HeadPatterns(Info):
     """The heads of one model."""
@@ -137,8 +146,6 @@ class ProbeReport(Info):
     cpu: str
     versions: Mapping[str, str] = {}
     created: str
-    layer_choice: str
-    """What is known of choosing a student's layers by a probe."""
 
 
 def tables(report: ProbeReport) -> Iterator[Table]:
@@ -189,7 +196,11 @@ def layer_tables(report: ProbeReport) -> Iterator[Table]:
                 row["heads"] = ", ".join(f"{found.count(name)} {name}" for name in names)
                 first += count
             rows.append(row)
-        lines = (f"Heads are not described: {facts.no_heads}.",) if facts.no_heads else ()
+        lines = [f"Heads are not described: {facts.no_heads}."] if facts.no_heads else []
+        if facts.heads is not None:
+            name_of = facts.heads.name_of
+            pairs = (f"{name_of(one)} and {name_of(other)} ({value:.2f})" for one, other, value in facts.heads.alike)
+            lines.append(f"The heads most alike, by the divergence of their attention in bits: {', '.join(pairs)}.")
         yield make_table(rows, names=1, left=LEFT, title=f"layers and heads · {facts.model}", lines=lines)
 
 

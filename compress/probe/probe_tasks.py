@@ -1,88 +1,28 @@
-"""What is asked of each layer: items, each with what is read of the states and the answer that should follow from it.
-
-The texts of all tasks are in one list, so that each is encoded once for each model however many tasks read it.
-"""
+"""The tasks of recipes as a probe asks them, one way for each way a kind can be probed (`Kind.probed_as`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from compress.errors import DataError, UsageError, nearest
 from compress.model_folder.model_info import TaskInfo
+from compress.probe.probe_items import Answers, Corpus, ItemList, ProbeTask, text_words
 from compress.tasks import kind_of
 from compress.tasks.base import Row, TaskInput
 
 if TYPE_CHECKING:
+    from compress.data.splits.prepare_splits import PreparedData
     from compress.recipe.task_schema import Task
 
-Answers = Literal["classes", "labels", "number"]
-"""One of several classes; any of several labels; a number."""
-Reads = Literal["text", "word", "two texts"]
-"""The mean vector of a text; that of a word's pieces; the difference and product of the vectors of two texts."""
 ANSWER, OTHER = "part of the answer", "another word"
+SCORED, MOST_SCORED = 0.4, 2_000
+"""Rows of select that are scored: as a share of those of train, and at most."""
 MAX_WORDS = 20_000
 """Words of a task that are probed at most, of its train and held-out rows together."""
-
-
-@dataclass
-class Corpus:
-    """The distinct texts that are encoded, and the words of them whose vectors are kept."""
-
-    texts: dict[tuple[str, str | None], int] = field(default_factory=dict)
-    """Text and its pair -> number."""
-    words: dict[tuple[int, int, int], int] = field(default_factory=dict)
-    """(text, first character, end) of a word in the last text of a pair -> number."""
-
-    def add_text(self, text: str, pair: str | None = None) -> int:
-        """Return the number of a text."""
-        return self.texts.setdefault((text, pair), len(self.texts))
-
-    def add_word(self, text: int, start: int, end: int) -> int:
-        """Return the number of a word."""
-        return self.words.setdefault((text, start, end), len(self.words))
-
-
-@dataclass(frozen=True)
-class ProbeTask:
-    """One question to the states, with the items that it is asked of."""
-
-    name: str
-    reads: Reads
-    answers: Answers
-    classes: tuple[str, ...]
-    """Of classes and labels."""
-    items: NDArray[np.int64]
-    """(items, 1), or (items, 2) for two texts: numbers in the corpus."""
-    targets: NDArray[Any]
-    """(items,) classes or numbers; (items, labels) marks."""
-    groups: NDArray[np.int64]
-    """The row of each item: rows are drawn together in a bootstrap."""
-    held_out: NDArray[np.bool_]
-    """The items that the probe is scored on; it is fitted to the others."""
-    words: tuple[str, ...] = ()
-    """Of word tasks, the word of each item: control tasks give each word one random label."""
-
-    @property
-    def has_control(self) -> bool:
-        """Whether a control task can be made of it."""
-        return bool(self.words) and self.answers == "classes"
-
-
-def check_varied(task: ProbeTask) -> ProbeTask:
-    """Refuse a task whose answers are all alike, on the rows it is fitted to or those it is scored on."""
-    for part, mask in (("train", ~task.held_out), ("select", task.held_out)):
-        targets = task.targets[mask]
-        if len(targets) < 2:
-            raise DataError(f"{task.name} has {len(targets)} items in {part}: too few for a probe.")
-        if (targets == targets[0]).all():
-            said = f"labelled {task.classes[int(targets[0])]}" if task.answers == "classes" else "labelled alike"
-            raise DataError(f"{task.name} cannot be probed: every item of {part} is {said}.")
-    return task
 
 
 @dataclass(frozen=True)
@@ -104,53 +44,24 @@ class ProbeRows:
     def texts(self) -> list[tuple[bool, int, str]]:
         """Return the first text of each row (the sentence of words, the context of a question), for surface tasks."""
         kind = kind_of(self.info)
-        last = kind.probed_as == "answer"
-        inputs = ((held_out, number, kind.to_input(row)) for held_out, number, row in self.parts)
-        return [(held, number, given if isinstance(given, str) else given[-last]) for held, number, given in inputs]
+        place = 1 if kind.probed_as == "answer" else 0
+        inputs = ((held_out, number, _several(kind.to_input(row))) for held_out, number, row in self.parts)
+        return [(held_out, number, given[place]) for held_out, number, given in inputs]
 
 
-@dataclass
-class ItemList:
-    """Collects the items of a task."""
-
-    items: list[tuple[int, ...]] = field(default_factory=list)
-    targets: list[Any] = field(default_factory=list)
-    groups: list[int] = field(default_factory=list)
-    held_out: list[bool] = field(default_factory=list)
-    words: list[str] = field(default_factory=list)
-
-    def add(self, held_out: bool, group: int, item: tuple[int, ...], target: Any, word: str | None = None) -> None:
-        """Add an item of a row."""
-        self.items.append(item)
-        self.targets.append(target)
-        self.groups.append(group)
-        self.held_out.append(held_out)
-        if word is not None:
-            self.words.append(word)
-
-    def task(
-        self, name: str, reads: Reads, answers: Answers, classes: Iterable[str], most: int | None = None, seed: int = 0
-    ) -> ProbeTask:
-        """Return the task of these items, or of a sample of the ``most``."""
-        if not self.items:
-            raise DataError(f"{name} has no items: no row has what it asks for.")
-        chosen = np.arange(len(self.items))
-        if most is not None and len(chosen) > most:
-            chosen = np.sort(np.random.default_rng(seed).permutation(chosen)[:most])
-        dtype = np.int64 if answers == "classes" else np.float32
-        return check_varied(
-            ProbeTask(
-                name=name,
-                reads=reads,
-                answers=answers,
-                classes=tuple(classes),
-                items=np.array(self.items, dtype=np.int64).reshape(len(self.items), -1)[chosen],
-                targets=np.array(self.targets, dtype=dtype)[chosen],
-                groups=np.array(self.groups, dtype=np.int64)[chosen],
-                held_out=np.array(self.held_out, dtype=np.bool_)[chosen],
-                words=tuple(self.words[index] for index in chosen.tolist()) if self.words else (),
-            )
-        )
+def sample_rows(prepared: PreparedData, rows: int, seed: int) -> ProbeRows:
+    """Return a sample of train and of select; of train alone where select only has numbers of documents."""
+    random = np.random.default_rng(seed)
+    train, most = prepared.rows("train"), min(MOST_SCORED, round(SCORED * rows))
+    order = random.permutation(len(train))
+    if kind_of(prepared.info.task_info).searches:
+        scored = order[: min(most, len(order) // 5)].tolist()
+        fitted = order[len(scored) : len(scored) + rows].tolist()
+        return ProbeRows(prepared.info.task_info, [train[i] for i in fitted], [train[i] for i in scored])
+    select = prepared.rows("select")
+    chosen = random.permutation(len(select))[:most].tolist()
+    fitted = [row for row in (train[i] for i in order[:rows].tolist()) if row.get("label", 0) is not None]
+    return ProbeRows(prepared.info.task_info, fitted, [select[index] for index in chosen])
 
 
 def task_of_rows(rows: ProbeRows, name: str, corpus: Corpus, seed: int) -> ProbeTask:
@@ -234,15 +145,6 @@ def _answer_task(rows: ProbeRows, name: str, corpus: Corpus, seed: int) -> Probe
             word = row["context"][slice(*span)].lower()
             items.add(held_out, number, (corpus.add_word(text, *span),), target, word)
     return items.task(name, "word", "classes", (OTHER, ANSWER), MAX_WORDS, seed)
-
-
-def text_words(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the first character and the end of each word of a text, as white space separates them."""
-    start = 0
-    for word in text.split():
-        start = text.index(word, start)
-        yield start, start + len(word)
-        start += len(word)
 
 
 def _pair_task(rows: ProbeRows, name: str, corpus: Corpus, seed: int) -> ProbeTask:

@@ -21,12 +21,14 @@ from compress.console import Console
 from compress.errors import ModelError
 from compress.families import max_positions
 from compress.losses import EMBEDDINGS
+from compress.model_sources import refuse_exported
 from compress.models.encoder_parts import base_of, capture_parts, family_of, layers_of
+from compress.models.load_save import load_encoder, load_tokenizer
 from compress.models.read_checkpoint import quiet
-from compress.probe.probe_tasks import Corpus
+from compress.probe.probe_items import Corpus
 
 BATCH_TOKENS, TEXTS = 4096, 128
-"""About how many tokens a batch has, and how many texts at most."""
+"""Tokens of a batch at most, padding included, and texts."""
 STORED = "<f4"
 """Single precision: MobileBERT, which normalises nothing, has states beyond what half precision holds."""
 
@@ -40,16 +42,20 @@ class ProbedModel:
     tokenizer: PreTrainedTokenizerBase
     folder: Path
 
+    @classmethod
+    def open(cls, folder: Path, name: str) -> ProbedModel:
+        """Load the encoder of a folder."""
+        refuse_exported(folder)
+        tokenizer = load_tokenizer(folder)
+        if not tokenizer.is_fast:
+            reason = "has a tokenizer that gives no characters of its pieces, so words cannot be found"
+            raise ModelError(f"{folder} {reason}.")
+        return cls(name, load_encoder(folder), tokenizer, folder)
+
     @property
     def layers(self) -> list[str]:
         """The names of what is probed, from the embeddings on."""
         return ["embeddings", *(str(number) for number in range(len(layers_of(self.model))))]
-
-
-def check_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """Refuse a tokenizer that does not say from which characters a piece comes: words could not be found."""
-    if not tokenizer.is_fast:
-        raise ModelError(f"{folder} has a tokenizer that gives no characters of its pieces, so words cannot be found.")
 
 
 @dataclass(frozen=True)
@@ -121,7 +127,12 @@ class TokenBatch:
     offsets: NDArray[np.int64]
     """(texts, tokens, 2): first and end character of each token in the last text of a pair; (-1, -1) of others."""
     word_ids: NDArray[np.int64]
-    """(texts, tokens): the word that a token is a piece of, as the tokenizer splits; -1 of special tokens."""
+    """(texts, tokens): which word of its text a token is a piece of, as the tokenizer splits; -1 of special tokens."""
+
+    def part(self, lines: slice) -> TokenBatch:
+        """Return some of the texts."""
+        inputs = {name: values[lines] for name, values in self.inputs.items()}
+        return TokenBatch(self.texts[lines], inputs, self.offsets[lines], self.word_ids[lines])
 
     @property
     def mask(self) -> Tensor:
@@ -130,33 +141,32 @@ class TokenBatch:
 
 
 def token_batches(
-    probed: ProbedModel, texts: Sequence[tuple[str, str | None]], max_length: int
+    probed: ProbedModel, texts: Sequence[tuple[str, str | None]], max_length: int, tokens: int = BATCH_TOKENS
 ) -> Iterator[TokenBatch]:
-    """Yield all texts in batches of about `BATCH_TOKENS` tokens."""
+    """Yield all texts, short ones first, in batches of at most so many ``tokens``, and of at least one text."""
     positions = max_positions(base_of(probed.model).config.to_dict(), probed.tokenizer.pad_token_id)
-    limit, family = min(max_length, positions or max_length), family_of(probed.model)
-    order = sorted(range(len(texts)), key=lambda index: len(texts[index][0]) + len(texts[index][1] or ""))
-    start = 0
-    while start < len(order):
-        longest = len(texts[order[min(start + TEXTS, len(order)) - 1]][0].split()) * 2 + 2
-        chosen = order[start : start + max(1, min(TEXTS, BATCH_TOKENS // min(longest, limit)))]
-        start += len(chosen)
-        has_pair = texts[chosen[0]][1] is not None
-        mixed = [index for index in chosen if (texts[index][1] is not None) != has_pair]
-        for group in (chosen if not mixed else [index for index in chosen if index not in mixed], mixed):
-            if group:
-                yield _token_batch(probed, texts, group, limit, family.inputs)
+    limit = min(max_length, positions or max_length)
+    for is_pair in (False, True):
+        chosen = [index for index, (_, pair) in enumerate(texts) if (pair is not None) == is_pair]
+        chosen.sort(key=lambda index: len(texts[index][0]) + len(texts[index][1] or ""))
+        for start in range(0, len(chosen), TEXTS):
+            batch = _token_batch(probed, texts, chosen[start : start + TEXTS], limit)
+            step = max(1, tokens // batch.offsets.shape[1])
+            for first in range(0, len(batch.texts), step):
+                yield batch.part(slice(first, first + step))
 
 
 def _token_batch(
-    probed: ProbedModel, texts: Sequence[tuple[str, str | None]], chosen: list[int], limit: int, names: Sequence[str]
+    probed: ProbedModel, texts: Sequence[tuple[str, str | None]], chosen: list[int], limit: int
 ) -> TokenBatch:
+    """Tokenize texts that are all single ones, or all pairs."""
+    names = family_of(probed.model).inputs
     firsts, pairs = [texts[index][0] for index in chosen], [texts[index][1] for index in chosen]
-    last = 0 if pairs[0] is None else 1
+    is_pair = pairs[0] is not None
     with quiet():
         encoded = probed.tokenizer(
             firsts,
-            None if pairs[0] is None else pairs,
+            pairs if is_pair else None,
             truncation=True,
             max_length=limit,
             padding=True,
@@ -165,17 +175,13 @@ def _token_batch(
             return_token_type_ids="token_type_ids" in names,
             return_tensors="pt",
         )
-    sequences = [encoded.sequence_ids(line) for line in range(len(chosen))]
-    words = [encoded.word_ids(line) for line in range(len(chosen))]
-    in_last = np.array([[sequence == last for sequence in line] for line in sequences])
-    word_ids = np.array([[-1 if word is None else word for word in line] for line in words], dtype=np.int64)
-    if last:  # words are counted in each text anew
-        word_ids[in_last] += word_ids.max() + 1
+    in_last = np.array([[each == int(is_pair) for each in encoded.sequence_ids(line)] for line in range(len(chosen))])
+    words = [[-1 if word is None else word for word in encoded.word_ids(line)] for line in range(len(chosen))]
     return TokenBatch(
         texts=chosen,
         inputs={name: encoded[name] for name in names},
         offsets=np.where(in_last[..., None], encoded["offset_mapping"].numpy(), -1),
-        word_ids=word_ids,
+        word_ids=np.array(words, dtype=np.int64),
     )
 
 

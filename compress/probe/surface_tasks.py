@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from compress.errors import DataError
-from compress.probe.probe_tasks import Corpus, ItemList, ProbeTask
+from compress.probe.probe_items import Corpus, ItemList, ProbeTask
 
 Texts = Sequence[tuple[bool, int, str]]
 """(held out, row, text)."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
@@ -38,7 +36,7 @@ def test_each_pattern(pattern: str, keys: list[int | None]) -> None:
         if key is not None:
             attention[0, 0, query, key] = 1
     asked = torch.from_numpy(batch.word_ids >= 0)
-    sums = _sums(attention, batch, asked, SimpleNamespace())[0]  # type: ignore[arg-type]
+    sums = _sums(attention, batch, asked)[0]
     expected = sum(key is not None for key in keys)
     assert sums[PATTERNS.index(pattern)] == expected
     assert sums[: len(PATTERNS)].sum() == expected

@@ -10,10 +10,9 @@ import torch
 
 from compress.errors import DataError
 from compress.probe.head_patterns import BROAD, _geometry, pattern_of
-from compress.probe.layer_choice import layers_by_probe
-from compress.probe.linear_probes import probe_layers, score_of
-from compress.probe.probe_models import _scores
-from compress.probe.probe_tasks import ProbeTask, check_varied
+from compress.probe.linear_probes import probe_layers
+from compress.probe.probe_items import ProbeTask, check_varied
+from compress.probe.probe_scores import _ranks, score_of, task_scores
 from compress.probe.states import States
 
 
@@ -51,7 +50,7 @@ def test_the_layer_that_holds_the_answer_is_best_and_shortest(tmp_path: Path) ->
     noise, known = random.normal(size=(900, 8)), random.normal(size=(900, 8))
     targets = (known[:, 0] > 0).astype(np.int64)
     task = _task(targets)
-    scores = _scores("made", probe_layers(task, _states(tmp_path, [noise, known]), _every(task), 0), 0)
+    scores = task_scores("made", probe_layers(task, _states(tmp_path, [noise, known]), _every(task), 0), 0)
     by_name = {each.layer: each for each in scores.layers}
     assert scores.best == "0"
     assert scores.best_between == ("0", "0")
@@ -67,7 +66,7 @@ def test_numbers_are_scored_by_rank(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     known = random.normal(size=(600, 4))
     task = _task((known[:, 1] ** 3 + known[:, 1]).astype(np.float32), "number")
-    scores = _scores(
+    scores = task_scores(
         "made", probe_layers(task, _states(tmp_path, [known, known + random.normal(size=(600, 4))]), _every(task), 0), 0
     )
     assert all(each.compression is None for each in scores.layers)
@@ -78,8 +77,6 @@ def test_numbers_are_scored_by_rank(tmp_path: Path) -> None:
 def test_spearman_agrees_with_scipy() -> None:
     from scipy.stats import spearmanr
 
-    from compress.probe.linear_probes import _ranks
-
     random = np.random.default_rng(1)
     one, other = random.integers(0, 9, 50).astype(float), random.normal(size=50)
     x, y = _ranks(torch.tensor(one)).numpy(), _ranks(torch.tensor(other)).numpy()
@@ -87,7 +84,7 @@ def test_spearman_agrees_with_scipy() -> None:
     assert score_of(_task(one.astype(np.float32), "number"), sums) == pytest.approx(spearmanr(one, other).statistic)
 
 
-def test_control_tasks_tell_memory_from_knowledge(tmp_path: Path) -> None:
+def test_control_tasks_separate_memory_from_knowledge(tmp_path: Path) -> None:
     """Vectors that only say which word it is solve the control as well as the task; one class direction does not."""
     random = np.random.default_rng(0)
     words = random.integers(0, 40, 3000)
@@ -97,7 +94,7 @@ def test_control_tasks_tell_memory_from_knowledge(tmp_path: Path) -> None:
         np.tile((words % 2)[:, None], (1, 40)) + 0.1 * random.normal(size=(3000, 40)),
     )
     task = _task(targets, reads="word", words=tuple(map(str, words)))
-    scores = _scores("made", probe_layers(task, _states(tmp_path, [identity, direction]), _every(task), 0), 0)
+    scores = task_scores("made", probe_layers(task, _states(tmp_path, [identity, direction]), _every(task), 0), 0)
     memory, knowledge = scores.layers[0], scores.layers[1]
     assert memory.score.value > 0.99
     assert knowledge.score.value > 0.99
@@ -125,13 +122,13 @@ def test_a_head_has_the_pattern_that_it_spends_most_on() -> None:
     assert pattern_of(np.full(6, 0.1)) == BROAD
 
 
-def test_layers_by_probe_takes_those_that_add_most(tmp_path: Path) -> None:
+def test_rising_layers_are_those_that_add_most(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     known = random.normal(size=(900, 8))
     targets = (known[:, 0] > 0).astype(np.int64)
     layers = [random.normal(size=(900, 8)), 0.3 * known + random.normal(size=(900, 8)), known, known]
     task = _task(targets)
-    scores = _scores("made", probe_layers(task, _states(tmp_path, layers), _every(task), 0), 0)
-    assert layers_by_probe(scores, 2) == (0, 1)
+    scores = task_scores("made", probe_layers(task, _states(tmp_path, layers), _every(task), 0), 0)
+    assert scores.rising_layers(2) == (0, 1)
     with pytest.raises(ValueError, match="cannot be chosen"):
-        layers_by_probe(scores, 4)
+        scores.rising_layers(4)

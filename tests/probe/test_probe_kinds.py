@@ -14,6 +14,7 @@ import compress
 from compress.cli import main
 from compress.errors import CompressError
 from compress.families import FAMILIES
+from compress.probe.probe_page import probe_page
 from compress.probe.probe_result import ProbeReport
 from tests.probe.conftest import SETTINGS
 
@@ -143,3 +144,23 @@ def test_a_surface_task_that_texts_do_not_allow(make_recipe: Callable[..., Path]
 def test_nan_is_never_written(make_recipe: Callable[..., Path], tiny: Any) -> None:
     report = compress.probe_model(tiny(), make_recipe("similarity"), rows=100)
     assert "NaN" not in json.dumps(report.model_dump(mode="json"))
+
+
+def test_a_model_without_attention_maps_is_probed_without_heads(
+    make_recipe: Callable[..., Path], tiny: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(model: object, implementation: str) -> None:
+        raise ValueError("it has no eager attention")
+
+    monkeypatch.setattr("transformers.PreTrainedModel.set_attn_implementation", refuse)
+    report = compress.probe_model([tiny(), tiny("bert", 1)], make_recipe("classification"), rows=100)
+    assert all(each.heads is None and "no eager attention" in str(each.no_heads) for each in report.models)
+    assert report.tasks
+    assert report.changes
+    assert "Heads are not described" in probe_page(report)
+
+
+def test_long_texts_and_pairs_are_cut_alike(make_recipe: Callable[..., Path], tiny: Any) -> None:
+    recipe = make_recipe("question_answering", change=lambda row: {**row, "context": row["context"] + " film" * 400})
+    report = compress.probe_model(tiny(), recipe, rows=100, overrides=["task.max_length=32"])
+    assert report.tasks[0].scored > 20

@@ -75,7 +75,6 @@ def report() -> ProbeReport:
         rows=100,
         seconds=1.0,
         cpu="A Processor",
-        layer_choice="It was tried.",
         created="2026-11-27T00:00:00Z",
     )
 

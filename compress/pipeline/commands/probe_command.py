@@ -12,17 +12,15 @@ import numpy as np
 
 from compress.cards import available
 from compress.console import Console
-from compress.errors import CompressError, UsageError, nearest
+from compress.errors import UsageError, nearest
 from compress.pipeline.run import RecipeSource, read_recipe
 from compress.probe.probe_result import ProbeReport, tables
-from compress.report.report_schema import PROBE_FILE, PROBE_PAGE
-from compress.storage.atomic_write import atomic_write
+from compress.report.report_schema import PROBE_PAGE
 from compress.tasks.presets import PRESETS
 
 if TYPE_CHECKING:
     from compress.data.splits.prepare_splits import PreparedData
     from compress.probe.probe_models import MakeTask
-    from compress.probe.probe_tasks import ProbeRows
     from compress.probe.states import ProbedModel
     from compress.recipe.task_schema import Task
 
@@ -32,8 +30,6 @@ TEXTS_RECIPE = "quickstart"
 """The recipe whose texts surface tasks are made of where no recipe is named."""
 LEAST_ROWS, MAX_ROWS = 50, 50_000
 """Rows that may be asked for: the vectors of one layer are in memory."""
-SCORED, MOST_SCORED = 0.4, 2_000
-"""Rows of select that are scored: as a share of those of train, and at most."""
 
 
 def probe_model(
@@ -61,6 +57,7 @@ def probe_model(
         console: where progress is shown.
     """
     from compress.probe.probe_models import make_questions, probe_models
+    from compress.probe.probe_tasks import sample_rows
 
     if not LEAST_ROWS <= rows <= MAX_ROWS:
         raise UsageError(f"a probe reads {LEAST_ROWS} to {MAX_ROWS:,} rows, not {rows:,}.")
@@ -90,6 +87,8 @@ def probe_and_show(
     **settings: Any,
 ) -> None:
     """Probe models, show the tables, and write the page and its data into ``to``."""
+    from compress.probe.probe_page import write_probe
+
     if to is not None and to.exists() and not to.is_dir():
         raise UsageError(f"--to {to} is a file; name a folder.")
     report = probe_model(models, list(task), console=console, **settings)
@@ -104,17 +103,6 @@ def probe_and_show(
             console.note(line)
     if to is not None:
         console.note(f"page: {to / PROBE_PAGE}")
-
-
-def write_probe(folder: Path, report: ProbeReport) -> None:
-    """Write probe.json and probe.html."""
-    from compress.probe.probe_page import probe_page
-
-    try:
-        atomic_write(folder / PROBE_FILE, report.model_dump_json(indent=1) + "\n")
-        atomic_write(folder / PROBE_PAGE, probe_page(report))
-    except OSError as error:
-        raise CompressError(f"{folder} cannot be written: {error.strerror}.") from error
 
 
 def _tasks(
@@ -150,25 +138,14 @@ def _tasks(
 def open_models(sources: Sequence[str | Path], cards: Sequence[Path]) -> Iterator[ProbedModel]:
     """Load the models; of equal names each gets its path."""
     from compress.models.fetch import fetch
+    from compress.probe.states import ProbedModel
 
     titles = [Path(source).name or str(source) for source in sources]
     if len(set(map(str, sources))) < len(sources):
         raise UsageError("the same model is named twice.")
     for source, title in zip(sources, titles, strict=True):
         folder = source if isinstance(source, Path) else fetch(source, cards=cards)
-        yield open_model(folder, title if titles.count(title) == 1 else str(source))
-
-
-def open_model(folder: Path, name: str) -> ProbedModel:
-    """Load the encoder of a folder."""
-    from compress.model_sources import refuse_exported
-    from compress.models.load_save import load_encoder, load_tokenizer
-    from compress.probe.states import ProbedModel, check_tokenizer
-
-    refuse_exported(folder)
-    tokenizer = load_tokenizer(folder)
-    check_tokenizer(tokenizer, folder)
-    return ProbedModel(name, load_encoder(folder), tokenizer, folder)
+        yield ProbedModel.open(folder, title if titles.count(title) == 1 else str(source))
 
 
 def _prepared(task: Task, work: Path, console: Console) -> PreparedData:
@@ -176,24 +153,6 @@ def _prepared(task: Task, work: Path, console: Console) -> PreparedData:
 
     prepare_splits(task, task.data.split_seed, work, console)
     return load_prepared(work)
-
-
-def sample_rows(prepared: PreparedData, rows: int, seed: int) -> ProbeRows:
-    """Return a sample of train and of select; of train alone where select only has numbers of documents."""
-    from compress.probe.probe_tasks import ProbeRows
-    from compress.tasks import kind_of
-
-    random = np.random.default_rng(seed)
-    train, most = prepared.rows("train"), min(MOST_SCORED, round(SCORED * rows))
-    order = random.permutation(len(train))
-    if kind_of(prepared.info.task_info).searches:
-        scored = order[: min(most, len(order) // 5)].tolist()
-        fitted = order[len(scored) : len(scored) + rows].tolist()
-        return ProbeRows(prepared.info.task_info, [train[i] for i in fitted], [train[i] for i in scored])
-    select = prepared.rows("select")
-    chosen = random.permutation(len(select))[:most].tolist()
-    fitted = [row for row in (train[i] for i in order[:rows].tolist()) if row.get("label", 0) is not None]
-    return ProbeRows(prepared.info.task_info, fitted, [select[index] for index in chosen])
 
 
 def _tag_task(task: Task, column: str, rows: int, seed: int, corpus: Any) -> Any:

@@ -54,6 +54,8 @@ LOWEST_OPACITY, HIGHEST_OPACITY = 0.10, 0.50
 PAIR_HEIGHT, MAX_PAIR_WIDTH = 26.0, 56.0
 READABLE_WIDTH = 34.0
 """Pixels that a cell needs to hold its text."""
+Box = tuple[float, float, float, float]
+"""Left, top, width, height."""
 
 
 def layer_map_chart(layers: LayerMap, colour: int, width: int) -> str:
@@ -77,21 +79,28 @@ def layer_map_chart(layers: LayerMap, colour: int, width: int) -> str:
         tooltip, cell = f"student {row}, teacher {column}", [rect(*box, "cell-empty", rx=3)]
         if layers.likeness:
             value = layers.likeness[row][column]
-            opacity = LOWEST_OPACITY + (HIGHEST_OPACITY - LOWEST_OPACITY) * (value - lowest) / ((1 - lowest) or 1.0)
-            tooltip, cell = (
-                f"{tooltip}, CKA {value:.2f}",
-                [rect(*box, f"fill s{colour}", rx=3, fill_opacity=f"{opacity:.2f}")],
-            )
-            if cell_width >= READABLE_WIDTH:
-                cell.append(text(x + cell_width / 2, y + PAIR_HEIGHT / 2 + 4, f"{value:.2f}", "tick", "middle"))
+            tooltip = f"{tooltip}, CKA {value:.2f}"
+            cell = _shaded_cell(box, colour, (value - lowest) / ((1 - lowest) or 1.0), f"{value:.2f}")
         if (row, column) in layers.pairs:
             cell.append(rect(*box, "chosen", rx=3))
         parts.append(with_tooltip(tooltip, *cell))
     return svg(parts, width, top + PAIR_HEIGHT * depth + 2, "layer map")
 
 
+def _shaded_cell(box: Box, colour: int, shade: float, label: str) -> list[str]:
+    """Return a cell shaded from 0 to 1, with its text where it is wide enough."""
+    x, y, width, height = box
+    opacity = LOWEST_OPACITY + (HIGHEST_OPACITY - LOWEST_OPACITY) * min(1.0, max(0.0, shade))
+    drawn = [rect(*box, f"fill s{colour}", rx=3, fill_opacity=f"{opacity:.2f}")]
+    if width + 2 >= READABLE_WIDTH:
+        drawn.append(text(x + width / 2, y + height / 2 + 4, label, "tick", "middle"))
+    return drawn
+
+
 ROW_LABEL, COLUMN_LABEL, SMALLEST_CELL = 8.6, 52.0, 6.0
 """Pixels of a character of a label; of the head of a map whose columns have names; of a cell."""
+LARGE = 1.5
+"""Values above it have one digit."""
 
 
 @dataclass(frozen=True)
@@ -112,34 +121,39 @@ def matrix_chart(matrix: Matrix, colour: int, width: int) -> str:
     """Return a heat map whose cells hold their values where there is room."""
     left = 8 + ROW_LABEL * max(map(len, matrix.rows))
     cell = max(SMALLEST_CELL, min(MAX_PAIR_WIDTH, (width - left) / len(matrix.columns)))
-    every = int(ROW_LABEL * max(map(len, matrix.columns)) // cell) + 1
-    named = any(not name.replace(".", "").isdigit() for name in matrix.columns) and every > 1
-    top = COLUMN_LABEL if named else 26.0
-    height = min(PAIR_HEIGHT, max(SMALLEST_CELL, cell)) if cell < READABLE_WIDTH / 2 else PAIR_HEIGHT
-    parts = list[str]()
-    for number, name in enumerate(matrix.columns):
-        x = left + (number + 0.5) * cell
-        if named:  # alternating lines, so that long names do not overlap
-            line = 12 + 14 * (number % 3)
-            parts.append(text(x, line, name, "label", "middle"))
-        elif number % every == 0:
-            parts.append(text(x, top - 10, name, "label", "middle"))
-    rows_every = int(14 // height) + 1
-    for row, name in enumerate(matrix.rows):
-        y = top + row * height
-        if row % rows_every == 0:
-            parts.append(text(left - 8, y + height / 2 + 4, name, "label", "end"))
-        for column, value in enumerate(matrix.values[row]):
-            if value is None:
-                continue
-            shade = (matrix.shades or matrix.values)[row][column] or 0.0
-            opacity = LOWEST_OPACITY + (HIGHEST_OPACITY - LOWEST_OPACITY) * min(1.0, max(0.0, shade))
-            box = (left + column * cell + 0.5, y + 0.5, cell - 1, height - 1)
-            drawn = [rect(*box, f"fill s{colour}", rx=2, fill_opacity=f"{opacity:.2f}")]
-            shown = f"{value:.1f}" if abs(value) > 1.5 else f"{value:.2f}"
-            if cell >= READABLE_WIDTH:
-                drawn.append(text(left + (column + 0.5) * cell, y + height / 2 + 4, shown, "tick", "middle"))
-            if (row, column) in matrix.framed:
-                drawn.append(rect(*box, "chosen", rx=2))
-            parts.append(with_tooltip(f"{matrix.rows[row]}, {matrix.columns[column]}: {shown}", *drawn))
-    return svg(parts, max(width, left + cell * len(matrix.columns)), top + height * len(matrix.rows) + 2, matrix.title)
+    height = PAIR_HEIGHT if cell >= READABLE_WIDTH / 2 else cell
+    top, parts = _column_heads(matrix.columns, left, cell)
+    every = int(14 // height) + 1
+    for row, name in enumerate(matrix.rows[::every]):
+        parts.append(text(left - 8, top + (row * every + 0.5) * height + 4, name, "label", "end"))
+    for row, values in enumerate(matrix.values):
+        for column, value in enumerate(values):
+            if value is not None:
+                box = (left + column * cell + 0.5, top + row * height + 0.5, cell - 1, height - 1)
+                parts += _matrix_cell(matrix, (row, column), value, box, colour)
+    size = max(width, left + cell * len(matrix.columns)), top + height * len(matrix.rows) + 2
+    return svg(parts, *size, matrix.title)
+
+
+def _column_heads(names: Sequence[str], left: float, cell: float) -> tuple[float, list[str]]:
+    """Return the height of the columns' names, and these: numbers that fit, or words in lines that take turns."""
+    every = int(ROW_LABEL * max(map(len, names)) // cell) + 1
+    if every > 1 and not all(name.replace(".", "").isdigit() for name in names):
+        lines = [(number, 12 + 14 * (number % 3)) for number in range(len(names))]
+        height = COLUMN_LABEL
+    else:
+        lines = [(number, 16) for number in range(0, len(names), every)]
+        height = 26.0
+    return height, [text(left + (number + 0.5) * cell, y, names[number], "label", "middle") for number, y in lines]
+
+
+def _matrix_cell(matrix: Matrix, place: tuple[int, int], value: float, box: Box, colour: int) -> list[str]:
+    row, column = place
+    shade = (matrix.shades or matrix.values)[row][column]
+    shown = f"{value:.1f}" if abs(value) > LARGE else f"{value:.2f}"
+    drawn = _shaded_cell(box, colour, shade or 0.0, shown)
+    if place in matrix.framed:
+        drawn.append(rect(*box, "chosen", rx=3))
+    if box[3] < SMALLEST_CELL:  # too many, and too small to point at
+        return drawn
+    return [with_tooltip(f"{matrix.rows[row]}, {matrix.columns[column]}: {shown}", *drawn)]
