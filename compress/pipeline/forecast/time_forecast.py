@@ -147,7 +147,7 @@ USUAL: Mapping[str, float] = {
     "pretrain": 60.0,
 }
 """Usual seconds by kind of step, besides what is computed; measured on two busy cores of an AMD EPYC."""
-PROBED_TEXTS, PROBE_FITS = 6_000, 30.0
+PROBED_TEXTS, PROBE_FITS = 6_000, 12.0
 """Texts that the step probe encodes with each model, and the seconds of fitting: MiniLM on an AMD EPYC."""
 OTHERS = 1.0
 """Usual seconds of other kinds."""
