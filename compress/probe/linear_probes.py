@@ -31,6 +31,8 @@ TUNED = 0.2
 """Share of the fitted rows on which strengths are compared."""
 ITERATIONS, MIX_ITERATIONS = 30, 40
 """Of L-BFGS."""
+EVEN = 0.001
+"""Of the squared logarithms of a mix's weights: a weight of exactly one would never change again."""
 PORTIONS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 1.0)
 """Of the fitted items, those that are known after each step of the online code."""
 LEAST_KNOWN = 8
@@ -211,9 +213,15 @@ def _mixed(task: ProbeTask, states: States, split: _Split) -> Outcome:
     depths = range(len(states.layers))
     stacked = torch.stack([_standardised(_vectors(task, states, layer), split.fitted).half() for layer in depths])
 
+    flat = stacked[:, split.fitted].flatten(1).float()
+    products = flat @ flat.T / flat.shape[1]
+    del flat
+
     def outputs(mix: Mix, items: Tensor) -> Tensor:
-        mixed = torch.einsum("l,liw->iw", mix[0].softmax(0), stacked[:, items].float())
-        return F.linear(mixed, *mix[1:])
+        shares = mix[0].softmax(0)
+        # Layers that differ cancel out in part: scaled, a mix is as large as each of them, so that the penalty is fair.
+        shares = shares / (shares @ products @ shares).sqrt()
+        return F.linear(torch.einsum("l,liw->iw", shares, stacked[:, items].float()), *mix[1:])
 
     def outputs_in_parts(mix: Mix, items: Tensor) -> Tensor:
         with torch.no_grad():
@@ -221,13 +229,13 @@ def _mixed(task: ProbeTask, states: States, split: _Split) -> Outcome:
 
     def fit(items: Tensor, strength: float, start: Mix | None) -> Mix:
         width = stacked.shape[2]
-        first = start or (torch.zeros(len(depths)), torch.zeros(split.outputs, width), torch.zeros(split.outputs))
-        shares, weight, bias = (each.clone().requires_grad_() for each in first)
+        start = start or (torch.zeros(len(depths)), torch.zeros(split.outputs, width), torch.zeros(split.outputs))
+        shares, weight, bias = (each.clone().requires_grad_() for each in start)
         optimizer = _optimizer([shares, weight, bias], MIX_ITERATIONS)
 
         def closure() -> Tensor:
             optimizer.zero_grad()
-            value = strength * weight.square().sum()
+            value = strength * weight.square().sum() + EVEN * shares.square().sum()
             value.backward()  # type: ignore[no-untyped-call]
             for part in torch.split(items, CHUNK):
                 loss = split.loss(outputs((shares, weight, bias), part), split.targets[part]) * (len(part) / len(items))

@@ -170,7 +170,7 @@ def score_tables(report: ProbeReport) -> Iterator[Table]:
             rows.append(row)
         lines = (
             f"{scores.fitted:,} items fitted, {scores.scored:,} scored; the most frequent answer has "
-            f"{fmt.score(scores.floor)}. In 95 % of draws the best layer is one of {' to '.join(scores.best_between)}.",
+            f"{fmt.score(scores.floor)}. In 95 % of draws the best layer is {' to '.join(dict.fromkeys(scores.best_between))}.",
         )
         yield make_table(rows, names=1, left=LEFT, title=f"{scores.task} · {scores.model}", lines=lines)
 

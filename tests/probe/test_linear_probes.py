@@ -132,3 +132,14 @@ def test_rising_layers_are_those_that_add_most(tmp_path: Path) -> None:
     assert scores.rising_layers(2) == (0, 1)
     with pytest.raises(ValueError, match="cannot be chosen"):
         scores.rising_layers(4)
+
+
+def test_a_mix_takes_both_layers_that_hold_a_part_of_the_answer(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    one, other, noise = (random.normal(size=(1500, 8)) for _ in range(3))
+    task = _task((one[:, 0] + other[:, 1] > 0).astype(np.int64))
+    states = _states(tmp_path, [noise, one, other])
+    scores = task_scores("made", probe_layers(task, states, _every(task), 0), 0)
+    weights = [each.weight or 0 for each in scores.layers[:3]]
+    assert min(weights[1:]) > 0.25 > weights[0]
+    assert scores.layers[-1].score.value > max(each.score.value for each in scores.layers[:3]) + 0.05
