@@ -168,9 +168,10 @@ def score_tables(report: ProbeReport) -> Iterator[Table]:
             row["mix"] = "" if each.weight is None else fmt.percent(each.weight)
             row[" "] = "best" if each.layer == scores.best else "as good" if each.layer in scores.equal else ""
             rows.append(row)
+        between = " to ".join(dict.fromkeys(scores.best_between))
         lines = (
             f"{scores.fitted:,} items fitted, {scores.scored:,} scored; the most frequent answer has "
-            f"{fmt.score(scores.floor)}. In 95 % of draws the best layer is {' to '.join(dict.fromkeys(scores.best_between))}.",
+            f"{fmt.score(scores.floor)}. In 95 % of draws the best layer is {between}.",
         )
         yield make_table(rows, names=1, left=LEFT, title=f"{scores.task} · {scores.model}", lines=lines)
 
