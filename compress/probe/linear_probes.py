@@ -220,8 +220,8 @@ def _mixed(task: ProbeTask, states: States, split: _Split) -> Outcome:
     def outputs(mix: Mix, items: Tensor) -> Tensor:
         shares = mix[0].softmax(0)
         # Layers that differ cancel out in part: scaled, a mix is as large as each of them, so that the penalty is fair.
-        shares = shares / (shares @ products @ shares).sqrt()
-        return F.linear(torch.einsum("l,liw->iw", shares, stacked[:, items].float()), *mix[1:])
+        scaled = shares / (shares @ products @ shares).sqrt()
+        return F.linear(torch.einsum("l,liw->iw", scaled, stacked[:, items].float()), *mix[1:])
 
     def outputs_in_parts(mix: Mix, items: Tensor) -> Tensor:
         with torch.no_grad():

@@ -15,8 +15,9 @@ from compress.report.report_schema import PROBE_FILE, PROBE_PAGE
 from compress.storage.atomic_write import atomic_write
 
 LAYER_CHOICE = (
-    "Students with the layers at which a probe's score rises most, beside students with evenly spread ones: +0.81 points, "
-    "standard error 0.42, in nine pairs; +1.5 on slots, better with each of three seeds; within chance on SST-2 and MRPC."
+    "Students with the layers at which a probe's score rises most, beside students with evenly spread ones: +0.81 "
+    "points, standard error 0.42, in nine pairs; +1.5 on slots, better with each of three seeds; within chance on "
+    "SST-2 and MRPC."
 )
 """What `benchmarks/probed_layers.py` found."""
 MOST_COMPARED = 96

@@ -137,9 +137,10 @@ def test_rising_layers_are_those_that_add_most(tmp_path: Path) -> None:
 def test_a_mix_takes_both_layers_that_hold_a_part_of_the_answer(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     one, other, noise = (random.normal(size=(1500, 8)) for _ in range(3))
-    task = _task((one[:, 0] + other[:, 1] > 0).astype(np.int64))
+    one[:, 4:] = other[:, :4] = 0
+    task = _task((one[:, 0] + other[:, 5] > 0).astype(np.int64))
     states = _states(tmp_path, [noise, one, other])
     scores = task_scores("made", probe_layers(task, states, _every(task), 0), 0)
     weights = [each.weight or 0 for each in scores.layers[:3]]
-    assert min(weights[1:]) > weights[0]
+    assert min(weights[1:]) > 0.2 > weights[0]
     assert scores.layers[-1].score.value > max(each.score.value for each in scores.layers[:3]) + 0.05
