@@ -17,6 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from compress.errors import MissingExtra, ModelError, UsageError, nearest
 from compress.families import FAMILIES
+from compress.recipe.student_schema import LightStudent
 from compress.storage.file_digests import file_digest
 
 Kind = Literal["teachers", "students", "recipes"]
@@ -137,8 +138,9 @@ class Shape(Frozen):
 class StudentCard(NamedCard):
     """One student: its shape, its initial weights, its best settings for distillation."""
 
-    shape: Shape
-    start: Literal["teacher", "slice", "svd", "random"] | HubCheckpoint | FolderCheckpoint
+    shape: Shape | LightStudent
+    """Of a transformer, or all settings of a student without attention."""
+    start: Literal["teacher", "slice", "svd", "random"] | HubCheckpoint | FolderCheckpoint = "teacher"
     """The teacher's layers, their most important parts, random weights, or a checkpoint of this shape."""
     pooling: Pooling | None = None
     """Of a checkpoint, as in a teacher's card; a student made from its teacher has the teacher's head."""

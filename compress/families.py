@@ -69,6 +69,10 @@ class Family:
     """Its multiple-choice class has the weights of its sequence-classification class, under the same names."""
     native_head_pooling: str | None = None
     """Config key by which its own sequence classifier chooses between the first token and the mean (ModernBERT)."""
+    has_attention: bool = True
+    """Whether it is a transformer; other models have vectors and a head, and perhaps convolutions."""
+    reads_order: bool = True
+    """Whether what it knows of a token depends on the tokens around it."""
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -184,6 +188,25 @@ FAMILIES: Mapping[str, Family] = {
     )
 }
 
+STATIC = Family(
+    name="static",
+    layers="convolutions",
+    attention="",
+    attention_output="",
+    ffn_in="",
+    ffn_out="",
+    token_types=False,
+    positions=None,
+    prunable=False,
+    resizable=False,
+    has_attention=False,
+    reads_order=False,
+)
+LIGHT_FAMILIES: Mapping[str, Family] = {
+    family.name: family for family in (STATIC, replace(STATIC, name="conv", reads_order=True))
+}
+"""Students without attention, which are made here alone: no teacher is one, and each has a model_type of ours."""
+
 OTHER_POSITIONS_AFTER_PADDING = ("camembert",)
 """Families that exported models may have, though their checkpoints are not supported here."""
 
@@ -196,6 +219,8 @@ def plain_model_type(model_type: str) -> str:
 def family_named(model_type: str) -> Family:
     """Return the family of a config's model_type; raise `ModelError` naming the nearest one if it is unknown."""
     name = plain_model_type(model_type)
+    if model_type != name and name in LIGHT_FAMILIES:
+        return LIGHT_FAMILIES[name]
     if name not in FAMILIES:
         raise ModelError(f"model family '{name}' is not supported{nearest(name, FAMILIES)}.")
     return FAMILIES[name]

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from compress.errors import CompressError, ModelError
+from pydantic import ValidationError
+
+from compress.errors import CompressError, ModelError, first_error
 from compress.families import Family, family_named
 from compress.model_folder.model_info import INFO_FILE, ShapeInfo, read_info
 from compress.recipe.prune_schema import Prune
-from compress.recipe.student_schema import Student
+from compress.recipe.student_schema import LightStudent, Student
 
 Start = Literal["teacher", "slice", "svd", "random"]
 LayerChoice = Literal["spread", "first", "last", "ends"]
@@ -70,6 +72,8 @@ def shape_of_config(config: Mapping[str, Any]) -> ShapeInfo:
         ModelError: the family is not supported, or a size is missing or not a number.
     """
     family = family_named(str(config.get("model_type")))
+    if not family.has_attention:
+        return light_shape(_light_student(family.name, config), int(config.get("vocab_size", 0)))
     try:
         hidden, vocabulary = int(config[family.hidden_key]), int(config["vocab_size"])
         heads, ffn = int(config[family.heads_key]), int(config[family.ffn_key])
@@ -94,6 +98,35 @@ def shape_of_config(config: Mapping[str, Any]) -> ShapeInfo:
             head_size=size,
             embedding_size=embedding if embedding != hidden else None,
         )
+    )
+
+
+def _light_student(kind: str, config: Mapping[str, Any]) -> LightStudent:
+    """Return the settings of a model without attention that its config describes."""
+    names = {"hidden": "hidden_size", "factors": "factors", "ngrams": "ngrams", "buckets": "buckets"}
+    given = {name: config.get(key) for name, key in names.items()} | {"head_width": config.get("head_width")}
+    depth = {"convolutions": config.get("num_hidden_layers")} if kind == "conv" else {}
+    try:
+        return LightStudent.model_validate({"kind": kind, **given, **depth})
+    except ValidationError as error:
+        raise ModelError(f"the config of this {kind} model does not give its shape: {first_error(error)}") from error
+
+
+def light_shape(student: LightStudent, vocabulary: int) -> ShapeInfo:
+    """Return the shape of a student without attention, with an estimate of its parameters."""
+    width, hidden = student.factors or student.hidden, student.hidden
+    buckets = student.buckets if student.ngrams > 1 else 0
+    tables = vocabulary * (width + 1) + buckets * (width + 2) + (width * hidden if student.factors else 0)
+    layers = student.depth * (hidden * hidden + 5 * hidden)
+    return ShapeInfo(
+        family=student.kind,
+        hidden=hidden,
+        heads=(),
+        ffn=(),
+        vocabulary=vocabulary,
+        parameters=tables + layers + 2 * hidden * student.head_width,
+        embedding_parameters=tables,
+        embedding_size=student.factors,
     )
 
 

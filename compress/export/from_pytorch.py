@@ -26,7 +26,7 @@ from compress.export.build_context import BuildContext
 from compress.export.comparison.golden_inputs import single_texts
 from compress.export.comparison.parity import TOLERANCE
 from compress.export.write_variant import write_variant
-from compress.families import FAMILIES, Family, max_positions
+from compress.families import FAMILIES, LIGHT_FAMILIES, Family, max_positions
 from compress.formats import EXPORTS
 from compress.model_folder.model_info import FolderInfo, find_info
 from compress.model_folder.sentence_transformers_files import task_of_folder
@@ -97,7 +97,7 @@ def register_exporters() -> None:
     """Add every family, for every task and every format made from PyTorch, to optimum's table."""
     for form in [name for name, each in EXPORTS.items() if each.source is None]:
         register = TasksManager.create_register(form, overwrite_existing=True)
-        for family in FAMILIES.values():
+        for family in (FAMILIES | LIGHT_FAMILIES).values():
             register(family.name, *TASKS.values())(_exporter_of(family))
 
 

@@ -71,6 +71,8 @@ class ShapeInfo(Info):
             low, high = min(values), max(values)
             return str(low) if low == high else f"{low}-{high}"
 
+        if not self.heads:
+            return f"{self.hidden} wide, {self.vocabulary:,} pieces"
         heads = span(self.heads)
         return f"{self.layers}x{self.hidden}, {heads} head{'' if heads == '1' else 's'}, FFN {span(self.ffn)}"
 

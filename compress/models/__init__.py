@@ -1,11 +1,12 @@
 """Models: parts of encoders, non-uniform shapes, model folders, students, forward hooks.
 
-Importing this package registers the non-uniform shapes with transformers' Auto classes, so that a pruned folder loads
+Importing this package registers the non-uniform shapes, and models without attention, with transformers' Auto classes, so that a pruned folder loads
 with ``AutoModelForSequenceClassification.from_pretrained`` and ``pipeline``.
 """
 
 from __future__ import annotations
 
+from compress.models.light_models import register_light_models
 from compress.models.load_save import load, load_model, load_tokenizer, save_model
 from compress.models.nonuniform_models import register_auto_classes
 from compress.models.student.build_student import build_student
@@ -13,3 +14,4 @@ from compress.models.student.build_student import build_student
 __all__ = ["build_student", "load", "load_model", "load_tokenizer", "save_model"]
 
 register_auto_classes()
+register_light_models()

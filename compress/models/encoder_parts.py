@@ -63,6 +63,8 @@ def part(layer: nn.Module, path: str) -> nn.Linear:
 def head_size(model: PreTrainedModel | PreTrainedConfig) -> int:
     """Return the width of one attention head, which pruning does not change."""
     config = model.config if isinstance(model, PreTrainedModel) else model
+    if not family_of(config).has_attention:
+        return 0
     if isinstance(size := getattr(config, "head_size", None), int):
         return size  # a non-uniform shape, whose head count no longer gives it
     return int(getattr(config, family_of(config).attention_width_key)) // int(config.num_attention_heads)
@@ -74,7 +76,9 @@ def head_channels(heads: Sequence[int], size: int) -> list[int]:
 
 
 def layer_shapes(model: PreTrainedModel) -> list[tuple[int, int]]:
-    """Return (heads, FFN width) of each layer, read from the weights, not from the config."""
+    """Return (heads, FFN width) of each layer, read from the weights, not from the config; empty without attention."""
+    if not family_of(model).has_attention:
+        return []
     family, size = family_of(model), head_size(model)
     pairs = [(part(layer, family.attention_output), part(layer, family.ffn_out)) for layer in layers_of(model)]
     return [(attention.in_features // size, ffn.in_features) for attention, ffn in pairs]
@@ -93,7 +97,7 @@ def shape_of(model: PreTrainedModel) -> ShapeInfo:
         vocabulary=int(model.config.vocab_size),
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         embedding_parameters=sum(parameter.numel() for parameter in embeddings.parameters()),
-        head_size=head_size(model),
+        head_size=head_size(model) or None,
         embedding_size=width if width != hidden else None,
     )
 

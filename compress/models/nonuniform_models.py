@@ -122,6 +122,8 @@ def match_config_to_weights(model: PreTrainedModel) -> PreTrainedModel:
     nothing has to change.
     """
     config = model.config
+    if not family_of(config).has_attention:
+        return model
     changed = reshape_config(
         config, int(config.hidden_size), layer_shapes(model), head_size(model), factor_count(model)
     )

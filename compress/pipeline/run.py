@@ -37,7 +37,7 @@ from compress.pipeline.strip_paths import recipe_without_paths
 from compress.pipeline.torchrun_launch import Launch, leave_group
 from compress.recipe.load import dump_recipe, load_recipe, parse_recipe
 from compress.recipe.schema import Recipe
-from compress.recipe.student_schema import Student
+from compress.recipe.student_schema import AnyStudent, LightStudent, Student
 from compress.recipe.training_schema import Training
 from compress.recipe.yaml_lines import dump_yaml
 from compress.report.report_schema import PROBE_FILE, PROBE_PAGE, REPORT_FILE, ROWS_PAGE, Report, read_report
@@ -268,13 +268,22 @@ def resolve(recipe: Recipe, cards: Sequence[Path] = ()) -> Recipe:
         card = find_teacher(recipe.teacher.source, cards)
         pooling = {"pooling": card.pooling} if card.pooling else {}
         changes["finetune"] = _below(recipe.finetune, pooling | dict(card.finetune), f"teacher card {card.name}")
-    student = recipe.student
-    if student and student.source and source_kind(student.source, "students", cards) == "card":
-        shape = find_student(student.source, cards)
-        changes["student"] = _student(student, shape)
+    students = [_of_card(student, cards) for student in recipe.students]
+    for card in (card for _, card in students if card):
         if recipe.distill:
-            changes["distill"] = _below(recipe.distill, shape.distill, f"student card {shape.name}")
+            changes["distill"] = _below(recipe.distill, card.distill, f"student card {card.name}")
+    changes["students"] = one_transformer(tuple(student for student, _ in students))
     return recipe.model_copy(update=changes)
+
+
+def _of_card(student: AnyStudent, cards: Sequence[Path]) -> tuple[AnyStudent, StudentCard | None]:
+    """Return a student with what its card says, and the card; None for a student that names none."""
+    if not isinstance(student, Student) or student.source is None:
+        return student, None
+    if source_kind(student.source, "students", cards) != "card":
+        return student, None
+    card = find_student(student.source, cards)
+    return _student(student, card), card
 
 
 def _below(section: Training, card: Mapping[str, Any], title: str) -> Training:
@@ -290,8 +299,11 @@ def _below(section: Training, card: Mapping[str, Any], title: str) -> Training:
         raise UsageError(f"{title}: {first_error(error)}") from error
 
 
-def _student(student: Student, card: StudentCard) -> Student:
+def _student(student: Student, card: StudentCard) -> AnyStudent:
     """The shape a card names; a checkpoint of just this shape becomes the source."""
+    if isinstance(card.shape, LightStudent):
+        own = student.model_dump(include=student.model_fields_set - {"source"})
+        return _read_light({**card.shape.model_dump(include=card.shape.model_fields_set), **own}, card.name)
     unset = {"source", *(() if student.layers is not None else ("layers",))}  # null: as many as the card's
     own = student.model_dump(include=student.model_fields_set - unset)
     start: dict[str, Any] = {"start": card.start}
@@ -300,3 +312,20 @@ def _student(student: Student, card: StudentCard) -> Student:
     if isinstance(card.start, FolderCheckpoint):
         start = {"source": card.start.folder, "pooling": card.pooling}
     return Student.model_validate({**card.shape.model_dump(exclude_none=True), **start, **own})
+
+
+def _read_light(settings: Mapping[str, Any], card: str) -> LightStudent:
+    try:
+        return LightStudent.model_validate(settings)
+    except ValidationError as error:
+        raise UsageError(f"student card {card}: {first_error(error)}") from error
+
+
+def one_transformer(students: tuple[AnyStudent, ...]) -> tuple[AnyStudent, ...]:
+    """Return a recipe's students, of which one at most may be a transformer."""
+    if sum(isinstance(each, Student) for each in students) > 1:
+        raise UsageError(
+            "student: two of the list are transformers, and pruning goes on from one.",
+            hint="a recipe for each; they share the fine-tuned teacher",
+        )
+    return students

@@ -6,6 +6,7 @@ import copy
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,46 @@ def prune_vocabulary_from_model(
         longest: tokens of the longest text that the model has to read; None keeps all positions.
         held: further rows by role, of which only the share that is tokenized differently is determined.
     """
+    choice = choose_pieces(model, tokenizer, corpus, task, rule, longest, held=held)
+    pruned = trim_embeddings(model, choice.kept, longest)
+    info = VocabularyInfo(
+        rule=rule_text(rule),
+        pieces_before=choice.before,
+        pieces=len(choice.kept),
+        positions_before=position_count(model),
+        positions=position_count(pruned),
+        changed=choice.changed,
+    )
+    return pruned, choice.tokenizer, info
+
+
+@dataclass(frozen=True)
+class PieceChoice:
+    """The pieces of a tokenizer that are kept."""
+
+    kept: list[int]
+    """The old id of each new one."""
+    before: int
+    """How many there were."""
+    counts: NDArray[np.int64]
+    """How often each old id occurs."""
+    tokenizer: PreTrainedTokenizerBase
+    """Of the kept pieces."""
+    changed: Mapping[str, float]
+    """By role, the share of rows that it splits differently."""
+
+
+def choose_pieces(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    corpus: Mapping[str, Sequence[Row]],
+    task: TaskInfo,
+    rule: Vocabulary | None,
+    longest: int | None = None,
+    *,
+    held: Mapping[str, Sequence[Row]] | None = None,
+) -> PieceChoice:
+    """Return the pieces that a rule keeps, as in `prune_vocabulary_from_model`; without a rule they are all kept."""
     texts = TaskTexts(task, fast_tokenizer(model.config, tokenizer))
     table = check_rule(tokenizer, rule)
     before = whole_texts(table.content)
@@ -108,6 +149,8 @@ def prune_vocabulary_from_model(
     for rows in corpus.values():
         for ids in texts.pieces(rows, before):
             counts += np.bincount(ids, minlength=len(counts))
+    if rule is None:
+        return PieceChoice(list(range(len(counts))), len(table.every), counts, tokenizer, {})
     kept = table.ordered(select_pieces(table, counts, rule, config_ids(model) & table.every))
     fewer = replace_tokenizer_json(tokenizer, table.subset(kept), longest)
     after, changed = whole_texts(json.loads(fewer.backend_tokenizer.to_str())), dict[str, float]()
@@ -120,16 +163,7 @@ def prune_vocabulary_from_model(
                     " use: this tokenizer cannot be pruned.",
                     hint="leave vocabulary out",
                 )
-    pruned = trim_embeddings(model, kept, longest)
-    info = VocabularyInfo(
-        rule=rule_text(rule),
-        pieces_before=len(table.every),
-        pieces=len(kept),
-        positions_before=position_count(model),
-        positions=position_count(pruned),
-        changed=changed,
-    )
-    return pruned, fewer, info
+    return PieceChoice(kept, len(table.every), counts, fewer, changed)
 
 
 ROWS_AT_ONCE = 1000

@@ -140,7 +140,7 @@ def select_pieces(table: PieceTable, counts: NDArray[np.int64], rule: Vocabulary
     return kept
 
 
-def check_rule(tokenizer: PreTrainedTokenizerBase, rule: Vocabulary, source: str = "this model") -> PieceTable:
+def check_rule(tokenizer: PreTrainedTokenizerBase, rule: Vocabulary | None, source: str = "this model") -> PieceTable:
     """Return the pieces of a tokenizer, or raise a `ModelError` if they cannot be pruned by the rule."""
     if not tokenizer.is_fast:
         raise ModelError(
@@ -150,16 +150,16 @@ def check_rule(tokenizer: PreTrainedTokenizerBase, rule: Vocabulary, source: str
     return check_file(tokenizer.backend_tokenizer.to_str(), rule, source)
 
 
-def check_file(content: str, rule: Vocabulary, source: str = "this model") -> PieceTable:
+def check_file(content: str, rule: Vocabulary | None, source: str = "this model") -> PieceTable:
     """Return the pieces of a tokenizer.json, or raise a `ModelError` if they cannot be pruned by the rule."""
     table = PieceTable(json.loads(content), source)
     _check_keep(table, rule, table.required())
     return table
 
 
-def _check_keep(table: PieceTable, rule: Vocabulary, required: set[int]) -> None:
+def _check_keep(table: PieceTable, rule: Vocabulary | None, required: set[int]) -> None:
     """Refuse to keep more pieces than can be, or fewer than every text may need."""
-    if rule == "seen" or rule.keep is None:
+    if rule is None or rule == "seen" or rule.keep is None:
         return
     least, most = len(required), len((table.every - table.reserved()) | required)
     if not least <= rule.keep <= most:

@@ -82,6 +82,7 @@ LayerPairs = Annotated[tuple[tuple[Layer, Layer], ...], Field(min_length=1)]
 
 DEFAULT_LOSSES = Losses(soft_label=SoftLabel(), hidden_state=HiddenState(), attention=Attention())
 
+OUTPUT_LOSSES = Losses(soft_label=SoftLabel())
 RECOVER_LOSSES = Losses(soft_label=SoftLabel(), hidden_state=HiddenState())
 
 BATCH_LOSSES = frozenset({"similarity", "contrast"})
@@ -170,6 +171,13 @@ class Distill(Training):
     def phases_or_default(self) -> tuple[Phase, ...]:
         """Return the phases in order; a single one where the recipe gives none."""
         return self.phases or (Phase(share=1.0, losses=self.losses, hard_label=self.hard_label),)
+
+
+class LightDistill(Distill):
+    """The training of a student without attention, on outputs alone."""
+
+    purpose: ClassVar = "light"
+    losses: Losses = OUTPUT_LOSSES
 
 
 class Recover(Distill):

@@ -8,3 +8,5 @@ MAX_LENGTH = 65_536
 """Word pieces of one input."""
 MAX_WIDTH = 65_536
 MAX_LAYERS = 1_000
+MAX_BUCKETS = 1_000_000
+"""Vectors of n-grams; the products of the hash stay below 2^31, in which phones compute."""

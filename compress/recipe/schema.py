@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSerializer, field_validator, model_validator
 
 from compress.errors import nearest
 from compress.recipe.distill_schema import Distill, QuantizationAware
@@ -31,7 +31,7 @@ from compress.recipe.field_types import (
 )
 from compress.recipe.measure_schema import Measure, Target
 from compress.recipe.prune_schema import Prune
-from compress.recipe.student_schema import Student
+from compress.recipe.student_schema import AnyStudent, LightStudent, Student
 from compress.recipe.task_schema import Task
 from compress.recipe.training_schema import Finetune
 from compress.runtimes import check_runs_in
@@ -140,9 +140,16 @@ class Publish(ShortForm):
     """The codes of the texts' languages for the card (`en`)."""
 
 
+def _as_written(students: tuple[AnyStudent, ...]) -> Any:
+    """Return a student alone as its section, several as a list."""
+    dumped = [student.model_dump(mode="json") for student in students]
+    return dumped if len(dumped) > 1 else dumped[0] if dumped else None
+
+
 class Recipe(RecipeFile):
     """A complete pipeline. Every section except task and teacher is optional."""
 
+    model_config = ConfigDict(serialize_by_alias=True)
     recipe_kind = TASK
     minimum: ClassVar = {"task": "sst2", "teacher": "minilm-l6"}
     version: Literal[1] = 1
@@ -151,7 +158,14 @@ class Recipe(RecipeFile):
     task: Task
     teacher: Teacher
     finetune: Annotated[Finetune | Literal[False], switched] = Finetune()
-    student: Student | None = None
+    students: Annotated[
+        tuple[AnyStudent, ...],
+        as_list,
+        BeforeValidator(lambda value: () if value is None else value),
+        PlainSerializer(_as_written),
+    ] = Field((), alias="student")
+    """What learns from the teacher: a student of the transformer's kind, after which pruning goes on, and any number
+    of others (`static`, `conv`)."""
     distill: Annotated[Distill | Literal[False], switched] = Distill()
     prune: Prune | None = None
     quantize: Quantize | None = None
@@ -174,6 +188,25 @@ class Recipe(RecipeFile):
     """The service.json of `compress label`: the report then compares with the service whose answers are learned."""
     track: Annotated[str, name_in("trackers")] | None = None
     """An experiment tracker supported by Accelerate (`tensorboard`, `wandb`, `mlflow` …)."""
+
+    @property
+    def student(self) -> Student | None:
+        """The student that is a transformer."""
+        return next((each for each in self.students if isinstance(each, Student)), None)
+
+    @property
+    def light_students(self) -> dict[str, LightStudent]:
+        """The students without attention, by the names of their models: `static`, `static-2`, `conv`."""
+        named: dict[str, LightStudent] = {}
+        for each in (each for each in self.students if isinstance(each, LightStudent)):
+            number = 1 + sum(other.kind == each.kind for other in named.values())
+            named[each.kind if number == 1 else f"{each.kind}-{number}"] = each
+        return named
+
+    def with_student(self, student: Student | None) -> Recipe:
+        """Return the recipe with another student of the transformer's kind, or without one."""
+        others = tuple(each for each in self.students if not isinstance(each, Student))
+        return self.model_copy(update={"students": (*([student] if student else []), *others)})
 
     @model_validator(mode="after")
     def _check_distinct_targets(self) -> Recipe:

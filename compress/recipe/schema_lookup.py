@@ -32,7 +32,7 @@ def keys(annotation: Any) -> dict[str, Any]:
     """Return the type of each key that is valid here; losses may also be written directly in a section."""
     models = sections(annotation)
     models += [Losses for model in models if "losses" in model.model_fields]
-    return {key: field.annotation for model in models for key, field in model.model_fields.items()}
+    return {field.alias or key: field.annotation for model in models for key, field in model.model_fields.items()}
 
 
 def at(annotation: Any, path: KeyPath) -> Any:

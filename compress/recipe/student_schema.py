@@ -1,14 +1,15 @@
-"""The recipe's student: a checkpoint of its own, or a shape that is made from the teacher."""
+"""The recipe's students: a checkpoint of its own, a shape that is made from the teacher, or a model without attention."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from compress.recipe.field_types import Count, Number, OneOf, PathText, ShortForm, Width
-from compress.recipe.sanity_limits import MAX_LAYERS
-from compress.recipe.training_schema import Layer
+from compress.recipe.field_types import Count, Frozen, Natural, Number, OneOf, PathText, ShortForm, Width, as_list
+from compress.recipe.sanity_limits import MAX_BUCKETS, MAX_LAYERS
+from compress.recipe.training_schema import AUTO, Auto, BatchSize, EpochBounds, EpochCount, Layer, LearningRate
 
 
 class VocabularyRule(OneOf):
@@ -70,3 +71,67 @@ class Student(ShortForm):
         if self.choose != "spread" and not has_number:
             raise ValueError(f"choose: {self.choose} needs a number or a share of layers")
         return self
+
+
+Start = Literal["pieces", "ngrams", "components", "frequencies"]
+LIGHT_KINDS = ("static", "conv")
+
+
+class LightStudent(Frozen):
+    """A student without attention: a vector for each word piece and for each n-gram of pieces, and a small head.
+
+    `static` reads their mean and maximum over the text; `conv` lets depthwise convolutions read them in order first.
+    """
+
+    kind: Literal["static", "conv"]
+    hidden: Width = 128
+    """Width of the vectors."""
+    factors: Width | None = None
+    """Store vectors of this width, and one matrix that widens them to `hidden`."""
+    ngrams: Natural = Field(3, le=5)
+    """The longest n-grams of pieces that have vectors; 1 leaves them out."""
+    buckets: Natural = Field(20_000, ge=2, le=MAX_BUCKETS)
+    """Vectors that all n-grams share, each the weighted sum of two of them."""
+    head_width: Width = 512
+    """Width of the hidden layer of the head."""
+    convolutions: Annotated[int, Field(strict=True, ge=1, le=3)] | None = None
+    """How many of them (`conv`; 1 unless given)."""
+    vocabulary: Vocabulary | None = "seen"
+    """The pieces that keep a vector, as in a student of the teacher's layers; null keeps all."""
+    embedding: Width | None = None
+    """Width of a text's embedding (similarity, retrieval): by default the teacher's, in the same space."""
+    start: Annotated[tuple[Start, ...], as_list] = ("pieces", "ngrams", "components", "frequencies")
+    """What vectors start as, by the fine-tuned teacher: `pieces` are read by it one by one, frequent `ngrams` too;
+    `components`: along its principal directions instead of random ones; `frequencies`: rare pieces count more. An
+    empty list starts with random vectors."""
+    epochs: EpochCount | EpochBounds | Auto = AUTO
+    """As in `distill`, whose output losses are those of this training; its epochs cost little."""
+    batch_size: BatchSize | Auto = AUTO
+    learning_rate: LearningRate | Auto = AUTO
+
+    @model_validator(mode="after")
+    def _check_parts(self) -> LightStudent:
+        if self.convolutions is not None and self.kind == "static":
+            raise ValueError("static has no convolutions; kind: conv has")
+        if self.factors is not None and self.factors >= self.hidden:
+            raise ValueError(f"factors: {self.factors} should be less than hidden, {self.hidden}")
+        if "pieces" not in self.start and self.start:
+            raise ValueError(f"start: {', '.join(self.start)} has no effect without pieces; give pieces too, or []")
+        return self
+
+    @property
+    def depth(self) -> int:
+        """How many convolutions it has."""
+        return (self.convolutions or 1) if self.kind == "conv" else 0
+
+
+def _kind_of_student(value: Any) -> str:
+    if isinstance(value, LightStudent) or (isinstance(value, Mapping) and "kind" in value):
+        return "light"
+    return "transformer"
+
+
+AnyStudent = Annotated[
+    Annotated[Student, Tag("transformer")] | Annotated[LightStudent, Tag("light")], Discriminator(_kind_of_student)
+]
+"""One of a recipe's students; those without attention say which `kind` they are."""

@@ -11,6 +11,7 @@ from compress.recipe.training_schema import Training
 from compress.recipe.yaml_lines import KeyPath
 from compress.steps.distill_step import DISTILL
 from compress.steps.finetune_step import FINETUNE
+from compress.steps.light_step import LIGHT
 from compress.steps.model_step import ModelStep, StepKind, settings_at, with_settings
 from compress.steps.prune_step import PRUNE
 from compress.steps.quantization_aware_step import QUANTIZATION_AWARE
@@ -22,8 +23,10 @@ STEPS: Mapping[str, ModelStep] = {
     "prune": PRUNE,
     "vocabulary": VOCABULARY,
     "quantize": QUANTIZATION_AWARE,
+    "light": LIGHT,
 }
-"""In the order in which a recipe's models are made: each from the last one before, the first is the teacher."""
+"""In the order in which a recipe's models are made: each from the last one before, the first is the teacher.
+Students without attention come last: nothing is made of them."""
 
 KINDS: Mapping[str, StepKind] = dict(chain.from_iterable(step.kinds.items() for step in STEPS.values()))
 """The kinds of steps that make models."""

@@ -186,14 +186,14 @@ def _warnings(configs: ModelConfigs) -> Iterator[str]:
 
 def _shrink(recipe: Recipe, smoke: Smoke) -> Recipe:
     """One layer, initialised in the same way; narrower and factorised where the recipe's is."""
-    changes: dict[str, Any] = {SECTION: recipe.distill and smoke_distillation(recipe.distill, smoke)}
+    recipe = recipe.model_copy(update={SECTION: recipe.distill and smoke_distillation(recipe.distill, smoke)})
     if student := recipe.student:
         widths = {key: width for key, width in NARROW.items() if getattr(student, key) is not None}
         if student.heads is not None:
             widths["heads"] = 3 if "hidden" in widths else 2  # heads of the teacher's size, or of another
         kept: dict[str, Any] = {"choose": student.choose, "start": student.start}
-        changes["student"] = Student(layers=1, vocabulary=smoke_rule(student.vocabulary), **kept, **widths)
-    return recipe.model_copy(update=changes)
+        recipe = recipe.with_student(Student(layers=1, vocabulary=smoke_rule(student.vocabulary), **kept, **widths))
+    return recipe
 
 
 def _start(student: Student, parent: str, folder: Path | None) -> str:

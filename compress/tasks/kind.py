@@ -160,6 +160,10 @@ class ModelInterface(ABC):
     """What a linear probe asks of a layer (`probe/probe_tasks.py`): the label of a text, which candidate is right, the
     tag of a word, whether a word is part of the answer, the similarity of two texts, whether a document answers a
     query; None: nothing."""
+    needs_attention: str = ""
+    """Why a model without attention cannot do it; empty where it can."""
+    needs_order: str = ""
+    """Why a model that reads words in no order cannot do it; empty where it can."""
     searches: bool = False
     """Predictions are documents of the role (`data/splits/prepare_splits.py`), which are embedded once."""
 

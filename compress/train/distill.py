@@ -125,7 +125,7 @@ def distill(
     is_complete = student.source is None or head_for(task) is EMBEDDING
     has_head = start != "random" and (is_complete or has_task_head(str(student.source), task, student.revision))
     recovered = kept.get("pruning") if recovers else None
-    trained, result, layer_map, augmented = _distill(
+    trained, result, layer_map, augmented = train_student(
         build, [(model, 1.0), *further], rows, settings, task, tokens, context, has_head, recovered, teacher_ids
     )
     initialised = f"; initialised: {start}" if start else ""
@@ -177,10 +177,10 @@ def distill_from_model(
     build = reset_weights_builder(student, settings)
     with context_in_memory("distill", seed, work, console, track, within) as context:
         options: dict[str, Any] = {"pruning": pruning, "teacher_ids": teacher_ids}
-        return _distill(build, teachers, rows, settings, task, tokens, context, **options)[0]
+        return train_student(build, teachers, rows, settings, task, tokens, context, **options)[0]
 
 
-def _distill(
+def train_student(
     build: Callable[[int], PreTrainedModel],
     teachers: Sequence[tuple[PreTrainedModel, float]],
     rows: DistillData,

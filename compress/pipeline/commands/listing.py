@@ -21,6 +21,7 @@ from compress.pretrain.pretrain_report import read_pretrain_report
 from compress.recipe import schema_lookup
 from compress.recipe.distill_schema import DEFAULT_LOSSES
 from compress.recipe.loss_schema import Losses
+from compress.recipe.student_schema import LightStudent
 from compress.report.report_schema import REPORT_FILE, read_report
 from compress.report.retention import larger_is_better
 from compress.runtimes import RUNTIMES
@@ -67,7 +68,8 @@ def _teachers(options: argparse.Namespace) -> Iterator[ListedRow]:
 def _students(options: argparse.Namespace) -> Iterator[ListedRow]:
     for card in list_students(options.cards):
         origin = card.start if isinstance(card.start, str) else card.start.origin
-        shape = {"layers": card.shape.layers, "hidden": card.shape.hidden}
+        layers = card.shape.depth if isinstance(card.shape, LightStudent) else card.shape.layers
+        shape = {"layers": layers, "hidden": card.shape.hidden}
         yield {"name": card.name, "title": card.title, **shape, "starts from": origin}
 
 

@@ -47,6 +47,7 @@ class MultipleChoice(CandidateKind):
     name = "multiple_choice"
     answer_fields = ("choice", "place", "probability", "probabilities")
     problem = "choice"
+    needs_attention = "an answer is judged by reading it together with its question"
     loss = TaskLoss("compress.losses.task.multiple_choice_ce:multiple_choice_ce")
     outputs = OutputForm("compress.losses.tensor_ops.logit_views:choice_view", "softmax", has_target=True)
     hub_pipeline = "multiple-choice"

@@ -60,6 +60,7 @@ class QuestionAnswering(Kind):
     head = "question-answering"
     probed_as = "answer"
     problem = "question_answering"
+    needs_attention = "an answer is found by comparing each word of a document with the question"
     loss = TaskLoss("compress.losses.task.span_ce:span_ce")
     outputs = OutputForm("compress.losses.tensor_ops.logit_views:span_views", "softmax")
     hub_pipeline = "question-answering"

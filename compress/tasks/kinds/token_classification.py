@@ -74,6 +74,7 @@ class TokenClassification(Kind):
     head = "token-classification"
     probed_as = "words"
     problem = "token_classification"
+    needs_order = "a word's tag depends on the words around it"
     loss = TaskLoss("compress.losses.task.token_ce:token_ce")
     outputs = OutputForm("compress.losses.tensor_ops.logit_views:token_view", "softmax")
     hub_pipeline = "token-classification"

@@ -62,10 +62,18 @@ QUANTIZATION_AWARE = Rules(
     most_epochs=((9_999, 6), (29_999, 4), (ANY, 2)),
     patience=1,
 )
+LIGHT = Rules(
+    rates=((ANY, 1e-3),),
+    batches=((ANY, 32),),
+    least_updates=2_000,
+    most_epochs=((9_999, 60), (29_999, 30), (ANY, 15)),
+    patience=2,
+)
 RULES: Mapping[str, Rules] = {
     "finetune": FINETUNE,
     "distill": DISTILL,
     "recover": DISTILL,
+    "light": LIGHT,
     "quantization-aware": QUANTIZATION_AWARE,
     "finetune single_label_classification": FINETUNE_CLASSES,
     "finetune multi_label_classification": FINETUNE_CLASSES,

@@ -1,0 +1,338 @@
+"""Models without attention: a vector for each word piece and each n-gram of pieces, and a small head.
+
+A piece's vector has a learned weight. An n-gram is hashed to two vectors of a pool that all n-grams share and to the
+weights of both (Svenstrup et al., "Hash Embeddings", 2017, arXiv:1709.03933), so that there is no dictionary: the hash
+is computed from the ids inside the model, which takes input_ids and attention_mask like any other. `static` models
+read the mean and the maximum over a text (Iyyer et al., 2015; Ye et al., "Sparse Distillation", 2022,
+arXiv:2110.08536), `conv` models let depthwise convolutions and one product for each read its tokens in order first.
+
+Of a pair of texts, which the separator between them divides, the head reads both vectors, their difference and their
+product. The special tokens of a text have no vectors.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+from transformers.modeling_outputs import BaseModelOutput, SequenceClassifierOutput, TokenClassifierOutput
+
+from compress.families import LIGHT_FAMILIES, NONUNIFORM_PREFIX
+from compress.models.embedding_model import SentenceEmbedding
+from compress.models.heads import HEADS
+
+HASHES = 3
+"""Of an n-gram: two vectors of the pool, and the weights of both."""
+KERNEL = 3
+"""Tokens that a convolution reads."""
+LARGEST_PRODUCT = 2**31 - 1
+"""Some runtimes compute integers in 32 bits."""
+
+
+def _light_config(name: str) -> type[PreTrainedConfig]:
+    """Return the config of a kind of model (transformers makes it a dataclass)."""
+    fields: dict[str, tuple[Any, Any]] = {
+        "vocab_size": (int, 30_522),
+        "hidden_size": (int, 128),
+        "factors": (int | None, None),
+        "num_hidden_layers": (int, 0),
+        "ngrams": (int, 3),
+        "buckets": (int, 20_000),
+        "head_width": (int, 512),
+        "hidden_dropout_prob": (float, 0.1),
+        "initializer_range": (float, 0.02),
+        "special_token_ids": (list[int] | None, None),
+        "sep_token_id": (int | None, None),
+        "pad_token_id": (int | None, 0),
+        "pairs": (bool, False),
+    }
+    members = {
+        "model_type": NONUNIFORM_PREFIX + name,
+        "__doc__": f"A {name} model.",
+        "__annotations__": {key: kind for key, (kind, _) in fields.items()},
+        "__module__": __name__,
+        **{key: default for key, (_, default) in fields.items()},
+    }
+    return type(f"Compress{name.title()}Config", (PreTrainedConfig,), members)
+
+
+LIGHT_CONFIGS: dict[str, type[PreTrainedConfig]] = {name: _light_config(name) for name in LIGHT_FAMILIES}
+
+
+class NgramHash(nn.Module):
+    """Hashes the n-grams of 2 to ``longest`` ids that end at each token.
+
+    Each of three linear hashes modulo a prime of its own maps two different n-grams to one value with a chance of one
+    in that prime (Carter and Wegman, 1979); no product exceeds 2^31.
+    """
+
+    def __init__(self, longest: int, buckets: int) -> None:
+        super().__init__()
+        self.longest = longest
+        self.primes = tuple(itertools.islice(_primes_below(buckets), HASHES))
+        draws = random.Random(0)  # noqa: S311 - the same in every model
+        self.multipliers = [
+            [draws.randrange(1, max(2, min(prime, LARGEST_PRODUCT // prime))) for prime in self.primes]
+            for _ in range(longest + 1)
+        ]
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Return the hashes (rows, tokens, n-grams, 3) of ids (rows, tokens + longest - 1), padded at the start."""
+        tokens = ids.shape[1] - self.longest + 1
+        moduli = torch.tensor(self.primes, device=ids.device)  # constants: no part of a checkpoint
+        multipliers = torch.tensor(self.multipliers, device=ids.device)
+        residues = ids[..., None] % moduli
+        last = self.longest - 1
+        total = (residues[:, last : last + tokens] * multipliers[0]) % moduli
+        hashes = []
+        for back in range(1, self.longest):
+            earlier = residues[:, last - back : last - back + tokens]
+            total = total + (earlier * multipliers[back]) % moduli
+            hashes.append(total % moduli)
+        return torch.stack(hashes, dim=2)
+
+
+def _primes_below(number: int) -> Iterator[int]:
+    """Yield the primes up to ``number`` from the largest down; small ones repeat 2."""
+    for candidate in range(number, 1, -1):
+        if all(candidate % divisor for divisor in range(2, int(candidate**0.5) + 1)):
+            yield candidate
+    yield from itertools.repeat(2)
+
+
+class LightEmbeddings(nn.Module):
+    """The vector of each token: of its piece, and of the n-grams that end with it."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        width = config.factors or config.hidden_size
+        self.word_embeddings = nn.Embedding(config.vocab_size, width)
+        self.piece_weights = nn.Embedding(config.vocab_size, 1)
+        self.longest = config.ngrams
+        if config.ngrams > 1:
+            self.hash = NgramHash(config.ngrams, config.buckets)
+            self.ngram_embeddings = nn.Embedding(config.buckets, width)
+            self.ngram_weights = nn.Embedding(config.buckets, HASHES - 1)
+        self.expansion = nn.Linear(width, config.hidden_size, bias=False) if config.factors else None
+
+    def forward(self, ids: Tensor, content: Tensor) -> Tensor:
+        """Return vectors (rows, tokens, hidden) of ids (rows, tokens) where ``content`` is 1, and zeros elsewhere."""
+        vectors = self.word_embeddings(ids) * (self.piece_weights(ids) * content[..., None])
+        if self.longest > 1:
+            vectors = vectors + self._ngrams(ids, content)
+        return vectors if self.expansion is None else self.expansion(vectors)
+
+    def _ngrams(self, ids: Tensor, content: Tensor) -> Tensor:
+        before = self.longest - 1
+        hashes = self.hash(F.pad(ids, (before, 0)))
+        padded, tokens = F.pad(content, (before, 0)), ids.shape[1]
+        within, present = content, []
+        for back in range(1, self.longest):
+            within = within * padded[:, before - back : before - back + tokens]
+            present.append(within)
+        pooled = self.ngram_embeddings(hashes[..., : HASHES - 1])
+        weights = self.ngram_weights(hashes[..., HASHES - 1]) * torch.stack(present, dim=2)[..., None]
+        return (pooled * weights[..., None]).sum(dim=(2, 3))
+
+
+class Convolution(nn.Module):
+    """A depthwise convolution over the tokens, a product over the channels, and what it read added to the result."""
+
+    def __init__(self, width: int, dropout: float) -> None:
+        super().__init__()
+        self.depthwise = nn.Conv1d(width, width, KERNEL, padding=KERNEL // 2, groups=width)
+        self.pointwise = nn.Linear(width, width)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, states: Tensor, content: Tensor) -> Tensor:
+        """Return states (rows, tokens, width); zeros where ``content`` is 0."""
+        mixed = self.depthwise(states.transpose(1, 2)).transpose(1, 2)
+        added: Tensor = self.dropout(self.pointwise(F.relu(mixed)))
+        return (states + added) * content[..., None]
+
+
+class LightEncoder(PreTrainedModel):  # type: ignore[no-untyped-call]
+    """Token vectors, and the convolutions that read them."""
+
+    base_model_prefix = "encoder"
+    config_class: ClassVar[Any] = PreTrainedConfig
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.embeddings = LightEmbeddings(config)
+        dropout = config.hidden_dropout_prob
+        self.convolutions = nn.ModuleList(
+            Convolution(config.hidden_size, dropout) for _ in range(config.num_hidden_layers)
+        )
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        """Return the vectors of pieces."""
+        return self.embeddings.word_embeddings
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        """Replace the vectors of pieces."""
+        self.embeddings.word_embeddings = value
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """Draw weights: vectors and layers at random, the weights of vectors as 1 and of two vectors as a half each."""
+        with torch.no_grad():
+            if isinstance(module, (nn.Linear, nn.Conv1d)):
+                nn.init.kaiming_uniform_(module.weight, a=5**0.5)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+            elif isinstance(module, LightEmbeddings):
+                nn.init.normal_(module.word_embeddings.weight, std=module.word_embeddings.embedding_dim**-0.5)
+                nn.init.ones_(module.piece_weights.weight)
+                if module.longest > 1:
+                    nn.init.zeros_(module.ngram_embeddings.weight)
+                    nn.init.constant_(module.ngram_weights.weight, 1 / (HASHES - 1))
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any) -> BaseModelOutput:
+        """Return the vectors of the tokens of a padded batch (rows, tokens, hidden)."""
+        content = self.content(input_ids, attention_mask)
+        states = self.embeddings(input_ids, content)
+        for convolution in self.convolutions:
+            states = convolution(states, content)
+        return BaseModelOutput(last_hidden_state=states)
+
+    def content(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return 1.0 at the tokens of texts (rows, tokens), 0.0 at padding and special tokens."""
+        special = self.config.special_token_ids or []
+        read = torch.ones_like(ids) if mask is None else mask
+        for index in special:
+            read = read * (ids != index)
+        return read.to(self.embeddings.word_embeddings.weight.dtype)
+
+
+class LightHead(nn.Module):
+    """A hidden layer on a text's vectors, and an output layer that reads both."""
+
+    def __init__(self, inputs: int, config: Any) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.dense = nn.Linear(inputs, config.head_width)
+        self.out_proj = nn.Linear(inputs + config.head_width, config.num_labels or 1)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Return outputs (…, outputs) of vectors (…, inputs)."""
+        vectors = self.dropout(vectors)
+        hidden = self.dropout(F.relu(self.dense(vectors)))
+        logits: Tensor = self.out_proj(torch.cat([vectors, hidden], dim=-1))
+        return logits
+
+
+class _WithHead(LightEncoder):
+    """Base of the classes with a head, whose encoder is a part of its own."""
+
+    def __init__(self, config: Any) -> None:
+        PreTrainedModel.__init__(self, config)
+        self.encoder = self.encoder_class(config)
+        self.classifier = LightHead(self.features(config), config)
+        self.post_init()
+
+    encoder_class: ClassVar[Any] = LightEncoder
+
+    @staticmethod
+    def features(config: Any) -> int:
+        """Return how many numbers the head reads."""
+        raise NotImplementedError
+
+    def get_input_embeddings(self) -> nn.Module:
+        """Return the vectors of pieces."""
+        return self.encoder.get_input_embeddings()
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        """Replace the vectors of pieces."""
+        self.encoder.set_input_embeddings(value)
+
+
+class LightForSequenceClassification(_WithHead):
+    """One decision a text, or a pair of them."""
+
+    @staticmethod
+    def features(config: Any) -> int:
+        """Mean and maximum; of a pair those of both texts, their difference and their product."""
+        return 2 * int(config.hidden_size) * (4 if config.pairs else 1)
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None, **_: Any
+    ) -> SequenceClassifierOutput:
+        """Return the logits of a padded batch."""
+        content = self.encoder.content(input_ids, attention_mask)
+        states = self.encoder(input_ids, attention_mask).last_hidden_state
+        if not self.config.pairs:
+            text = mean_and_maximum(states, content)
+        else:
+            ends = (input_ids == self.config.sep_token_id).to(content.dtype)
+            first = (torch.cumsum(ends, dim=1) < 1).to(content.dtype)
+            left = mean_and_maximum(states, content * first)
+            right = mean_and_maximum(states, content * (1 - first))
+            text = torch.cat([left, right, (left - right).abs(), left * right], dim=-1)
+        logits = self.classifier(text)
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
+        return SequenceClassifierOutput(loss=loss, logits=logits)
+
+
+class LightForTokenClassification(_WithHead):
+    """One decision a token."""
+
+    @staticmethod
+    def features(config: Any) -> int:
+        """The token's own vector."""
+        return int(config.hidden_size)
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None, **_: Any
+    ) -> TokenClassifierOutput:
+        """Return the logits of a padded batch."""
+        logits = self.classifier(self.encoder(input_ids, attention_mask).last_hidden_state)
+        loss = None if labels is None else self.loss_function(logits, labels, self.config)
+        return TokenClassifierOutput(loss=loss, logits=logits)
+
+
+LOWEST = -1e4
+"""Below every number in a vector."""
+
+
+def mean_and_maximum(states: Tensor, content: Tensor) -> Tensor:
+    """Return the mean and the maximum (rows, 2 · width) of states (rows, tokens, width) where ``content`` is 1.
+
+    Both are zero in a text without tokens.
+    """
+    count = content.sum(dim=1, keepdim=True)
+    present = content[..., None]
+    mean = (states * present).sum(dim=1) / count.clamp(min=1.0)
+    largest = (states * present + (1 - present) * LOWEST).amax(dim=1) * count.clamp(max=1.0)
+    return torch.cat([mean, largest], dim=-1)
+
+
+def register_light_models() -> None:
+    """Register both kinds with the Auto classes of the heads that they can have."""
+    for name, config in LIGHT_CONFIGS.items():
+        AutoConfig.register(config.model_type, config)
+        encoder = _named("Model", (LightEncoder,), name, config)
+        HEADS["encoder"].auto.register(config, encoder)
+        embedding = _named("ForSentenceEmbedding", (SentenceEmbedding, encoder), name, config)
+        HEADS["sentence-embedding"].auto.register(config, embedding)
+        heads: dict[str, type] = {"sequence-classification": LightForSequenceClassification}
+        if LIGHT_FAMILIES[name].reads_order:
+            heads["token-classification"] = LightForTokenClassification
+        for head, base in heads.items():
+            HEADS[head].auto.register(config, _named(HEADS[head].suffix, (base,), name, config, encoder_class=encoder))
+
+
+def _named(
+    suffix: str, bases: tuple[type, ...], name: str, config: type[PreTrainedConfig], **members: Any
+) -> type[PreTrainedModel]:
+    """Return the class for one kind: `CompressStaticForSequenceClassification`."""
+    described = {"__module__": __name__, "__doc__": f"A {name} model.", "config_class": config, **members}
+    return type(f"Compress{name.title()}{suffix}", bases, described)
