@@ -53,6 +53,8 @@ class Format:
     """Devices on which an export of this format runs."""
     has_lstm: bool = True
     """Whether a model with an LSTM can have it."""
+    has_attention: bool = True
+    """Whether a transformer can have it; others are for students without attention, and compete for them unasked."""
     competes: bool = True
     """Whether its exports compete where a recipe's `export` names it; otherwise it is built after `select`, for winners
     only, unless the recipe says `{format: NAME, compete: true}`."""
@@ -134,6 +136,17 @@ FORMATS: Mapping[str, Format] = {
             build_modules={**FROM_PYTORCH, "litert_torch": "litert"},
             minimum={"ai-edge-litert": "2.3"},
             competes=False,
+        ),
+        Format(
+            name="numpy",
+            files=("tables.safetensors",),
+            runtime="numpy",
+            hub_library="numpy",
+            weights=(".safetensors",),
+            builder="compress.export.builders.numpy_tables:export_numpy",
+            build_modules=FROM_PYTORCH,
+            minimum={"numpy": "2.0"},
+            has_attention=False,
         ),
         Format(
             name="torch",

@@ -142,6 +142,15 @@ RUNTIMES: Mapping[str, Runtime] = {
             extra="executorch",
         ),
         Runtime(
+            name="numpy",
+            opener="compress.runtime.numpy_runtime:open_numpy",
+            formats=("numpy",),
+            devices=("cpu",),
+            needs="nothing else",
+            modules=(),
+            libraries=("numpy",),
+        ),
+        Runtime(
             name="litert",
             opener="compress.runtime.litert_runtime:open_litert",
             formats=("litert",),

@@ -212,9 +212,12 @@ def left_out_formats(recipe: Recipe) -> dict[str, str]:
     return {name: f"export: all leaves out {name}: {reason}" for name, reason in obstacles.items() if reason}
 
 
-def competing_formats(recipe: Recipe) -> list[str]:
-    """Return the formats that are built for every model."""
-    return [each.format for each in listed_formats(recipe) if each.compete]
+def competing_formats(recipe: Recipe, *, has_attention: bool = True) -> list[str]:
+    """Return the formats that are built for every model with attention, or for every one without."""
+    named = [each.format for each in listed_formats(recipe) if each.compete]
+    if has_attention:
+        return [name for name in named if EXPORTS[name].has_attention]
+    return list(dict.fromkeys([*named, *(name for name, each in EXPORTS.items() if not each.has_attention)]))
 
 
 def packaged_formats(recipe: Recipe) -> list[str]:
@@ -225,7 +228,14 @@ def packaged_formats(recipe: Recipe) -> list[str]:
 def _obstacle(recipe: Recipe, form: str) -> str:
     """Return why a format cannot be built here; empty where it can."""
     missing = describe_missing(missing_extras(form), missing_programs(form))
-    return f"not installed: {missing}" if missing else _lacks_lstm(recipe, form)
+    return f"not installed: {missing}" if missing else _cannot_hold(recipe, form)
+
+
+def _cannot_hold(recipe: Recipe, form: str) -> str:
+    """Return why no model of a recipe can have this format; empty where one can."""
+    if form in EXPORTS and not EXPORTS[form].has_attention and not recipe.light_students:
+        return f"{form} is for students without attention (static, conv)"
+    return _lacks_lstm(recipe, form)
 
 
 def _lacks_lstm(recipe: Recipe, form: str) -> str:
@@ -242,6 +252,8 @@ def format_problems(recipe: Recipe) -> Iterator[Problem]:
     for number, each in enumerate(recipe.export):
         if reason := _lacks_lstm(recipe, each.format):
             yield Problem(("export", number), f"{reason}: add a student, whose head is linear")
+        elif reason := _cannot_hold(recipe, each.format):
+            yield Problem(("export", number), f"{reason}, and the recipe has none")
         devices = EXPORTS[each.format].devices if each.format in EXPORTS else tuple(targets)
         if each.compete and targets.isdisjoint(devices):
             able = f"runs on {' and '.join(devices)}" if devices else "has no runtime on this machine"

@@ -97,7 +97,7 @@ def register_exporters() -> None:
     """Add every family, for every task and every format made from PyTorch, to optimum's table."""
     for form in [name for name, each in EXPORTS.items() if each.source is None]:
         register = TasksManager.create_register(form, overwrite_existing=True)
-        for family in (FAMILIES | LIGHT_FAMILIES).values():
+        for family in {**FAMILIES, **LIGHT_FAMILIES}.values():
             register(family.name, *TASKS.values())(_exporter_of(family))
 
 

@@ -22,6 +22,7 @@ from transformers.masking_utils import bidirectional_mask_function, eager_mask
 
 from compress.errors import ModelError
 from compress.models.encoder_parts import base_of, family_of, head_size, layers_of, part
+from compress.models.light_models import LightEmbeddings
 
 FUSED, SEPARATE = "compress_fused", "compress_separate"
 """Names in transformers' table of the attention on a fused query, key and value, and on separate ones."""
@@ -36,6 +37,12 @@ def inference_modules(model: PreTrainedModel) -> Iterator[None]:
     stays as it is.
     """
     family, attention = family_of(model), model.config._attn_implementation
+    if not family.has_attention:
+        embeddings = base_of(model).get_submodule("embeddings")
+        assert isinstance(embeddings, LightEmbeddings)
+        with embeddings.folded_weights():
+            yield
+        return
     for name, function in ((FUSED, _fused_attention), (SEPARATE, _attention)):
         AttentionInterface.register(name, function)
         AttentionMaskInterface.register(name, _mask)

@@ -1,7 +1,7 @@
 """Models: parts of encoders, non-uniform shapes, model folders, students, forward hooks.
 
-Importing this package registers the non-uniform shapes, and models without attention, with transformers' Auto classes, so that a pruned folder loads
-with ``AutoModelForSequenceClassification.from_pretrained`` and ``pipeline``.
+Importing this package registers the non-uniform shapes, and models without attention, with transformers' Auto classes,
+so that a pruned folder loads with ``AutoModelForSequenceClassification.from_pretrained`` and ``pipeline``.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 A piece's vector has a learned weight. An n-gram is hashed to two vectors of a pool that all n-grams share and to the
 weights of both (Svenstrup et al., "Hash Embeddings", 2017, arXiv:1709.03933), so that there is no dictionary: the hash
 is computed from the ids inside the model, which takes input_ids and attention_mask like any other. `static` models
-read the mean and the maximum over a text (Iyyer et al., 2015; Ye et al., "Sparse Distillation", 2022,
-arXiv:2110.08536), `conv` models let depthwise convolutions and one product for each read its tokens in order first.
+read the mean of a text's vectors and the maximum of its pieces' (Iyyer et al., 2015; Ye et al., "Sparse Distillation",
+2022, arXiv:2110.08536). `conv` models add the n-grams to the pieces that they end with, and let depthwise convolutions
+and one product for each read the tokens in order first.
 
 Of a pair of texts, which the separator between them divides, the head reads both vectors, their difference and their
 product. The special tokens of a text have no vectors.
@@ -12,10 +13,9 @@ product. The special tokens of a text have no vectors.
 
 from __future__ import annotations
 
-import itertools
-import random
-from collections.abc import Iterator
-from typing import Any, ClassVar
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -26,13 +26,12 @@ from transformers.modeling_outputs import BaseModelOutput, SequenceClassifierOut
 from compress.families import LIGHT_FAMILIES, NONUNIFORM_PREFIX
 from compress.models.embedding_model import SentenceEmbedding
 from compress.models.heads import HEADS
+from compress.ngram_hash import HASHES, multipliers, primes
 
-HASHES = 3
-"""Of an n-gram: two vectors of the pool, and the weights of both."""
 KERNEL = 3
 """Tokens that a convolution reads."""
-LARGEST_PRODUCT = 2**31 - 1
-"""Some runtimes compute integers in 32 bits."""
+HIGHEST = 1e4
+"""Above every number in a vector."""
 
 
 def _light_config(name: str) -> type[PreTrainedConfig]:
@@ -66,44 +65,26 @@ LIGHT_CONFIGS: dict[str, type[PreTrainedConfig]] = {name: _light_config(name) fo
 
 
 class NgramHash(nn.Module):
-    """Hashes the n-grams of 2 to ``longest`` ids that end at each token.
-
-    Each of three linear hashes modulo a prime of its own maps two different n-grams to one value with a chance of one
-    in that prime (Carter and Wegman, 1979); no product exceeds 2^31.
-    """
+    """Hashes the n-grams of 2 to ``longest`` ids that end at each token."""
 
     def __init__(self, longest: int, buckets: int) -> None:
         super().__init__()
-        self.longest = longest
-        self.primes = tuple(itertools.islice(_primes_below(buckets), HASHES))
-        draws = random.Random(0)  # noqa: S311 - the same in every model
-        self.multipliers = [
-            [draws.randrange(1, max(2, min(prime, LARGEST_PRODUCT // prime))) for prime in self.primes]
-            for _ in range(longest + 1)
-        ]
+        self.longest, self.buckets = longest, buckets
 
     def forward(self, ids: Tensor) -> Tensor:
         """Return the hashes (rows, tokens, n-grams, 3) of ids (rows, tokens + longest - 1), padded at the start."""
         tokens = ids.shape[1] - self.longest + 1
-        moduli = torch.tensor(self.primes, device=ids.device)  # constants: no part of a checkpoint
-        multipliers = torch.tensor(self.multipliers, device=ids.device)
+        moduli = torch.tensor(primes(self.buckets), device=ids.device)  # constants: no part of a checkpoint
+        factors = torch.tensor(multipliers(self.longest, self.buckets), device=ids.device)
         residues = ids[..., None] % moduli
         last = self.longest - 1
-        total = (residues[:, last : last + tokens] * multipliers[0]) % moduli
+        total = (residues[:, last : last + tokens] * factors[0]) % moduli
         hashes = []
         for back in range(1, self.longest):
             earlier = residues[:, last - back : last - back + tokens]
-            total = total + (earlier * multipliers[back]) % moduli
+            total = total + (earlier * factors[back]) % moduli
             hashes.append(total % moduli)
         return torch.stack(hashes, dim=2)
-
-
-def _primes_below(number: int) -> Iterator[int]:
-    """Yield the primes up to ``number`` from the largest down; small ones repeat 2."""
-    for candidate in range(number, 1, -1):
-        if all(candidate % divisor for divisor in range(2, int(candidate**0.5) + 1)):
-            yield candidate
-    yield from itertools.repeat(2)
 
 
 class LightEmbeddings(nn.Module):
@@ -114,7 +95,7 @@ class LightEmbeddings(nn.Module):
         width = config.factors or config.hidden_size
         self.word_embeddings = nn.Embedding(config.vocab_size, width)
         self.piece_weights = nn.Embedding(config.vocab_size, 1)
-        self.longest = config.ngrams
+        self.longest, self.folded = config.ngrams, False
         if config.ngrams > 1:
             self.hash = NgramHash(config.ngrams, config.buckets)
             self.ngram_embeddings = nn.Embedding(config.buckets, width)
@@ -123,12 +104,24 @@ class LightEmbeddings(nn.Module):
 
     def forward(self, ids: Tensor, content: Tensor) -> Tensor:
         """Return vectors (rows, tokens, hidden) of ids (rows, tokens) where ``content`` is 1, and zeros elsewhere."""
-        vectors = self.word_embeddings(ids) * (self.piece_weights(ids) * content[..., None])
+        vectors = self.pieces(ids, content)
         if self.longest > 1:
-            vectors = vectors + self._ngrams(ids, content)
+            pooled, weights = self.ngrams(ids, content)
+            vectors = vectors + (pooled * weights[..., None]).sum(dim=2)
+        return self.expand(vectors)
+
+    def expand(self, vectors: Tensor) -> Tensor:
+        """Return vectors as wide as the model of those that are stored."""
         return vectors if self.expansion is None else self.expansion(vectors)
 
-    def _ngrams(self, ids: Tensor, content: Tensor) -> Tensor:
+    def pieces(self, ids: Tensor, content: Tensor) -> Tensor:
+        """Return the weighted vectors of pieces (rows, tokens, width), zeros where ``content`` is 0."""
+        weights = content[..., None] if self.folded else self.piece_weights(ids) * content[..., None]
+        vectors: Tensor = self.word_embeddings(ids) * weights
+        return vectors
+
+    def ngrams(self, ids: Tensor, content: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the vectors (rows, tokens, 2 · n-grams, width) of what ends at each token, and their weights."""
         before = self.longest - 1
         hashes = self.hash(F.pad(ids, (before, 0)))
         padded, tokens = F.pad(content, (before, 0)), ids.shape[1]
@@ -136,9 +129,20 @@ class LightEmbeddings(nn.Module):
         for back in range(1, self.longest):
             within = within * padded[:, before - back : before - back + tokens]
             present.append(within)
-        pooled = self.ngram_embeddings(hashes[..., : HASHES - 1])
+        pooled = self.ngram_embeddings(hashes[..., : HASHES - 1].flatten(2))
         weights = self.ngram_weights(hashes[..., HASHES - 1]) * torch.stack(present, dim=2)[..., None]
-        return (pooled * weights[..., None]).sum(dim=(2, 3))
+        return pooled, weights.flatten(2)
+
+    @contextmanager
+    def folded_weights(self) -> Iterator[None]:
+        """Multiply the vectors of pieces by their weights within the block, so that nothing looks these up."""
+        before = self.word_embeddings.weight
+        self.word_embeddings.weight = nn.Parameter((before * self.piece_weights.weight).detach())
+        self.folded = True
+        try:
+            yield
+        finally:
+            self.word_embeddings.weight, self.folded = before, False
 
 
 class Convolution(nn.Module):
@@ -157,31 +161,18 @@ class Convolution(nn.Module):
         return (states + added) * content[..., None]
 
 
-class LightEncoder(PreTrainedModel):  # type: ignore[no-untyped-call]
-    """Token vectors, and the convolutions that read them."""
+class LightModel(PreTrainedModel):  # type: ignore[no-untyped-call]
+    """Base of the classes with a head and without: how weights are drawn."""
 
     base_model_prefix = "encoder"
-    config_class: ClassVar[Any] = PreTrainedConfig
-
-    def __init__(self, config: Any) -> None:
-        super().__init__(config)
-        self.embeddings = LightEmbeddings(config)
-        dropout = config.hidden_dropout_prob
-        self.convolutions = nn.ModuleList(
-            Convolution(config.hidden_size, dropout) for _ in range(config.num_hidden_layers)
-        )
-        self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:
         """Return the vectors of pieces."""
-        return self.embeddings.word_embeddings
-
-    def set_input_embeddings(self, value: nn.Module) -> None:
-        """Replace the vectors of pieces."""
-        self.embeddings.word_embeddings = value
+        vectors: nn.Module = self.base_model.get_submodule("embeddings.word_embeddings")
+        return vectors
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Draw weights: vectors and layers at random, the weights of vectors as 1 and of two vectors as a half each."""
+        """Draw vectors and layers at random; the weight of a vector is 1, of each of two vectors a half."""
         with torch.no_grad():
             if isinstance(module, (nn.Linear, nn.Conv1d)):
                 nn.init.kaiming_uniform_(module.weight, a=5**0.5)
@@ -194,20 +185,55 @@ class LightEncoder(PreTrainedModel):  # type: ignore[no-untyped-call]
                     nn.init.zeros_(module.ngram_embeddings.weight)
                     nn.init.constant_(module.ngram_weights.weight, 1 / (HASHES - 1))
 
+
+class LightEncoder(LightModel):  # type: ignore[no-untyped-call]
+    """Token vectors, and the convolutions that read them."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.embeddings = LightEmbeddings(config)
+        dropout = config.hidden_dropout_prob
+        self.convolutions = nn.ModuleList(
+            Convolution(config.hidden_size, dropout) for _ in range(config.num_hidden_layers)
+        )
+        self.post_init()  # type: ignore[no-untyped-call]
+
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any) -> BaseModelOutput:
         """Return the vectors of the tokens of a padded batch (rows, tokens, hidden)."""
-        content = self.content(input_ids, attention_mask)
-        states = self.embeddings(input_ids, content)
+        return BaseModelOutput(last_hidden_state=self.states(input_ids, self.content(input_ids, attention_mask)))
+
+    def states(self, ids: Tensor, content: Tensor) -> Tensor:
+        """Return the vectors of the tokens (rows, tokens, hidden), zeros where ``content`` is 0."""
+        states: Tensor = self.embeddings(ids, content)
         for convolution in self.convolutions:
             states = convolution(states, content)
-        return BaseModelOutput(last_hidden_state=states)
+        return states
+
+    def texts(self, ids: Tensor, content: Tensor, parts: Sequence[Tensor]) -> list[Tensor]:
+        """Return what the head reads of each part of the rows (rows, 2 · hidden), of which masks say where it is.
+
+        That is a mean and a maximum; of a part without tokens both are zeros.
+        """
+        if len(self.convolutions):
+            states = self.states(ids, content)
+            return [_joined(states, (part[:, None] @ states)[:, 0], part) for part in parts]
+        embeddings = self.embeddings
+        pieces = embeddings.pieces(ids, content)
+        totals = [(part[:, None] @ pieces)[:, 0] for part in parts]
+        if embeddings.longest > 1:
+            pooled, weights = embeddings.ngrams(ids, content)
+            pooled = pooled.flatten(1, 2)
+            for number, part in enumerate(parts):
+                own = weights if len(parts) == 1 else weights * part[..., None]
+                totals[number] = totals[number] + (own.flatten(1)[:, None] @ pooled)[:, 0]
+        states = embeddings.expand(pieces)
+        return [_joined(states, embeddings.expand(total), part) for total, part in zip(totals, parts, strict=True)]
 
     def content(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return 1.0 at the tokens of texts (rows, tokens), 0.0 at padding and special tokens."""
-        special = self.config.special_token_ids or []
         read = torch.ones_like(ids) if mask is None else mask
-        for index in special:
-            read = read * (ids != index)
+        special = torch.tensor(self.config.special_token_ids or [-1], device=ids.device)
+        read = read * (1 - (ids[..., None] == special).to(read.dtype).sum(dim=-1))
         return read.to(self.embeddings.word_embeddings.weight.dtype)
 
 
@@ -228,32 +254,24 @@ class LightHead(nn.Module):
         return logits
 
 
-class _WithHead(LightEncoder):
+class _WithHead(LightModel):  # type: ignore[no-untyped-call]
     """Base of the classes with a head, whose encoder is a part of its own."""
 
+    encoder_class: Any = LightEncoder
+
     def __init__(self, config: Any) -> None:
-        PreTrainedModel.__init__(self, config)
+        super().__init__(config)
         self.encoder = self.encoder_class(config)
         self.classifier = LightHead(self.features(config), config)
-        self.post_init()
-
-    encoder_class: ClassVar[Any] = LightEncoder
+        self.post_init()  # type: ignore[no-untyped-call]
 
     @staticmethod
     def features(config: Any) -> int:
         """Return how many numbers the head reads."""
         raise NotImplementedError
 
-    def get_input_embeddings(self) -> nn.Module:
-        """Return the vectors of pieces."""
-        return self.encoder.get_input_embeddings()
 
-    def set_input_embeddings(self, value: nn.Module) -> None:
-        """Replace the vectors of pieces."""
-        self.encoder.set_input_embeddings(value)
-
-
-class LightForSequenceClassification(_WithHead):
+class LightForSequenceClassification(_WithHead):  # type: ignore[no-untyped-call]
     """One decision a text, or a pair of them."""
 
     @staticmethod
@@ -266,14 +284,12 @@ class LightForSequenceClassification(_WithHead):
     ) -> SequenceClassifierOutput:
         """Return the logits of a padded batch."""
         content = self.encoder.content(input_ids, attention_mask)
-        states = self.encoder(input_ids, attention_mask).last_hidden_state
         if not self.config.pairs:
-            text = mean_and_maximum(states, content)
+            (text,) = self.encoder.texts(input_ids, content, [content])
         else:
             ends = (input_ids == self.config.sep_token_id).to(content.dtype)
             first = (torch.cumsum(ends, dim=1) < 1).to(content.dtype)
-            left = mean_and_maximum(states, content * first)
-            right = mean_and_maximum(states, content * (1 - first))
+            left, right = self.encoder.texts(input_ids, content, [content * first, content * (1 - first)])
             text = torch.cat([left, right, (left - right).abs(), left * right], dim=-1)
         logits = self.classifier(text)
         loss = None
@@ -282,7 +298,7 @@ class LightForSequenceClassification(_WithHead):
         return SequenceClassifierOutput(loss=loss, logits=logits)
 
 
-class LightForTokenClassification(_WithHead):
+class LightForTokenClassification(_WithHead):  # type: ignore[no-untyped-call]
     """One decision a token."""
 
     @staticmethod
@@ -299,20 +315,11 @@ class LightForTokenClassification(_WithHead):
         return TokenClassifierOutput(loss=loss, logits=logits)
 
 
-LOWEST = -1e4
-"""Below every number in a vector."""
-
-
-def mean_and_maximum(states: Tensor, content: Tensor) -> Tensor:
-    """Return the mean and the maximum (rows, 2 · width) of states (rows, tokens, width) where ``content`` is 1.
-
-    Both are zero in a text without tokens.
-    """
-    count = content.sum(dim=1, keepdim=True)
-    present = content[..., None]
-    mean = (states * present).sum(dim=1) / count.clamp(min=1.0)
-    largest = (states * present + (1 - present) * LOWEST).amax(dim=1) * count.clamp(max=1.0)
-    return torch.cat([mean, largest], dim=-1)
+def _joined(states: Tensor, total: Tensor, part: Tensor) -> Tensor:
+    """Return the mean of a part with this total and the maximum of its states."""
+    count = part.sum(dim=1, keepdim=True)
+    largest = (states + (part[..., None] - 1) * HIGHEST).amax(dim=1)
+    return torch.cat([total / count.clamp(min=1.0), largest * count.clamp(max=1.0)], dim=-1)
 
 
 def register_light_models() -> None:

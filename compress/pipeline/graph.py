@@ -12,6 +12,7 @@ from compress.pipeline.step_context import StepContext
 from compress.recipe.distill_schema import Distill
 from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Recipe
+from compress.recipe.student_schema import LightStudent
 from compress.recipe.yaml_lines import KeyPath
 from compress.steps import STEPS, distillations
 from compress.steps.model_step import PlannedModel
@@ -143,6 +144,13 @@ class Plan(StepPlan):
     def evaluated(self) -> list[PlannedModel]:
         """The models with rows in the ledger."""
         return [model for model in self.models if model.evaluated]
+
+    @property
+    def final(self) -> list[PlannedModel]:
+        """The models of which no other one with rows is made: the last transformer, and students without attention."""
+        light = [model for model in self.evaluated if isinstance(model.shape, LightStudent)]
+        others = [model for model in self.evaluated if model not in light]
+        return [*(others[-1:] if len(others) > 1 or not light else []), *light]
 
     @property
     def present_targets(self) -> list[Target]:

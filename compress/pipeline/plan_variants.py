@@ -17,6 +17,7 @@ from compress.pipeline.steps.scoring_steps import scoring_batch
 from compress.pipeline.steps.select_step import rules_of
 from compress.quantize import QUANTIZERS, chosen_methods
 from compress.recipe.measure_schema import Target
+from compress.recipe.student_schema import LightStudent
 from compress.runtimes import RUNTIMES
 from compress.steps.model_step import PlannedModel
 from compress.variants import VARIANTS, Variant, competing_formats, variants_for
@@ -25,18 +26,20 @@ from compress.variants import VARIANTS, Variant, competing_formats, variants_for
 def add_variants(plan: Plan, model: PlannedModel) -> None:
     """The steps that build every variant of one model, and then score and tune those that are worth it.
 
-    Every model is quantized by the recipe's first method. The final one is by all, and of the files that the further
+    Every model is quantized by the recipe's first method. The final ones are by all, and of the files that the further
     ones make, a screening keeps some.
     """
-    recipe = plan.recipe
+    recipe, has_attention = plan.recipe, not isinstance(model.shape, LightStudent)
+    formats = competing_formats(recipe, has_attention=has_attention)
     devices = list(dict.fromkeys(target.device for target in recipe.targets))
-    methods = chosen_methods(recipe.quantize.methods, competing_formats(recipe)) if recipe.quantize else ()
-    if model is not plan.evaluated[-1]:
+    named = recipe.quantize.methods if recipe.quantize else ()
+    methods = chosen_methods(named, formats, has_attention=has_attention)
+    if model not in plan.final:
         methods = methods[:1]
     further = {QUANTIZERS[method].name for method in methods[1:]} - {*recipe.variants}
     built: dict[str, str] = {}
     judged: dict[str, str] = {}
-    for variant in variants_for(competing_formats(recipe), methods, devices, also=recipe.variants):
+    for variant in variants_for(formats, methods, devices, also=recipe.variants):
         step = built[variant.name] = _add_build(plan, model, variant, built | judged)
         if variant.quantizer is not None:
             judged[variant.name] = step = add_fallback(plan, model, variant, step, built)

@@ -269,9 +269,9 @@ def resolve(recipe: Recipe, cards: Sequence[Path] = ()) -> Recipe:
         pooling = {"pooling": card.pooling} if card.pooling else {}
         changes["finetune"] = _below(recipe.finetune, pooling | dict(card.finetune), f"teacher card {card.name}")
     students = [_of_card(student, cards) for student in recipe.students]
-    for card in (card for _, card in students if card):
-        if recipe.distill:
-            changes["distill"] = _below(recipe.distill, card.distill, f"student card {card.name}")
+    for _, named in students:
+        if named and recipe.distill:
+            changes["distill"] = _below(recipe.distill, named.distill, f"student card {named.name}")
     changes["students"] = one_transformer(tuple(student for student, _ in students))
     return recipe.model_copy(update=changes)
 

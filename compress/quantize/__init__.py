@@ -72,6 +72,26 @@ _XNNPACK = Variant(
     quantizer="xnnpack",
     build_modules={**FROM_PYTORCH, "executorch": "executorch", "torchao": "executorch"},
 )
+
+
+def _for_numpy(bits: int) -> Variant:
+    """The record of tables of so many bits, for models without attention."""
+    return Variant(
+        name="numpy-int8" if bits == 8 else f"numpy-int8-{bits}bit",
+        format="numpy",
+        precision="int8",
+        method=f"rows-{bits}bit",
+        runtime="numpy",
+        libraries=FORMATS["numpy"].minimum,
+        batch_sensitive=False,
+        devices=("cpu",),
+        needs="numpy-fp32",
+        builder=f"compress.quantize.rows:quantize_rows_{bits}bit",
+        quantizer=f"rows-{bits}bit",
+        build_modules={"onnx": "train", "safetensors": "train"},
+    )
+
+
 _AI_EDGE = Variant(
     name="litert-int8",
     format="litert",
@@ -161,6 +181,8 @@ QUANTIZERS: Mapping[str, Variant] = {
         ),
         _XNNPACK,
         _AI_EDGE,
+        _for_numpy(8),
+        _for_numpy(4),
     )
 }
 """By the name in a recipe's `quantize.methods`: the variant it makes."""
@@ -170,17 +192,21 @@ CHOICES: Mapping[str, Sequence[str]] = {
     AUTOMATIC: ("dynamic", "static-minmax", "embeddings-4bit", "nncf", "xnnpack", "ai-edge")
 }
 """Names that stand for several methods, the first of which is for every model and the others for the final one."""
+WITHOUT_ATTENTION: Mapping[str, Sequence[str]] = {AUTOMATIC: ("rows-8bit", "rows-4bit")}
+"""What they stand for in a model without attention, whose products are too small to gain from integers."""
 
 
-def chosen_methods(names: Sequence[str], formats: Collection[str]) -> tuple[str, ...]:
-    """Return the methods that a recipe's `quantize.methods` names, without repetition.
+def chosen_methods(names: Sequence[str], formats: Collection[str], *, has_attention: bool = True) -> tuple[str, ...]:
+    """Return the methods that a recipe's `quantize.methods` names for a model, without repetition.
 
-    Of the methods that `int8` means, those for formats that the recipe exports; methods named one by one are all
-    returned.
+    Of the methods that `int8` means, those for formats that the recipe exports. Methods named one by one are all
+    returned, but those of files that only models without attention can have, for a model that ``has_attention``.
     """
     methods: list[str] = []
+    choices = CHOICES if has_attention else WITHOUT_ATTENTION
     for name in names:
-        methods += [each for each in CHOICES[name] if QUANTIZERS[each].format in formats] if name in CHOICES else [name]
+        meant = [each for each in choices[name] if QUANTIZERS[each].format in formats] if name in choices else [name]
+        methods += [each for each in meant if FORMATS[QUANTIZERS[each].format].has_attention or not has_attention]
     return tuple(dict.fromkeys(methods))
 
 

@@ -1,4 +1,4 @@
-"""The recipe's students: a checkpoint of its own, a shape that is made from the teacher, or a model without attention."""
+"""The recipe's students: a checkpoint, a shape that is made from the teacher, or a model without attention."""
 
 from __future__ import annotations
 

@@ -170,5 +170,5 @@ LIGHT = ModelStep(
     shrink=_shrink,
     start=_start,
     tag="distilled",
-    hint="texts without labels (task.data.unlabelled) bring such a student closer to its teacher; conv reads their order",
+    hint="texts without labels (task.data.unlabelled) bring it closer to its teacher; conv reads words in order",
 )

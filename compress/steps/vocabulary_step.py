@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compress.data.tokenizer import TOKENIZER_FILE, read_tokenizer
+from compress.data.tokenizer_subset import check_file, check_rule
 from compress.errors import ModelError
 from compress.model_sources import local_folder
-from compress.prune.tokenizer_subset import check_file, check_rule
 from compress.recipe.schema import Recipe
 from compress.recipe.student_schema import Vocabulary, VocabularyRule
 from compress.steps.distillations import unlabelled_inputs, unlabelled_steps

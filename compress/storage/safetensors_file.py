@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 LENGTH_BYTES = 8
 METADATA = "__metadata__"
-TYPES = {"F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "BOOL": "?"}
-"""numpy's names of those types that golden inputs and outputs have."""
+TYPES = {"F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I8": "i1", "U8": "u1", "BOOL": "?"}
+"""numpy's names of those types that golden inputs and outputs, and tables, have."""
 
 
 def read_header(file: BinaryIO) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from compress.console import Console
 from compress.data.splits.prepare_splits import load_prepared
 from compress.data.splits.unlabelled_texts import UNLABELLED
+from compress.data.tokenizer_subset import rule_text
 from compress.errors import ModelError
 from compress.model_folder.model_history import VocabularyInfo
 from compress.model_folder.model_info import TaskInfo
@@ -22,8 +24,6 @@ from compress.models.heads import HEADS, head_for
 from compress.models.light_models import LIGHT_CONFIGS
 from compress.models.load_save import load_model, load_tokenizer
 from compress.models.nonuniform_models import from_config
-from compress.prune.prune_vocabulary import PieceChoice, choose_pieces
-from compress.prune.tokenizer_subset import rule_text
 from compress.recipe.distill_schema import LightDistill
 from compress.recipe.student_schema import LightStudent
 from compress.tasks.base import Row
@@ -33,6 +33,7 @@ from compress.train.distill import DistillData, train_student
 from compress.train.distillation.embedding_projection import reduce_embedding_width
 from compress.train.distillation.light_start import stored_start
 from compress.train.distillation.teachers import STUDENT_HINT, further_teachers, ids_in_teacher
+from compress.train.piece_choice import PieceChoice, choose_pieces
 from compress.train.save_trained import TrainedModel, save_trained_model
 
 
@@ -55,13 +56,13 @@ def distill_light(
     rows = DistillData(roles.rows("train"), roles.rows("select"), roles.documents("select"), unlabelled_rows)
     task = roles.info.task_info
     model = load_model(teacher, task)
+    tokens = training_data.fast_tokenizer(model.config, tokenizer)
     if isinstance(model, SentenceEmbedding):
         width = student.embedding or embedding_size(model)
-        tokens = training_data.fast_tokenizer(model.config, tokenizer)
         model = reduce_embedding_width(model, width, rows.train, task, tokens)
     held = {"select": roles.rows("select"), "test": roles.rows("test")}
     corpus: dict[str, Sequence[Row]] = {"train": rows.train, UNLABELLED: unlabelled_rows}
-    choice = choose_pieces(model, tokenizer, corpus, task, student.vocabulary, held=held)
+    choice = choose_pieces(tokenizer, tokens, tokenizer.all_special_ids, corpus, task, student.vocabulary, held=held)
     config = light_config(student, model, choice, task)
     vectors = stored_start(student, config, model, tokenizer, choice, rows.train, task, context)
 
@@ -95,19 +96,20 @@ def light_config(
     tokenizer = choice.tokenizer
     first, last = tokenizer.cls_token_id, tokenizer.sep_token_id
     special = sorted({index for index in (first, last, tokenizer.pad_token_id) if index is not None})
-    config = LIGHT_CONFIGS[student.kind](
-        vocab_size=len(choice.kept),
-        hidden_size=student.hidden,
-        factors=student.factors,
-        num_hidden_layers=student.depth,
-        ngrams=student.ngrams,
-        buckets=student.buckets,
-        head_width=student.head_width,
-        special_token_ids=special,
-        sep_token_id=last,
-        pad_token_id=tokenizer.pad_token_id,
-        pairs=reads_pairs(task),
-    )
+    shape: dict[str, Any] = {
+        "vocab_size": len(choice.kept),
+        "hidden_size": student.hidden,
+        "factors": student.factors,
+        "num_hidden_layers": student.depth,
+        "ngrams": student.ngrams,
+        "buckets": student.buckets,
+        "head_width": student.head_width,
+        "special_token_ids": special,
+        "sep_token_id": last,
+        "pad_token_id": tokenizer.pad_token_id,
+        "pairs": reads_pairs(task),
+    }
+    config = LIGHT_CONFIGS[student.kind](**shape)
     if isinstance(teacher, SentenceEmbedding):
         config.update({"pooling": "mean", "sentence_size": embedding_size(teacher)})
     if reads_pairs(task) and last is None:
@@ -120,10 +122,8 @@ def reads_pairs(task: TaskInfo) -> bool:
     return head_for(task) is HEADS["sequence-classification"] and len(task.text) > 1
 
 
-def build_light(
-    config: PreTrainedConfig, task: TaskInfo, start: Mapping[str, Tensor], seed: int
-) -> PreTrainedModel:
-    """Return an untrained student whose vectors are ``start``, by name, and the rest of which is drawn from the seed."""
+def build_light(config: PreTrainedConfig, task: TaskInfo, start: Mapping[str, Tensor], seed: int) -> PreTrainedModel:
+    """Return an untrained student whose vectors are ``start``, by name; the rest is drawn from the seed."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         model = from_config(head_for(task).model_class(type(config)), config, "eager")

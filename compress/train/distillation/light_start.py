@@ -22,14 +22,15 @@ from compress.data.tokenizer import whole_texts
 from compress.model_folder.model_info import TaskInfo
 from compress.models.embedding_model import mean_pool, token_states
 from compress.models.encoder_parts import base_of, family_of
-from compress.models.light_models import HASHES, NgramHash
-from compress.prune.prune_vocabulary import PieceChoice, TaskTexts
+from compress.models.light_models import NgramHash
+from compress.ngram_hash import HASHES
 from compress.recipe.student_schema import LightStudent
 from compress.storage.atomic_write import atomic_write
 from compress.tasks.base import Row
 from compress.train.core.distributed import current_processes, returned
 from compress.train.core.seed_restarts import FOLDER, TrainContext
 from compress.train.core.training_data import fast_tokenizer
+from compress.train.piece_choice import PieceChoice, TaskTexts
 
 SAMPLE = 10_000
 """Rows of train in which n-grams are counted."""
@@ -148,14 +149,16 @@ class Reader:
 
 
 def principal_directions(vectors: Tensor, weights: Tensor) -> Tensor:
-    """Return the principal directions (hidden, hidden) of vectors (pieces, hidden) with these weights, first ones first."""
+    """Return the principal directions (hidden, hidden) of vectors (pieces, hidden) with these weights."""
     weighted = vectors * weights[:, None]
-    return torch.linalg.eigh(weighted.T @ weighted).eigenvectors.flip(1)
+    directions: Tensor = torch.linalg.eigh(weighted.T @ weighted).eigenvectors.flip(1)
+    return directions
 
 
 def _random_directions(vectors: Tensor) -> Tensor:
     size = vectors.shape[1]
-    return torch.linalg.qr(torch.randn(size, size, generator=torch.Generator().manual_seed(0))).Q
+    directions: Tensor = torch.linalg.qr(torch.randn(size, size, generator=torch.Generator().manual_seed(0))).Q
+    return directions
 
 
 def frequent_ngrams(
@@ -181,7 +184,11 @@ def in_buckets(
     ids = torch.tensor([[0] * (config.ngrams - len(ngram)) + list(ngram) for ngram in ngrams])
     orders = torch.tensor([len(ngram) - 2 for ngram in ngrams])
     hashes = NgramHash(config.ngrams, config.buckets)(ids)[torch.arange(len(ids)), 0, orders]
-    pool, total, shares = torch.zeros(config.buckets, vectors.shape[1]), torch.zeros(config.buckets), torch.tensor(counts)
+    pool, total, shares = (
+        torch.zeros(config.buckets, vectors.shape[1]),
+        torch.zeros(config.buckets),
+        torch.tensor(counts),
+    )
     for buckets in hashes[:, : HASHES - 1].T:
         pool.index_add_(0, buckets, vectors * shares[:, None])
         total.index_add_(0, buckets, shares.float())

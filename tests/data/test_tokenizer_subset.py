@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
+from compress.data.tokenizer_subset import PieceTable, check_file, check_rule, rule_text, select_pieces
 from compress.errors import ModelError
-from compress.prune.tokenizer_subset import PieceTable, check_file, check_rule, rule_text, select_pieces
 from compress.recipe.student_schema import VocabularyRule
 
 CORPUS = [
