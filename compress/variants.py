@@ -208,7 +208,8 @@ def left_out_formats(recipe: Recipe) -> dict[str, str]:
     if all(each.format != ALL_FORMATS for each in recipe.export):
         return {}
     others = EXPORTS.keys() - {each.format for each in recipe.export}
-    obstacles = {name: _obstacle(recipe, name) for name in EXPORTS if name in others}
+    possible = [name for name, each in EXPORTS.items() if each.has_attention or recipe.light_students]
+    obstacles = {name: _obstacle(recipe, name) for name in possible if name in others}
     return {name: f"export: all leaves out {name}: {reason}" for name, reason in obstacles.items() if reason}
 
 

@@ -9,6 +9,7 @@ from compress import cards
 from compress.cards import HubCheckpoint, PackageCheckpoint, StudentCard, TeacherCard
 from compress.errors import MissingExtra, ModelError, UsageError
 from compress.recipe.distill_schema import Distill
+from compress.recipe.student_schema import LightStudent
 from compress.recipe.training_schema import Finetune
 
 TEACHERS = {
@@ -64,7 +65,7 @@ def test_the_losses_of_student_cards_are_documented():
     page = (Path(__file__).parent.parent / "docs" / "distilling.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ((?:`[\w-]+`(?:, )?)+) \| ((?:`\w+`(?:, )?)+) \|$", page, re.MULTILINE)
     documented = {card: re.findall(r"\w+", losses) for cards, losses in rows for card in re.findall(r"[\w-]+", cards)}
-    assert {card.name: card.distill["losses"] for card in cards.list_students()} == {
+    assert {card.name: card.distill["losses"] for card in cards.list_students() if card.distill} == {
         name: dict.fromkeys(losses, 1.0) for name, losses in documented.items()
     }
 
@@ -87,6 +88,8 @@ def test_a_student_distils_with_settings_that_a_recipe_knows(card):
 
 @pytest.mark.parametrize("card", cards.list_students(), ids=lambda card: card.name)
 def test_heads_divide_the_width(card):
+    if isinstance(card.shape, LightStudent):
+        return
     assert not card.shape.heads or card.shape.hidden % card.shape.heads == 0
 
 

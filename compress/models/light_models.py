@@ -216,25 +216,26 @@ class LightEncoder(LightModel):  # type: ignore[no-untyped-call]
         """
         if len(self.convolutions):
             states = self.states(ids, content)
-            return [_joined(states, (part[:, None] @ states)[:, 0], part) for part in parts]
+            return [_joined(states, _total(states, part), part) for part in parts]
         embeddings = self.embeddings
         pieces = embeddings.pieces(ids, content)
-        totals = [(part[:, None] @ pieces)[:, 0] for part in parts]
+        totals = [_total(pieces, part) for part in parts]
         if embeddings.longest > 1:
             pooled, weights = embeddings.ngrams(ids, content)
             pooled = pooled.flatten(1, 2)
             for number, part in enumerate(parts):
                 own = weights if len(parts) == 1 else weights * part[..., None]
-                totals[number] = totals[number] + (own.flatten(1)[:, None] @ pooled)[:, 0]
+                totals[number] = totals[number] + _total(pooled, own.flatten(1))
         states = embeddings.expand(pieces)
         return [_joined(states, embeddings.expand(total), part) for total, part in zip(totals, parts, strict=True)]
 
     def content(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return 1.0 at the tokens of texts (rows, tokens), 0.0 at padding and special tokens."""
-        read = torch.ones_like(ids) if mask is None else mask
+        dtype = self.embeddings.word_embeddings.weight.dtype
         special = torch.tensor(self.config.special_token_ids or [-1], device=ids.device)
-        read = read * (1 - (ids[..., None] == special).to(read.dtype).sum(dim=-1))
-        return read.to(self.embeddings.word_embeddings.weight.dtype)
+        # In floating point: OpenVINO 2026.4 computes a difference after a sum of integers wrong for some rows.
+        read = 1 - (ids[..., None] == special).to(dtype).sum(dim=-1)
+        return read if mask is None else read * mask.to(dtype)
 
 
 class LightHead(nn.Module):
@@ -313,6 +314,11 @@ class LightForTokenClassification(_WithHead):  # type: ignore[no-untyped-call]
         logits = self.classifier(self.encoder(input_ids, attention_mask).last_hidden_state)
         loss = None if labels is None else self.loss_function(logits, labels, self.config)
         return TokenClassifierOutput(loss=loss, logits=logits)
+
+
+def _total(vectors: Tensor, weights: Tensor) -> Tensor:
+    """Return the weighted sums (rows, width) of vectors (rows, tokens, width)."""
+    return (weights[:, None] @ vectors)[:, 0]
 
 
 def _joined(states: Tensor, total: Tensor, part: Tensor) -> Tensor:

@@ -12,7 +12,6 @@ from compress.pipeline.step_context import StepContext
 from compress.recipe.distill_schema import Distill
 from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Recipe
-from compress.recipe.student_schema import LightStudent
 from compress.recipe.yaml_lines import KeyPath
 from compress.steps import STEPS, distillations
 from compress.steps.model_step import PlannedModel
@@ -148,8 +147,8 @@ class Plan(StepPlan):
     @property
     def final(self) -> list[PlannedModel]:
         """The models of which no other one with rows is made: the last transformer, and students without attention."""
-        light = [model for model in self.evaluated if isinstance(model.shape, LightStudent)]
-        others = [model for model in self.evaluated if model not in light]
+        light = [model for model in self.evaluated if not model.has_attention]
+        others = [model for model in self.evaluated if model.has_attention]
         return [*(others[-1:] if len(others) > 1 or not light else []), *light]
 
     @property

@@ -181,7 +181,7 @@ def _add_probe(plan: Plan, cards: Sequence[Path]) -> None:
         "seed": plan.recipe.seed,
         "schema": 1,
     }
-    needs = ["data", *(model.step for model in plan.evaluated)]
+    needs = ["data", *(model.step for model in plan.evaluated if model.has_attention)]
     plan.add("probe", "probe", settings, needs, partial(probe, plan=plan, cards=cards), optional=True, tolerant=True)
 
 

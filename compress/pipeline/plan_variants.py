@@ -17,7 +17,6 @@ from compress.pipeline.steps.scoring_steps import scoring_batch
 from compress.pipeline.steps.select_step import rules_of
 from compress.quantize import QUANTIZERS, chosen_methods
 from compress.recipe.measure_schema import Target
-from compress.recipe.student_schema import LightStudent
 from compress.runtimes import RUNTIMES
 from compress.steps.model_step import PlannedModel
 from compress.variants import VARIANTS, Variant, competing_formats, variants_for
@@ -29,7 +28,7 @@ def add_variants(plan: Plan, model: PlannedModel) -> None:
     Every model is quantized by the recipe's first method. The final ones are by all, and of the files that the further
     ones make, a screening keeps some.
     """
-    recipe, has_attention = plan.recipe, not isinstance(model.shape, LightStudent)
+    recipe, has_attention = plan.recipe, model.has_attention
     formats = competing_formats(recipe, has_attention=has_attention)
     devices = list(dict.fromkeys(target.device for target in recipe.targets))
     named = recipe.quantize.methods if recipe.quantize else ()

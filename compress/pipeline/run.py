@@ -37,7 +37,7 @@ from compress.pipeline.strip_paths import recipe_without_paths
 from compress.pipeline.torchrun_launch import Launch, leave_group
 from compress.recipe.load import dump_recipe, load_recipe, parse_recipe
 from compress.recipe.schema import Recipe
-from compress.recipe.student_schema import AnyStudent, LightStudent, Student
+from compress.recipe.student_schema import AnyStudent, LightStudent, Student, one_transformer
 from compress.recipe.training_schema import Training
 from compress.recipe.yaml_lines import dump_yaml
 from compress.report.report_schema import PROBE_FILE, PROBE_PAGE, REPORT_FILE, ROWS_PAGE, Report, read_report
@@ -278,7 +278,7 @@ def resolve(recipe: Recipe, cards: Sequence[Path] = ()) -> Recipe:
 
 def _of_card(student: AnyStudent, cards: Sequence[Path]) -> tuple[AnyStudent, StudentCard | None]:
     """Return a student with what its card says, and the card; None for a student that names none."""
-    if not isinstance(student, Student) or student.source is None:
+    if isinstance(student, LightStudent) or student.source is None:
         return student, None
     if source_kind(student.source, "students", cards) != "card":
         return student, None
@@ -319,13 +319,3 @@ def _read_light(settings: Mapping[str, Any], card: str) -> LightStudent:
         return LightStudent.model_validate(settings)
     except ValidationError as error:
         raise UsageError(f"student card {card}: {first_error(error)}") from error
-
-
-def one_transformer(students: tuple[AnyStudent, ...]) -> tuple[AnyStudent, ...]:
-    """Return a recipe's students, of which one at most may be a transformer."""
-    if sum(isinstance(each, Student) for each in students) > 1:
-        raise UsageError(
-            "student: two of the list are transformers, and pruning goes on from one.",
-            hint="a recipe for each; they share the fine-tuned teacher",
-        )
-    return students

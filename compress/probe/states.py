@@ -50,7 +50,10 @@ class ProbedModel:
         if not tokenizer.is_fast:
             reason = "has a tokenizer that gives no characters of its pieces, so words cannot be found"
             raise ModelError(f"{folder} {reason}.")
-        return cls(name, load_encoder(folder), tokenizer, folder)
+        model = load_encoder(folder)
+        if not family_of(model).has_attention:
+            raise ModelError(f"{folder} is a {family_of(model).name} student: it has no layers to probe.")
+        return cls(name, model, tokenizer, folder)
 
     @property
     def layers(self) -> list[str]:

@@ -178,6 +178,8 @@ class LightDistill(Distill):
 
     purpose: ClassVar = "light"
     losses: Losses = OUTPUT_LOSSES
+    precision: Literal["fp32"] = "fp32"
+    """Nothing is gained in bf16: it consists of lookups."""
 
 
 class Recover(Distill):

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
+from compress.errors import UsageError
 from compress.recipe.field_types import Count, Frozen, Natural, Number, OneOf, PathText, ShortForm, Width, as_list
 from compress.recipe.sanity_limits import MAX_BUCKETS, MAX_LAYERS
 from compress.recipe.training_schema import AUTO, Auto, BatchSize, EpochBounds, EpochCount, Layer, LearningRate
@@ -100,10 +101,10 @@ class LightStudent(Frozen):
     """The pieces that keep a vector, as in a student of the teacher's layers; null keeps all."""
     embedding: Width | None = None
     """Width of a text's embedding (similarity, retrieval): by default the teacher's, in the same space."""
-    start: Annotated[tuple[Start, ...], as_list] = ("pieces", "ngrams", "components", "frequencies")
-    """What vectors start as, by the fine-tuned teacher: `pieces` are read by it one by one, frequent `ngrams` too;
-    `components`: along its principal directions instead of random ones; `frequencies`: rare pieces count more. An
-    empty list starts with random vectors."""
+    start: Annotated[tuple[Start, ...], as_list] = ("pieces", "components", "frequencies")
+    """What vectors start as, by the fine-tuned teacher: `pieces` are read by it one by one, frequent `ngrams` too where
+    that is named; `components`: along its principal directions instead of random ones; `frequencies`: rare pieces count
+    more. An empty list starts with random vectors."""
     epochs: EpochCount | EpochBounds | Auto = AUTO
     """As in `distill`, whose output losses are those of this training; its epochs cost little."""
     batch_size: BatchSize | Auto = AUTO
@@ -123,6 +124,16 @@ class LightStudent(Frozen):
     def depth(self) -> int:
         """How many convolutions it has."""
         return (self.convolutions or 1) if self.kind == "conv" else 0
+
+
+def one_transformer(students: tuple[AnyStudent, ...]) -> tuple[AnyStudent, ...]:
+    """Return a recipe's students, of which one at most may be a transformer."""
+    if sum(isinstance(each, Student) for each in students) > 1:
+        raise UsageError(
+            "student: two of the list are transformers, and pruning goes on from one.",
+            hint="a recipe for each; they share the fine-tuned teacher",
+        )
+    return students
 
 
 def _kind_of_student(value: Any) -> str:

@@ -30,6 +30,10 @@ BLOCK = 32
 """Values of 4 bits that share a scale."""
 
 
+DAMAGED = (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, MemoryError)
+"""What reading a damaged file raises."""
+
+
 class Convolution(NamedTuple):
     """A depthwise convolution, and the product that follows it."""
 
@@ -67,7 +71,7 @@ class NumpyPredictor:
         try:
             config = json.loads((model_file.file.parent / "config.json").read_bytes())
             self._read(unpacked(read_arrays(model_file.file)), config)
-        except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        except DAMAGED as error:
             raise load_failure("numpy", model_file.file, error) from error
 
     def _read(self, arrays: Mapping[str, Array], config: Mapping[str, Any]) -> None:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from compress.pipeline.step_context import StepContext
 
 SECTION = "light"
-OF_LAYERS = ("layer_map", "freeze", "unfreeze", "layer_decay")
-"""Settings of `distill` that are about layers."""
+OF_LAYERS = ("layer_map", "freeze", "unfreeze", "layer_decay", "precision", "compile")
+"""Settings of `distill` that are about layers, and about large products."""
 OWN = ("epochs", "batch_size", "learning_rate", "patience", "evaluations")
 """Those that such a student has itself, or that follow from its own."""
 SMALL = {"hidden": 24, "buckets": 50, "head_width": 16}
@@ -44,13 +44,15 @@ SMALL = {"hidden": 24, "buckets": 50, "head_width": 16}
 def plan_light(plan: Plan, cards: Sequence[Path], parent: str) -> None:
     """The recipe's students without attention, each of the teacher."""
     recipe, teacher = plan.recipe, plan.teacher
+    for problem in _problems(recipe):  # of students that a card describes
+        raise UsageError(f"student: {problem.message}")
     for name, student in recipe.light_students.items():
         settings = light_training(recipe.distill or Distill(), student)
         hashed = {"student": hashed_settings(student), "distill": hashed_distillation(settings), "seed": recipe.seed}
         run = partial(distill, teacher=teacher.step, student=student, settings=settings, seed=recipe.seed, step=name)
         needs = ["data", teacher.step, *unlabelled_steps(plan)]
         plan.add(name, SECTION, hashed, needs, run, trains=True, optional=True)
-        plan.models.append(PlannedModel(name, name, teacher.name, SECTION, settings, student))
+        plan.models.append(PlannedModel(name, name, teacher.name, SECTION, settings, student, has_attention=False))
 
 
 def light_training(settings: Distill, student: LightStudent) -> LightDistill:

@@ -51,6 +51,8 @@ class PlannedModel:
     """How its architecture follows from its parent's; None where it is the same."""
     evaluated: bool = True
     """Whether its variants are built and it has rows in the ledger: not one that only serves to make the next."""
+    has_attention: bool = True
+    """Whether it is a transformer, of which others can be made."""
     teacher: str | None = None
     """The model whose outputs it learns, where that is not the recipe's teacher."""
 

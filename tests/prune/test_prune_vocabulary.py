@@ -15,16 +15,16 @@ from compress.model_folder.model_info import TaskInfo, read_info
 from compress.models import load
 from compress.models.encoder_parts import word_embeddings
 from compress.models.student.build_student import build_student
-from compress.prune import prune_vocabulary as module
 from compress.prune.prune_vocabulary import position_count, prune_vocabulary, prune_vocabulary_from_model
 from compress.prune.surgery import remove_units
 from compress.recipe.student_schema import Student, VocabularyRule
 from compress.recipe.task_schema import Task
 from compress.runtime.text_model import TextModel
 from compress.tasks import kind_of
+from compress.train import piece_choice as module
 from compress.train.core.training_data import fast_tokenizer
 from compress.train.distillation.teachers import ids_in_teacher
-from tests.prune.test_tokenizer_subset import CORPUS, SEEN, bpe, unigram
+from tests.data.test_tokenizer_subset import CORPUS, SEEN, bpe, unigram
 from tests.variant_builder import build
 
 TRAIN = ["a good film", "the plot was bad", "not so dull"]

@@ -8,6 +8,7 @@ import pytest
 
 from compress.pipeline.graph import Plan
 from compress.recipe.schema import Recipe
+from compress.recipe.student_schema import LightStudent
 from compress.recipe.training_schema import Training
 from compress.steps import KINDS, STEPS, distillations, map_trainings, steps_of, trainings
 from compress.steps.model_step import settings_at
@@ -24,7 +25,7 @@ OTHER_MEANINGS = {
     "tasks": {"cut"},
     "pretrain": {"vocabulary", "distill"},  # recipes of their own
     "pipeline/pretrain_run.py": {"vocabulary"},
-    "train/core/auto_settings.py": {"finetune", "distill", "recover"},  # purposes of trainings
+    "train/core/auto_settings.py": {"finetune", "distill", "recover", "light"},  # purposes of trainings
     "train/distill.py": {"vocabulary"},  # what compress.json records
     "report/pages/render.py": {"vocabulary"},  # a table of the page
 }
@@ -90,6 +91,8 @@ def recipe() -> Recipe:
 
 
 def test_every_record_names_keys_of_a_recipe(recipe):
+    students = [*recipe.students, LightStudent(kind="static")]
+    recipe = recipe.model_copy(update={"students": tuple(students)})
     assert [*steps_of(recipe)] == [*STEPS.values()]
     for step in STEPS.values():
         assert settings_at(recipe, step.path) is not None
@@ -100,7 +103,7 @@ def test_trainings_are_those_in_effect(recipe):
     paths = [("finetune",), ("distill",), ("prune", "recover"), ("quantize", "training")]
     assert [path for path, _ in trainings(recipe)] == paths
     assert [path for path, _ in distillations(recipe)] == paths[1:]
-    changed = recipe.model_copy(update={"student": None, "prune": recipe.prune.model_copy(update={"heads": 0.0})})
+    changed = recipe.model_copy(update={"students": (), "prune": recipe.prune.model_copy(update={"heads": 0.0})})
     assert [path for path, _ in trainings(changed)] == [paths[0], paths[3]]
     assert Plan(changed).distillations == [*distillations(changed)]
 

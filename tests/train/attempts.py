@@ -4,11 +4,13 @@
 
 The results are FOLDER/whole and FOLDER/killed. STEP is finetune, probe (fine-tuning of an encoder without a head),
 open (until select stops improving), grid (of settings and seeds), unfreeze, distill, recover, own (distillation of
-FOLDER/start, whose vocabulary is a part of the teacher's) or qat (quantization-aware training of the teacher). KILLS
+FOLDER/start, whose vocabulary is a part of the teacher's), qat (quantization-aware training of the teacher) or light
+(distillation of a student without attention). KILLS
 are points at which an attempt is killed, one each: `update:7` (in the middle of an update), `tensors:1` (while the
 first checkpoint is written), `named:1` (before the first checkpoint replaces older ones), `best:2` (after the second
 best weights), `saved:1` (after the model folder is written, before checkpoints are removed), `fit:2` (before the
-second probe is fitted), `probe:1` (after the first probe is written, before it is renamed).
+second probe is fitted), `probe:1` (after the first probe is written, before it is renamed), `start:1` (after the
+vectors are written that such a student starts with).
 """
 
 import os
@@ -17,17 +19,19 @@ import sys
 from pathlib import Path
 
 import compress.storage.atomic_write as store
+import compress.train.distillation.light_start as light_start
 import compress.train.last_layer_fit as probes
 import compress.train.save_trained as made
 from compress.models.load_save import load_model
 from compress.quantize.quantization_aware import quantization_aware
-from compress.recipe.distill_schema import Distill, QuantizationAware
-from compress.recipe.student_schema import Student
+from compress.recipe.distill_schema import Distill, LightDistill, QuantizationAware
+from compress.recipe.student_schema import LightStudent, Student
 from compress.recipe.training_schema import Checkpoints, EpochBounds, Finetune
 from compress.train.core.checkpoints import CheckpointStore
 from compress.train.core.optimizer import ModelAndOptimizer
 from compress.train.distill import distill
 from compress.train.finetune import finetune
+from compress.train.light_student import distill_light
 
 COMMON = {"epochs": 3, "batch_size": 8, "learning_rate": 3e-3, "precision": "bf16", "evaluations": 2}
 
@@ -58,6 +62,7 @@ def arm(point):
         "saved": (made, "save_model", False),
         "fit": (probes, "fit_last_layer", True),
         "probe": (probes, "atomic_write", False),
+        "start": (light_start, "atomic_write", False),
     }[what]
     dies(owner, name, int(at), before)
 
@@ -80,6 +85,10 @@ def attempt(step, teacher, data, work):
         finetune(str(teacher), data, Finetune(**COMMON, checkpoint=checkpoint, restarts=2), 5, work)
     elif step == "qat":
         quantization_aware(teacher, data, QuantizationAware(**COMMON, checkpoint=checkpoint), 5, work)
+    elif step == "light":
+        student = LightStudent(kind="conv", hidden=8, buckets=40, head_width=8)
+        settings = LightDistill(**COMMON | {"precision": "fp32"}, checkpoint=checkpoint)
+        distill_light(teacher, student, data, settings, 5, work)
     else:
         spec = {
             "distill": {"layers": 1, "hidden": 16},

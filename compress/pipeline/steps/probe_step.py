@@ -27,7 +27,7 @@ def probe(context: StepContext, plan: Plan, cards: Sequence[Path]) -> None:
     models = [ProbedModel.open(source, "encoder")]
     numbers, pairs = dict[str, int](), list[tuple[int, int]]()
     for each in plan.evaluated:
-        if each.step in context.inputs:
+        if each.step in context.inputs and each.has_attention:  # others have no layers that could be compared
             parent = plan.evaluated_parent(each.name)
             pairs.append((numbers.get(parent.name, 0) if parent else 0, len(models)))
             numbers[each.name] = len(models)
