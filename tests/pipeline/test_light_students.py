@@ -11,7 +11,7 @@ from compress.model_folder.model_info import read_info
 from compress.report.report_schema import read_report
 from tests.conftest import write_tiny_recipe
 
-LIGHT = "hidden: 16, buckets: 100, head_width: 16, epochs: 2, batch_size: 16, learning_rate: 0.01"
+LIGHT = "hidden: 16, buckets: 100, head_width: 16, epochs: 10, batch_size: 16, learning_rate: 0.03"
 
 
 @pytest.mark.slow
@@ -22,9 +22,7 @@ def test_a_run_makes_all_students_of_one_teacher(tmp_path: Path) -> None:
     assert main([*command, "--set", "quantize={methods: int8, max_drop: 1.0}", "--set", "probe=true"]) == 0
     report = read_report(runs / "tiny")
     assert {row.model for row in report.rows} == {"teacher", "student", "pruned", "static", "conv"}
-    assert {row.status for row in report.rows} == {"ok", "screened out"} or {row.status for row in report.rows} == {
-        "ok"
-    }
+    assert "failed" not in {row.status for row in report.rows}
     names = {row.variant for row in report.rows if row.model == "static"}
     assert {"torch-fp32", "onnx-fp32", "numpy-fp32", "numpy-int8", "numpy-int8-4bit"} >= names >= {"numpy-int8"}
     assert report.makings["static"].start == "what the teacher makes of pieces"
@@ -67,8 +65,10 @@ def test_it_is_published_pulled_and_used_in_bulk(static_run: Path, capsys: pytes
     assert main(["pull", str(zoo / "tiny"), str(pulled)]) == 0
     assert read_info(pulled).shape.family == "static"
     out = static_run / "answers.csv"
-    assert main(["predict", str(pulled), "--file", str(static_run / "test.csv"), "--to", str(out)]) == 0
-    assert len(out.read_text().splitlines()) == 61
+    texts = static_run / "texts.csv"
+    texts.write_text("text\nrain and storm on day 3\nsun and blue sky\n")
+    assert main(["predict", str(pulled), "--file", str(texts), "--to", str(out)]) == 0
+    assert [line.split(",")[1] for line in out.read_text().splitlines()[1:]] == ["rainy", "sunny"]
     card = next(zoo.rglob("README.md")).read_text(encoding="utf-8")
     assert "static" in card
     capsys.readouterr()

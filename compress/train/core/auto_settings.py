@@ -63,10 +63,10 @@ QUANTIZATION_AWARE = Rules(
     patience=1,
 )
 LIGHT = Rules(
-    rates=((ANY, 1e-3),),
-    batches=((ANY, 32),),
+    rates=((ANY, 3e-3),),
+    batches=((9_999, 32), (ANY, 64)),
     least_updates=2_000,
-    most_epochs=((9_999, 60), (29_999, 30), (ANY, 15)),
+    most_epochs=((9_999, 40), (29_999, 12), (ANY, 8)),
     patience=2,
 )
 RULES: Mapping[str, Rules] = {
