@@ -94,6 +94,13 @@ class TestInit:
         assert set(content["distill"]) == {"soft_label", "hidden_state", "attention"}
         assert set(content["prune"]) == {"heads", "ffn"}
 
+    def test_prunes_nothing_after_a_student_without_attention(self, tmp_path: Path) -> None:
+        path = tmp_path / "my.yaml"
+        assert main(["init", str(path), "--student", "static"]) == 0
+        content = yaml.safe_load(path.read_text())
+        assert content["student"] == "static"
+        assert not {"distill", "prune"} & set(content)
+
     @pytest.mark.parametrize("teacher", ["albert-base", "mobilebert", "modernbert-base"])
     def test_teachers_that_cannot_be_pruned_are_distilled(self, teacher: str, tmp_path: Path) -> None:
         path = tmp_path / "my.yaml"

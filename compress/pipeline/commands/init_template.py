@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from compress.cards import available
+from compress.cards import available, find_student
 from compress.data.loading.data_digest import check_encoding, file_problems, part_files
 from compress.data.loading.row_sources import check_columns
 from compress.errors import UsageError, nearest
@@ -16,6 +16,7 @@ from compress.families import Family, family_named
 from compress.model_sources import source_kind
 from compress.pipeline.preflight.recipe_checks import NAMES
 from compress.recipe.load import parse_recipe
+from compress.recipe.student_schema import LightStudent
 from compress.steps.model_configs import config_of
 from compress.storage.atomic_write import atomic_write
 from compress.tasks import KINDS
@@ -42,6 +43,9 @@ prune: {to: {speedup: 2}}   # of the teacher, measured on this machine; or share
 STUDENT = """\
 student: {student}         # a card (compress ls students), a folder, or a shape: {{layers: 3}}
 distill: {{{losses}}}"""
+
+LIGHT = "student: {student}         # or several of one teacher: [half-depth, {student}]"
+"""Nothing is pruned after it."""
 
 PRUNED_STUDENT = "prune: {heads: 0.25, ffn: 0.5}   # shares removed; or to: {speedup: 2}, measured on this machine"
 
@@ -82,7 +86,11 @@ def write_starter(
     if student is not None and student not in available("students", cards):
         source_kind(student, "students", cards)
     model_type = config_of(teacher, None, cards).get("model_type")
-    compression = _compression(student, family_named(model_type) if model_type else None)
+    known = student in available("students", cards) if student else False
+    if student and known and isinstance(find_student(student, cards).shape, LightStudent):
+        compression = LIGHT.format(student=student)
+    else:
+        compression = _compression(student, family_named(model_type) if model_type else None)
     content = TEMPLATE.format(
         path=path, task=_task(task, train, encoding, own), teacher=teacher, compression=compression
     )
