@@ -183,8 +183,9 @@ class Recipe(RecipeFile):
     gate: Gate = Gate()
     targets: Annotated[tuple[Target, ...], as_list] = Field((Target(device="cpu"),), min_length=1)
     budget: Annotated[tuple[Budget, ...], as_list] = ()
-    rank_by: Literal["p50", "p95", "p99", "size"] = "p50"
-    """What the winner has least of, among those that pass the gate within the budget."""
+    rank_by: Literal["p50", "p95", "p99", "size", "end_to_end"] = "p50"
+    """What the winner has least of, among those that pass the gate within the budget; `end_to_end`: the median time
+    from text to answer, tokenizing included, which is most of a small model's."""
     runs_in: Annotated[tuple[Annotated[str, AfterValidator(check_runs_in)], ...], as_list] = ()
     """Where else the winner must run: `web` (transformers.js in browsers), `onnxruntime-1.20` or any other release."""
     measure: Measure = Measure()

@@ -27,7 +27,7 @@ LEDGER_FILE = "ledger.json"
 Outcome = Literal["passed", "undecided", "missed"]
 
 
-RankBy = Literal["p50", "p95", "p99", "size"]
+RankBy = Literal["p50", "p95", "p99", "size", "end_to_end"]
 
 
 class Limits(ResultModel):

@@ -11,6 +11,7 @@ from functools import partial
 
 from compress import format_numbers as fmt
 from compress.errors import group_by_reason
+from compress.measure.result_base import Score
 from compress.measure.timing.latency import ratio
 from compress.runtimes import EVERYWHERE
 from compress.select.gate import MANY, SEVERITY, format_change, format_more_rows, gate
@@ -93,8 +94,17 @@ def _rank(row: TargetResult, rules: Rules) -> float | None:
     """Return what rows are ranked by: milliseconds or bytes; None where it is not known."""
     if rules.rank_by == "size":
         return row.bytes_total
-    quantile = row.latency.quantile(rules.rank_by)
+    quantile = _quantile(row, rules)
     return quantile.value if quantile else None
+
+
+def _quantile(row: TargetResult, rules: Rules) -> Score | None:
+    """Return the time that rows are ranked by, where it is one."""
+    if rules.rank_by == "size":
+        return None
+    if rules.rank_by == "end_to_end":
+        return row.latency.quantile("p50", "end_to_end")
+    return row.latency.quantile(rules.rank_by)
 
 
 def _order(row: TargetResult, rules: Rules) -> tuple[float, float]:
@@ -107,10 +117,10 @@ def _is_level(row: TargetResult, first: TargetResult, rules: Rules) -> bool:
     """Whether the interval leaves open which is faster: of the ratio for p50, of the quantiles themselves else."""
     if rules.rank_by == "size":
         return False
-    if rules.rank_by == "p50":
-        factor = ratio(row.latency, first.latency)
+    if rules.rank_by in ("p50", "end_to_end"):
+        factor = ratio(row.latency, first.latency, "model" if rules.rank_by == "p50" else "end_to_end")
         return factor is not None and factor.low <= 1.0
-    ours, theirs = row.latency.quantile(rules.rank_by), first.latency.quantile(rules.rank_by)
+    ours, theirs = _quantile(row, rules), _quantile(first, rules)
     return ours is not None and theirs is not None and ours.low <= theirs.high
 
 
@@ -176,7 +186,7 @@ def _loss(drop: float | None, larger: bool) -> str:
 def _why_none(eligible: Sequence[TargetResult], gates: Mapping[str, GateResult], rules: Rules) -> str:
     if eligible:
         rows = group_by_reason(
-            (row.key, row.latency.reason or f"too few calls for {rules.rank_by}") for row in eligible
+            (row.key, row.latency.reason or f"too few calls for {rules.rank_by.replace('_', ' ')}") for row in eligible
         )
         why = next(iter(rows)) if len(rows) == 1 else "; ".join(f"{keys}: {reason}" for reason, keys in rows.items())
         passed = "passed the gate" if gates[eligible[0].key].outcome == "passed" else "the gate left undecided"

@@ -340,6 +340,15 @@ def test_ranking_by_another_quantile(make_report, latency_of):
     assert apply_gates(by_p99).verdicts[0].winner == "pruned/onnx-int8"
 
 
+def test_ranking_by_the_time_from_text_to_answer(make_report, latency_of):
+    report = make_report(rules=RULES.model_copy(update={"rank_by": "end_to_end"}))
+    untimed = report.result("pruned/onnx-int8", "cpu").latency.model_copy(update={"end_to_end": None})
+    fast = latency_of(5.0, seed=3)
+    fast = fast.model_copy(update={"end_to_end": latency_of(0.01, seed=3).model})
+    report = edited(edited(report, "pruned/onnx-int8", latency=untimed), "student/onnx-int8", latency=fast)
+    assert apply_gates(report).verdicts[0].winner == "student/onnx-int8"
+
+
 def budget(**limits: object) -> Rules:
     return RULES.model_copy(update={"budget": (Limits(**limits),)})
 

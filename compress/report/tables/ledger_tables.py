@@ -109,7 +109,7 @@ def _closing_cells(report: Report, row: LedgerRow, title: str, *, is_winner: boo
         "model and variant": _fold((MARK if is_winner else "  ") + row.key, narrow=narrow),
         "score": fmt.score(test.primary.value, test.larger_is_better) if test else fmt.ABSENT,
         "change": full["vs teacher"],
-        **{column: full[column] for column in ("p50", "faster", "size")},
+        **{column: full[column] for column in ("p50", "from text", "faster", "size") if column in full},
         # The sign in front of the time says that it was unstable, and the mark which row won.
         "gate": full["gate"].removesuffix(UNSTABLE),
     }
@@ -135,12 +135,21 @@ def _ledger_cells(report: Report, row: LedgerRow, title: str, metric: str, *, is
         metric: format_quality(test),
         "p50": format_p50(result.latency) if result and not untimed else untimed or fmt.ABSENT,
         "faster": fmt.ratio(faster.value) if faster else untimed or fmt.ABSENT,
+        **_from_text(report, result),
         "gate": _gate_state(report, row, result, is_winner=is_winner),
         "vs teacher": format_change(change, larger_is_better(report)),
         "size": fmt.size(row.bytes_total),
         "cost": fmt.seconds(row.cost_seconds),
         **({MILLION: fmt.money(cost_of_texts(report, title, result))} if shows_costs(report, title) else {}),
     }
+
+
+def _from_text(report: Report, result: TargetResult | None) -> Cells:
+    """Return the time from text to answer, where rows are ranked by it."""
+    if report.rules.rank_by != "end_to_end":
+        return {}
+    median = result.latency.quantile("p50", "end_to_end") if result else None
+    return {"from text": fmt.milliseconds(median.value) if median else fmt.ABSENT}
 
 
 def _gate_state(report: Report, row: LedgerRow, result: TargetResult | None, *, is_winner: bool) -> str:
