@@ -215,6 +215,8 @@ def stack_field(values: Sequence[Any], array: BatchArray, pad_id: int) -> Array:
 
 def pad_rows(rows: Sequence[Any], fill: float, dtype: DTypeLike) -> Array:
     """Return rows of different lengths as one array (rows, longest), padded on the right."""
+    if len(rows) == 1:
+        return np.array([rows[0]], dtype=dtype)
     padded = np.full((len(rows), max(map(len, rows), default=0)), fill, dtype=dtype)
     for line, row in zip(padded, rows, strict=True):
         line[: len(row)] = row
