@@ -110,6 +110,12 @@ class LightEmbeddings(nn.Module):
             vectors = vectors + (pooled * weights[..., None]).sum(dim=2)
         return self.expand(vectors)
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the vectors; single where a quantizer stores them as integers."""
+        table: nn.Module = self.word_embeddings
+        return table.weight.dtype if isinstance(table, nn.Embedding) else torch.float32
+
     def expand(self, vectors: Tensor) -> Tensor:
         """Return vectors as wide as the model of those that are stored."""
         return vectors if self.expansion is None else self.expansion(vectors)
@@ -135,7 +141,14 @@ class LightEmbeddings(nn.Module):
 
     @contextmanager
     def folded_weights(self) -> Iterator[None]:
-        """Multiply the vectors of pieces by their weights within the block, so that nothing looks these up."""
+        """Multiply the vectors of pieces by their weights within the block, so that nothing looks these up.
+
+        Nothing is multiplied where a quantizer stores vectors as integers.
+        """
+        table: nn.Module = self.word_embeddings
+        if not isinstance(table, nn.Embedding):
+            yield
+            return
         before = self.word_embeddings.weight
         self.word_embeddings.weight = nn.Parameter((before * self.piece_weights.weight).detach())
         self.folded = True
@@ -231,7 +244,7 @@ class LightEncoder(LightModel):  # type: ignore[no-untyped-call]
 
     def content(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return 1.0 at the tokens of texts (rows, tokens), 0.0 at padding and special tokens."""
-        dtype = self.embeddings.word_embeddings.weight.dtype
+        dtype = self.embeddings.dtype
         special = torch.tensor(self.config.special_token_ids or [-1], device=ids.device)
         # In floating point: OpenVINO 2026.4 computes a difference after a sum of integers wrong for some rows.
         read = 1 - (ids[..., None] == special).to(dtype).sum(dim=-1)
