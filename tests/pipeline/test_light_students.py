@@ -23,7 +23,7 @@ def test_a_run_makes_all_students_of_one_teacher(tmp_path: Path) -> None:
     report = read_report(runs / "tiny")
     assert {row.model for row in report.rows} == {"teacher", "student", "pruned", "static", "conv"}
     assert "failed" not in {row.status for row in report.rows}
-    names = {row.variant for row in report.rows if row.model == "static"}
+    names = {row.variant.name for row in report.rows if row.model == "static"}
     assert {"torch-fp32", "onnx-fp32", "numpy-fp32", "numpy-int8", "numpy-int8-4bit"} >= names >= {"numpy-int8"}
     assert report.makings["static"].start == "what the teacher makes of pieces"
     assert {"static", "conv"} <= report.vocabularies.keys()
