@@ -61,14 +61,15 @@ class RealTask:
         self.work, self.console, self._given = work, console, teacher
         self.learnt = TRIAL_LEARNT if trial else LEARNT
         task, self.source = source_task(max(rows, self.learnt))
-        self._data = work / "data"
-        self._data.mkdir()
-        prepare_splits(task, 0, self._data)
+        self.data = work / "data"
+        """The folder of the prepared rows."""
+        self.data.mkdir()
+        prepare_splits(task, 0, self.data)
 
     @cached_property
     def roles(self) -> PreparedData:
         """The prepared rows."""
-        return load_prepared(self._data)
+        return load_prepared(self.data)
 
     @property
     def task(self) -> TaskInfo:
@@ -84,7 +85,7 @@ class RealTask:
         """The given one, if it was trained for this task; else MiniLM, fine-tuned briefly."""
         if self._given is None:
             return self._fine_tuned()
-        finetune(self._given, self._data, False, 0, self.work / "teacher", console=self.console)
+        finetune(self._given, self.data, False, 0, self.work / "teacher", console=self.console)
         return self.work / "teacher"
 
     def _fine_tuned(self) -> Path:

@@ -70,7 +70,8 @@ class Family:
     native_head_pooling: str | None = None
     """Config key by which its own sequence classifier chooses between the first token and the mean (ModernBERT)."""
     exported_as: str = ""
-    """The model_type of its exports, for other tools, where that is not its own: of a family with the same inputs."""
+    """How the classes begin whose names its exports have, where other tools do not know its own: of a family with the
+    same inputs."""
     has_attention: bool = True
     """Whether it is a transformer; other models have vectors and a head, and perhaps convolutions."""
     reads_order: bool = True
@@ -201,7 +202,7 @@ STATIC = Family(
     positions=None,
     prunable=False,
     resizable=False,
-    exported_as="distilbert",
+    exported_as="DistilBert",
     has_attention=False,
     reads_order=False,
 )
@@ -209,11 +210,6 @@ LIGHT_FAMILIES: Mapping[str, Family] = {
     family.name: family for family in (STATIC, replace(STATIC, name="conv", reads_order=True))
 }
 """Students without attention, which are made here alone: no teacher is one, and each has a model_type of ours."""
-
-STANDS_FOR: Mapping[str, str] = {
-    NONUNIFORM_PREFIX + name: family.exported_as for name, family in LIGHT_FAMILIES.items()
-}
-"""By model_type that no other tool knows, the one that exports have."""
 
 OTHER_POSITIONS_AFTER_PADDING = ("camembert",)
 """Families that exported models may have, though their checkpoints are not supported here."""

@@ -22,7 +22,7 @@ from transformers.masking_utils import bidirectional_mask_function, eager_mask
 
 from compress.errors import ModelError
 from compress.models.encoder_parts import base_of, family_of, head_size, layers_of, part
-from compress.models.light_models import LightEmbeddings
+from compress.models.light_embeddings import LightEmbeddings
 
 FUSED, SEPARATE = "compress_fused", "compress_separate"
 """Names in transformers' table of the attention on a fused query, key and value, and on separate ones."""

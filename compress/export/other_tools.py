@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from compress.data.tokenizer import read_json
-from compress.families import FAMILIES, STANDS_FOR, plain_model_type
+from compress.families import FAMILIES, LIGHT_FAMILIES, plain_model_type
 from compress.model_folder.model_info import FolderInfo, TaskInfo, VariantInfo
 from compress.model_folder.tokenizer_files import write_tokenizer_files
 from compress.runtime.model_formats import COMPANIONS, find_graph
@@ -63,16 +63,14 @@ def copy_companions(source: Path, work: Path, task: TaskInfo | None) -> None:
 def plain_config(config: Mapping[str, Any]) -> Settings:
     """Return a config with the family's plain model_type and classes, without our own keys."""
     plain = {key: value for key, value in config.items() if key not in OWN_KEYS}
-    own = str(config.get("model_type", ""))
-    model_type = plain["model_type"] = STANDS_FOR.get(own) or plain_model_type(own)
-    if classes := config.get("architectures"):
-        names = [
-            str(name).replace(f"Compress{plain_model_type(own).title()}", "DistilBert")
-            if own in STANDS_FOR
-            else str(name)
-            for name in classes
-        ]
-        plain["architectures"] = [_plain_class(name, model_type) for name in names]
+    model_type = plain_model_type(str(config.get("model_type", "")))
+    classes = [_plain_class(str(name), model_type) for name in config.get("architectures") or ()]
+    if light := LIGHT_FAMILIES.get(model_type):
+        model_type = light.exported_as.lower()
+        classes = [name.replace(light.name.title(), light.exported_as, 1) for name in classes]
+    plain["model_type"] = model_type
+    if classes:
+        plain["architectures"] = classes
     if family := FAMILIES.get(model_type):  # under the names that servers read, which DistilBERT has not
         for name, key in {"hidden_size": family.hidden_key, "num_hidden_layers": family.layers_key}.items():
             if key in plain:

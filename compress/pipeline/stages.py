@@ -71,7 +71,7 @@ def _model(made: StageSteps) -> str:
         if info.training.best_at == 0:
             parts.append("no better than it started")
     if info.shape:
-        size = f"{info.shape.layers} layers of {info.shape.hidden}"
+        size = f"{info.shape.layers} layers of {info.shape.hidden}" if info.shape.heads else f"{info.shape.hidden} wide"
         parts.append(f"{size}, {fmt.count(info.shape.parameters)} parameters")
     return ", ".join(parts)
 

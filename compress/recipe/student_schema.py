@@ -75,7 +75,6 @@ class Student(ShortForm):
 
 
 Start = Literal["pieces", "ngrams", "components", "frequencies"]
-LIGHT_KINDS = ("static", "conv")
 
 
 class LightStudent(Frozen):

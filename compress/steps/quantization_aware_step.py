@@ -64,8 +64,9 @@ def _problems(recipe: Recipe) -> Iterator[Problem]:
     if not (recipe.quantize and recipe.quantize.training):
         return
     methods = chosen_methods(recipe.quantize.methods, competing_formats(recipe))
-    if methods and IMITATED not in methods:
-        reason = f"imitates the method {IMITATED}, and methods are {', '.join(methods)}; add {IMITATED} to them"
+    if IMITATED not in methods and (methods or recipe.light_students):
+        named = ", ".join(methods or recipe.quantize.methods)
+        reason = f"imitates the method {IMITATED}, and methods are {named}; add {IMITATED} to them"
         yield Problem(PATH, reason)
 
 

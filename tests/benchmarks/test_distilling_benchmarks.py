@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from benchmarks import cache_difference, cache_speed, real_task, relation_memory, student_starts
+from benchmarks import cache_difference, cache_speed, light_students, real_task, relation_memory, student_starts
 from compress.recipe.loss_schema import Relation
 from compress.recipe.task_schema import Data, Task
 
@@ -86,6 +86,13 @@ def test_every_initialisation_is_scored(films, capsys):
     rows = json.loads(capsys.readouterr().out)
     assert [row["start"] for row in rows] == [start.name for start in student_starts.starts(32)]
     assert rows[3]["score before"] == rows[4]["score before"]  # the same random weights
+
+
+@pytest.mark.slow
+def test_every_light_student_is_scored(films, capsys):
+    assert light_students.main(["--teacher", films, "--trial", "--format", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["student"] for row in rows] == ["the teacher", *light_students.STUDENTS]
 
 
 @pytest.mark.slow

@@ -8,7 +8,8 @@ import pytest
 from compress.console import Console
 from compress.pipeline.graph import Plan
 from compress.pipeline.plan import default_models, make_plan
-from compress.pipeline.run import Options, execute, read_recipe, resolve
+from compress.pipeline.resolve import resolve
+from compress.pipeline.run import Options, execute, read_recipe
 from compress.recipe.student_schema import Student
 from compress.steps.distill_step import add_student
 from compress.steps.finetune_step import add_teacher

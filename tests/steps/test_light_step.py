@@ -3,7 +3,8 @@ from pydantic import ValidationError
 
 from compress.errors import UsageError
 from compress.pipeline.plan import make_plan
-from compress.pipeline.run import read_recipe, resolve
+from compress.pipeline.resolve import resolve
+from compress.pipeline.run import read_recipe
 from compress.recipe.distill_schema import Distill
 from compress.recipe.student_schema import LightStudent
 from compress.steps.light_step import light_training
@@ -132,3 +133,12 @@ def test_other_steps_keep_their_fingerprints_beside_a_light_student(recipe_file)
 def test_a_width_that_is_no_number_is_refused():
     with pytest.raises(ValidationError):
         LightStudent(kind="static", hidden="wide")
+
+
+def test_tables_of_fewer_bits_need_such_a_student(read):
+    assert read("{kind: static}", rest="quantize: rows-4bit\n").quantize.methods == ("rows-4bit",)
+    with pytest.raises(UsageError, match="rows-4bit: for students without attention"):
+        read("half-depth", rest="quantize: rows-4bit\n")
+    training = "quantize: {methods: rows-8bit, training: true}\n"
+    with pytest.raises(UsageError, match="imitates the method dynamic, and methods are rows-8bit"):
+        read("{kind: static}", rest=training)

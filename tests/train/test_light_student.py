@@ -46,6 +46,13 @@ def test_it_learns_from_its_teacher(student, teacher, prepared, tmp_path):
     assert model.base_model.embeddings.word_embeddings.embedding_dim == (student.factors or student.hidden)
 
 
+@pytest.mark.parametrize("family", ["roberta", "distilbert", "modernbert"])
+def test_its_teacher_may_be_of_any_family(family, tiny_folder, prepared, tmp_path):
+    student = small(start=["pieces", "ngrams", "components", "frequencies"])
+    distill_light(tiny_folder(family), student, prepared, SETTINGS.model_copy(update={"max_steps": 2}), 0, tmp_path)
+    assert read_info(tmp_path).shape.family == "static"
+
+
 def test_unlabelled_texts_take_part(teacher, prepared, tmp_path):
     texts = [{"text": "the plot was so dull", "text_pair": None}] * 8
     distill_light(teacher, small(), prepared, SETTINGS, 0, tmp_path, unlabelled_rows=texts)

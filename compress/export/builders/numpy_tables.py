@@ -13,7 +13,8 @@ from compress.export.from_pytorch import take_over, write_compared
 from compress.formats import FORMATS
 from compress.model_folder.model_info import FolderInfo
 from compress.models.encoder_parts import base_of, family_of
-from compress.models.light_models import Convolution, LightEmbeddings, LightHead
+from compress.models.light_embeddings import LightEmbeddings
+from compress.models.light_models import Convolution, LightHead
 from compress.models.load_save import load
 
 

@@ -86,11 +86,10 @@ def write_starter(
     if student is not None and student not in available("students", cards):
         source_kind(student, "students", cards)
     model_type = config_of(teacher, None, cards).get("model_type")
-    known = student in available("students", cards) if student else False
-    if student and known and isinstance(find_student(student, cards).shape, LightStudent):
-        compression = LIGHT.format(student=student)
-    else:
-        compression = _compression(student, family_named(model_type) if model_type else None)
+    named = find_student(student, cards) if student and student in available("students", cards) else None
+    is_light = named is not None and isinstance(named.shape, LightStudent)
+    family = family_named(model_type) if model_type else None
+    compression = LIGHT.format(student=student) if is_light else _compression(student, family)
     content = TEMPLATE.format(
         path=path, task=_task(task, train, encoding, own), teacher=teacher, compression=compression
     )

@@ -94,7 +94,7 @@ def _general_warnings(plan: Plan) -> Iterator[str]:
     distill, allowed, metric = plan.recipe.distill, plan.recipe.gate.max_drop, primary_metric(plan.recipe.task)
     if allowed > 1 and metric.larger_is_better:
         yield f"gate.max_drop: {allowed:g} lets every model pass: {metric.name} is at most 1, and 0.01 is one point"
-    if distill and distill != Distill() and not plan.recipe.student:
+    if distill and distill != Distill() and not plan.recipe.students:
         yield "distill has no effect: the recipe has no student to distil"
     if plan.recipe.task.data.has_unlabelled and all(step.kind != UNLABELLED for step in plan.steps):
         yield (

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from compress.errors import CompressError, Problem, group_by_reason
+from compress.formats import FORMATS
 from compress.label.service_info import read_service
 from compress.measure.quality.robustness import PERTURBATIONS
 from compress.prune.criteria import CRITERIA
@@ -71,8 +72,17 @@ def _runs_nowhere(recipe: Recipe) -> Iterator[Problem]:
 
 
 def _quantization(recipe: Recipe) -> Iterator[Problem]:
-    """Yield quantization without a format for it."""
-    if recipe.quantize and not chosen_methods(recipe.quantize.methods, competing_formats(recipe)):
+    """Yield quantization without a format for it, or without a model."""
+    if not recipe.quantize:
+        return
+    names, kinds = recipe.quantize.methods, (True, *([False] if recipe.light_students else []))
+    if any(chosen_methods(names, competing_formats(recipe, has_attention=has), has_attention=has) for has in kinds):
+        return
+    unfit = [name for name in names if name in QUANTIZERS and not FORMATS[QUANTIZERS[name].format].has_attention]
+    if unfit:
+        reason = f"{', '.join(unfit)}: for students without attention (static, conv), and the recipe has none"
+        yield Problem(("quantize",), reason)
+    else:
         yield Problem(("quantize",), "has no effect: no format that competes has a method for INT8; add onnx to export")
 
 

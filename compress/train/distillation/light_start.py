@@ -22,7 +22,7 @@ from compress.data.tokenizer import whole_texts
 from compress.model_folder.model_info import TaskInfo
 from compress.models.embedding_model import mean_pool, token_states
 from compress.models.encoder_parts import base_of, family_of
-from compress.models.light_models import NgramHash
+from compress.models.light_embeddings import NgramHash
 from compress.ngram_hash import HASHES
 from compress.recipe.student_schema import LightStudent
 from compress.storage.atomic_write import atomic_write
