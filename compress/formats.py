@@ -23,8 +23,8 @@ class Format:
     """Files of a folder that identify the format: where compress writes it, then where Hugging Face repositories do."""
     runtime: str
     """The default runtime."""
-    hub_library: str
-    """The model hub's `library_name`."""
+    hub_library: str | None = None
+    """The model hub's `library_name`; None where it has none for it."""
     weights: tuple[str, ...] = ()
     """How the names of files with weights end, after the stem of the graph's name."""
     needs_weights: bool = False
@@ -55,6 +55,8 @@ class Format:
     """Whether a model with an LSTM can have it."""
     has_attention: bool = True
     """Whether a transformer can have it; others are for students without attention, and compete for them unasked."""
+    is_single: bool = True
+    """Whether it holds one model, of which other formats can be made."""
     competes: bool = True
     """Whether its exports compete where a recipe's `export` names it; otherwise it is built after `select`, for winners
     only, unless the recipe says `{format: NAME, compete: true}`."""
@@ -141,7 +143,6 @@ FORMATS: Mapping[str, Format] = {
             name="numpy",
             files=("tables.safetensors",),
             runtime="numpy",
-            hub_library="numpy",
             weights=(".safetensors",),
             builder="compress.export.builders.numpy_tables:export_numpy",
             build_modules=FROM_PYTORCH,
@@ -157,6 +158,8 @@ FORMATS: Mapping[str, Format] = {
             minimum={"torch": "2.11"},
             devices=("cpu", "cuda"),
         ),
+        # Two folders, each of a format of its own.
+        Format(name="cascade", files=("cascade.json",), runtime="cascade", is_single=False),
         # After the weights: a hub repository with both runs in full precision.
         Format(
             name="web",

@@ -151,6 +151,15 @@ RUNTIMES: Mapping[str, Runtime] = {
             libraries=("numpy",),
         ),
         Runtime(
+            name="cascade",
+            opener="compress.runtime.cascade:open_both",
+            formats=("cascade",),
+            devices=("cpu",),
+            needs="what its two models need",
+            modules=(),
+            libraries=(),
+        ),
+        Runtime(
             name="litert",
             opener="compress.runtime.litert_runtime:open_litert",
             formats=("litert",),

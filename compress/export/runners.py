@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from compress.export.other_tools import transformers_js_section
 from compress.formats import FORMATS
-from compress.model_folder.model_info import GOLDEN_FILE, INFO_FILE, FolderInfo, TaskInfo, VariantInfo
+from compress.model_folder.cascade_info import CASCADE_FILE, FIRST, THEN, read_cascade
+from compress.model_folder.model_info import GOLDEN_FILE, INFO_FILE, FolderInfo, TaskInfo, VariantInfo, read_info
 from compress.tasks import kind_of
 from compress.tasks.base import Script
 from compress.tasks.kind import OUTPUTS
@@ -48,6 +50,28 @@ def export_readme(info: FolderInfo, file: str | None = None) -> str:
         " `GROUP/inputs/NAME` and `GROUP/outputs/NAME`, one padded batch a group",
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def cascade_readme(folder: Path) -> str:
+    """Return the README.md of the folder of a cascade."""
+    info = read_info(folder)
+    about = describe_task(info.task) if info.task else "An encoder"
+    return f"# cascade\n\n{about}, of two models. `compress predict` reads this folder.\n\n{cascade_section(folder)}\n"
+
+
+def cascade_section(folder: Path) -> str:
+    """Return what a cascade does, and how its models run without compress."""
+    cascade = read_cascade(folder)
+    lines = (
+        "## How it answers",
+        f"Each text goes to the first model ({cascade.first}). Where the probability of its answer (with several"
+        f" labels, of its least probable decision) is {cascade.threshold:.6g} or more, that is the answer; every other"
+        f" text is read again by the second one ({cascade.then}). The first answered {cascade.share:.0%} of the rows"
+        " with which this was chosen.",
+        f"- `{FIRST}/`, `{THEN}/`: the models, each a complete folder that also runs alone\n"
+        f"- `{CASCADE_FILE}`: the probability from which the first one answers",
+    )
+    return "\n\n".join(lines)
 
 
 def describe_task(task: TaskInfo) -> str:

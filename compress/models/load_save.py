@@ -15,6 +15,7 @@ from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from compress.console import Console
 from compress.errors import ModelError
+from compress.model_folder.cascade_info import CASCADE_FILE, FIRST, THEN
 from compress.model_folder.model_info import FolderInfo, TaskInfo, find_info, write_info
 from compress.model_folder.model_readme import write_readme
 from compress.model_folder.sentence_transformers_files import is_embedding_folder, list_modules, write_settings
@@ -175,6 +176,8 @@ def read_config(folder: Path) -> PreTrainedConfig:
             "its modules.json has the encoder elsewhere; save it with SentenceTransformer(…).save_pretrained(NEW)"
         )
         hint = elsewhere if list_modules(folder) else None
+        if (folder / CASCADE_FILE).is_file():
+            hint = f"it is a cascade of two models, {FIRST} and {THEN}; compress.open(folder) answers with both"
         raise ModelError(f"{folder} is not a model folder: it has no config.json.", hint=hint)
     try:
         with quiet():

@@ -116,6 +116,8 @@ class Plan(StepPlan):
     steps: list[Step] = field(default_factory=list)
     models: list[PlannedModel] = field(default_factory=list)
     """The teacher first, and each after its parent: the only description of a run's models."""
+    cascades: list[PlannedModel] = field(default_factory=list)
+    """Models that are made of the files of two others."""
     variants: list[ModelVariant] = field(default_factory=list)
     packages: dict[str, str] = field(default_factory=dict)
     """By format that is built for winners only, the step that builds it."""
@@ -157,8 +159,8 @@ class Plan(StepPlan):
         return [target for target in self.recipe.targets if target.title not in self.missing_targets]
 
     def model(self, name: str) -> PlannedModel:
-        """The model called ``name``."""
-        return next(model for model in self.models if model.name == name)
+        """The model called ``name``, or the cascade."""
+        return next(model for model in (*self.models, *self.cascades) if model.name == name)
 
     def model_of(self, step: str) -> PlannedModel | None:
         """The model that ``step`` makes; None for steps that make none."""

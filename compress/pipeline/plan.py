@@ -17,6 +17,7 @@ from compress.data.splits.unlabelled_texts import UNLABELLED
 from compress.environment import cuda_devices, cuda_version, describe, driver_version, versions
 from compress.model_sources import identity
 from compress.pipeline.graph import Plan
+from compress.pipeline.plan_cascades import add_cascades
 from compress.pipeline.plan_variants import add_variants
 from compress.pipeline.steps import prepare_data
 from compress.pipeline.steps.build_report import report
@@ -70,6 +71,7 @@ def make_plan(
         plan.missing_targets = dict.fromkeys(absent, "this machine has no CUDA device")
     for model in plan.evaluated:
         add_variants(plan, model)
+    add_cascades(plan)
     add_results(plan, cards, limits)
     return plan
 
@@ -95,7 +97,7 @@ def add_data(plan: Plan) -> None:
         del data["labelled"]  # as before there was such a key
     data["contents"] = contents_digest(recipe.task.data)
     checks = tuple(step.check_rows for step in steps_of(recipe) if step.check_rows)
-    run = partial(prepare_data.data, task=recipe.task, checks=checks)
+    run = partial(prepare_data.data, task=recipe.task, checks=checks, every_class=bool(recipe.cascade))
     plan.add("data", "data", {"task": task, "data": data}, [], run)
 
 

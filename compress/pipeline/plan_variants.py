@@ -58,9 +58,9 @@ def _add_row(plan: Plan, model: PlannedModel, variant: Variant, step: str, judge
     """A row of the ledger: the steps that score and tune the variant that ``step`` makes."""
     recipe = plan.recipe
     targets = [target for target in plan.present_targets if target.device in variant.devices]
-    scores = {target.title: _add_scoring(plan, "score", model, variant, step, target) for target in targets}
+    scores = {target.title: add_scoring(plan, "score", model, variant, step, target) for target in targets}
     changed = targets if recipe.measure.robustness else []
-    perturbs = {target.title: _add_scoring(plan, "perturb", model, variant, step, target) for target in changed}
+    perturbs = {target.title: add_scoring(plan, "perturb", model, variant, step, target) for target in changed}
     tuned = _add_tuning(plan, model, variant, step)
     plan.variants.append(ModelVariant(model.name, variant, tuned, scores, perturbs, judged))
 
@@ -94,7 +94,7 @@ def _add_tuning(plan: Plan, model: PlannedModel, variant: Variant, parent: str) 
     return plan.add(f"tune-{model.name}-{variant.name}", "tune", settings, ["data", parent], run, optional=True)
 
 
-def _add_scoring(
+def add_scoring(
     plan: Plan, kind: Literal["score", "perturb"], model: PlannedModel, variant: Variant, parent: str, target: Target
 ) -> str:
     """The step that predicts with a variant as ``target`` uses it; targets that use it alike share one.

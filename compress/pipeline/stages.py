@@ -119,7 +119,7 @@ STAGES = (
     *(Stage(step.title, tuple(step.kinds), _pieces if step.removes_pieces else _model) for step in STEPS.values()),
     Stage(
         "building and scoring variants",
-        ("export", "quantize", "fallback", "score", "perturb", "tune", "screen", ADMISSION, "floor"),
+        ("export", "quantize", "fallback", "score", "perturb", "tune", "screen", ADMISSION, "cascade", "floor"),
         _variants,
     ),
     Stage("timing variants", ("measure",), _timed),

@@ -11,9 +11,16 @@ from compress import format_numbers as fmt
 from compress.cards import HubCheckpoint, TeacherCard, available, find_teacher
 from compress.data.tokenizer import read_json
 from compress.export.other_tools import VERSION, transformers_js_section
-from compress.export.runners import batch_note, describe_task, runner_section, sentence_transformers_section
+from compress.export.runners import (
+    batch_note,
+    cascade_section,
+    describe_task,
+    runner_section,
+    sentence_transformers_section,
+)
 from compress.formats import FORMATS
 from compress.measure.quality.quality_result import Quality
+from compress.model_folder.cascade_info import is_cascade
 from compress.model_folder.model_readme import loading_section
 from compress.model_sources import HUB_ID
 from compress.publish.entry import Entry, PublishedVariant
@@ -160,6 +167,8 @@ def _without_opening(variant: PublishedVariant) -> str:
     """Return how the root folder is opened by other tools: an export, or a model of our own classes."""
     if variant.exported_file:
         return runner_section(variant.info, variant.exported_file)
+    if is_cascade(variant.info):
+        return cascade_section(variant.source)
     return loading_section(read_json(variant.source / "config.json"))
 
 

@@ -17,8 +17,9 @@ from compress.data.tokenizer import read_json
 from compress.environment import require
 from compress.errors import CompressError, UsageError
 from compress.export.other_tools import name_file
-from compress.export.runners import export_readme
+from compress.export.runners import cascade_readme, export_readme
 from compress.measure.resources.footprint import needed_files
+from compress.model_folder.cascade_info import is_cascade, model_folders
 from compress.model_folder.model_info import GOLDEN_FILE, INFO_FILE
 from compress.model_folder.model_readme import write_readme
 from compress.model_folder.tokenizer_files import write_tokenizer_files
@@ -148,8 +149,8 @@ def withdraw(place: Place, address: str, why: str) -> Record:
 def write_entry(work: Path, entry: Entry) -> Digests:
     """Write the files of an entry into an empty folder; every folder of a variant has checksums of its own."""
     for variant in entry.variants:
-        folder, golden = work / variant.path, variant.source / GOLDEN_FILE
-        for path in (*needed_files(variant.source), *([golden] if golden.is_file() else [])):
+        folder, golden = work / variant.path, [each / GOLDEN_FILE for each in model_folders(variant.source)]
+        for path in (*needed_files(variant.source), *(each for each in golden if each.is_file())):
             copy = folder / path_in_entry(path.relative_to(variant.source).as_posix())
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, copy)
@@ -157,6 +158,8 @@ def write_entry(work: Path, entry: Entry) -> Digests:
         if variant.path and (file := variant.exported_file):
             readme = export_readme(variant.info, file)
             (folder / "README.md").write_text(readme, encoding="utf-8")
+        elif variant.path and is_cascade(variant.info):
+            (folder / "README.md").write_text(cascade_readme(variant.source), encoding="utf-8")
         elif variant.path:
             write_readme(folder, read_json(variant.source / "config.json"))
         name_file(folder)

@@ -39,7 +39,7 @@ from compress.recipe.field_types import (
 )
 from compress.recipe.measure_schema import Measure, Target
 from compress.recipe.prune_schema import Prune
-from compress.recipe.student_schema import AnyStudent, LightStudent, Student
+from compress.recipe.student_schema import AnyStudent, Cascade, LightStudent, Student
 from compress.recipe.task_schema import Task
 from compress.recipe.training_schema import Finetune
 from compress.runtimes import check_runs_in
@@ -180,6 +180,9 @@ class Recipe(RecipeFile):
     export: Annotated[tuple[Export, ...], as_list] = (Export(format="onnx"),)
     variants: Annotated[tuple[Annotated[str, name_in("variants")], ...], as_list] = ()
     """Variants that compete in addition to those of the devices, `export` and `quantize`: `torch-compiled`."""
+    cascade: Literal["auto"] | Annotated[tuple[Cascade, ...], as_list] = ()
+    """Cascades of two models of the run; `auto`: of each student without attention and the transformers it learns
+    beside."""
     gate: Gate = Gate()
     targets: Annotated[tuple[Target, ...], as_list] = Field((Target(device="cpu"),), min_length=1)
     budget: Annotated[tuple[Budget, ...], as_list] = ()

@@ -125,6 +125,20 @@ class LightStudent(Frozen):
         return (self.convolutions or 1) if self.kind == "conv" else 0
 
 
+class Cascade(Frozen):
+    """Two models as one: the first answers the texts of which it is sure enough, the second the others."""
+
+    first: str
+    """A model of the run (`static`), or one of its files (`static/numpy-int8`)."""
+    then: str
+
+    @model_validator(mode="after")
+    def _check_different(self) -> Cascade:
+        if self.first.partition("/")[0] == self.then.partition("/")[0]:
+            raise ValueError(f"a cascade is of two models, and both are {self.then.partition('/')[0]}")
+        return self
+
+
 def one_transformer(students: tuple[AnyStudent, ...]) -> tuple[AnyStudent, ...]:
     """Return a recipe's students, of which one at most may be a transformer."""
     if sum(isinstance(each, Student) for each in students) > 1:

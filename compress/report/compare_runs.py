@@ -189,7 +189,7 @@ def _side(reports: Sequence[Report], title: str, number: int, paired: Paired) ->
     side = Side(
         winner=key,
         score=result.test.primary if result and result.test else None,
-        p50=result.latency.quantile("p50") if result else None,
+        p50=result.latency.typical() if result else None,
         unstable=result is not None and result.latency.status == "unstable",
         bytes=row.bytes_total if row else None,
         cost_seconds=row.cost_seconds if row else None,
@@ -200,7 +200,7 @@ def _side(reports: Sequence[Report], title: str, number: int, paired: Paired) ->
     pair = paired.get((title, number), NOT_KEPT)
     reason = pair if isinstance(pair, str) else None
     before = first.result(base.winner if base else None, title)
-    before_p50 = before.latency.quantile("p50") if before else None
+    before_p50 = before.latency.typical() if before else None
     why = _why_not_timed_alike(first, report, title, before_p50, side.p50)
     return side.model_copy(
         update={

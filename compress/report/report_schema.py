@@ -17,6 +17,7 @@ from compress.model_folder.model_history import ChosenSetting, EvaluationInfo, L
 from compress.model_folder.model_info import TaskInfo, VariantInfo
 from compress.pretrain.pretrain_report import read_pretrain_report
 from compress.report.run_facts import DataFacts, Provenance, PrunedStructure, ServiceFacts, StepCost, TargetFacts
+from compress.select.cascade_threshold import CascadeFacts
 from compress.select.ledger import Ledger, Outcome, Rules, TargetResult, Verdict
 from compress.select.quantized_files import Fallback
 from compress.storage.stored_info import up_to
@@ -119,6 +120,8 @@ class Report(Ledger):
     """By model, the precision of its training where the recipe left it to `auto`, with the reason."""
     trials: Mapping[str, tuple[TrialInfo, ...]] = {}
     """By model, the trainings of which the best on select was used, where there were several."""
+    cascades: Mapping[str, CascadeFacts] = {}
+    """By row, what a cascade is made of, and how its threshold was found."""
     curves: Mapping[str, tuple[EvaluationInfo, ...]] = {}
     """By trained model, its evaluations during training."""
     service: ServiceFacts | None = None

@@ -105,10 +105,10 @@ def _score_change(report: Report, before: LedgerRow, after: LedgerRow, title: st
 
 def fastest_variant(report: Report, model: str, title: str) -> LedgerRow | None:
     """Return the fastest timed variant of a model on a target, of those that passed the gate if any did."""
-    p50 = {
+    times = {
         row.key: score.value
         for row, result in report.rows_at(title)
-        if row.model == model and (score := result.latency.quantile("p50"))
+        if row.model == model and (score := result.latency.typical())
     }
-    passed = [row.key for row in report.with_outcome("passed", title) if row.key in p50]
-    return report.row(min(passed or p50, key=p50.__getitem__)) if p50 else None
+    passed = [row.key for row in report.with_outcome("passed", title) if row.key in times]
+    return report.row(min(passed or times, key=times.__getitem__)) if times else None

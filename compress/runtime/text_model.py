@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from compress.data.tokenizer import TextTokenizer
 from compress.errors import ModelError, UsageError
-from compress.model_folder.model_info import TaskInfo, VariantInfo, read_info
+from compress.model_folder.model_info import FolderInfo, TaskInfo, VariantInfo, read_info
 from compress.model_folder.sentence_transformers_files import default_prompt
 from compress.runtime import open_predictor
 from compress.runtime.predictor import ONE_THREAD, Placement, Predictor
@@ -52,15 +53,27 @@ class TextModel:
     """Whether a text's outputs depend on what else is in its batch."""
 
     @classmethod
-    def open(cls, folder: Path, placement: Placement = ONE_THREAD) -> TextModel:
-        """Open a model folder or an exported one, the latter without torch."""
+    def open(cls, folder: Path, placement: Placement = ONE_THREAD, variant: VariantInfo | None = None) -> TextModel:
+        """Open a model folder, an exported one, or a cascade; only the first may need torch.
+
+        ``variant``: how it runs, as `open_predictor` takes it.
+        """
         info = read_info(folder)
+        if is_cascade(info):
+            from compress.runtime.cascade import Cascade
+
+            return Cascade.of_folder(folder, placement)
+        return cls.single(folder, info, placement, variant)
+
+    @classmethod
+    def single(cls, folder: Path, info: FolderInfo, placement: Placement, variant: VariantInfo | None) -> TextModel:
+        """Open a folder that holds one model."""
         if info.task is None:
             raise ModelError(f"{folder} does not state which task it was trained for, so it cannot read texts.")
         prompt = default_prompt(folder) if kind_of(info.task).head == "sentence-embedding" else ""
-        tokens, predictor = TextTokenizer.load(folder), open_predictor(folder, placement)
+        tokens, predictor = TextTokenizer.load(folder), open_predictor(folder, placement, variant)
         batch, depends = usual_batch(info.variant), depends_on_batch(info.variant)
-        return cls(info.task, kind_of(info.task), tokens, predictor, prompt, batch, depends)
+        return TextModel(info.task, kind_of(info.task), tokens, predictor, prompt, batch, depends)
 
     def predict(
         self, texts: Sequence[TaskInput], batch: int | None = None, origins: Sequence[str] = ()
@@ -119,15 +132,44 @@ class TextModel:
 
         ``every_class``: with the probabilities of all classes.
         """
+        results = self.predictions(decoded, counts, rows)
         with self._fits_its_task():
-            results = self.kind.predictions(decoded, counts, rows, self.task)
-            if len(results) != len(rows):
-                raise ValueError(f"expected {len(rows)} predictions, got {len(results)}")
             answers = self.kind.to_json(results, self.task)
             if every_class:
                 for answer, line in zip(answers, results, strict=True):
                     answer["probabilities"] = dict(zip(self.task.labels, map(float, line), strict=True))
             return answers
+
+    def predictions(self, decoded: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row]) -> NDArray[Any]:
+        """Return the prediction of each row, from the decoded outputs of its examples."""
+        with self._fits_its_task():
+            results = self.kind.predictions(decoded, counts, rows, self.task)
+            if len(results) != len(rows):
+                raise ValueError(f"expected {len(rows)} predictions, got {len(results)}")
+            return results
+
+    def predict_rows(self, rows: Sequence[Row]) -> NDArray[Any]:
+        """Return the prediction of each row of the task; those of similar length run together."""
+        found = [self.kind.examples(row, self.task, self.tokens) for row in rows]
+        examples, counts = list(chain.from_iterable(found)), list(map(len, found))
+        decoded: list[NDArray[Any]] = [np.empty(0)] * len(examples)
+        order = np.argsort([len(each["input_ids"]) for each in examples], kind="stable").tolist()
+        for indices in (order[start : start + self.batch] for start in range(0, len(order), self.batch)):
+            for index, output in zip(indices, self.decode([examples[index] for index in indices]), strict=True):
+                decoded[index] = output
+        return self.predictions(decoded, counts, rows)
+
+    def timed_call(self, texts: Sequence[TaskInput]) -> tuple[Callable[[], object], int]:
+        """Return the model's work on these texts, which are prepared, and the tokens of its padded arrays.
+
+        Rows may have more examples than one; the model gets as many as there are rows.
+        """
+        arrays = self.arrays(self.prepare(texts).examples[: len(texts)])
+        return lambda: self.predictor.predict(arrays), arrays["input_ids"].shape[1]
+
+    def describe(self) -> dict[str, Any]:
+        """Return what it runs with."""
+        return self.predictor.describe()
 
     def _answer_part(self, texts: Sequence[TaskInput], origins: Sequence[str], batch: int) -> Iterator[dict[str, Any]]:
         """Yield the answers of a batch; a text that is empty gets an empty one, and the model does not see it."""

@@ -103,14 +103,14 @@ def _quantile(row: TargetResult, rules: Rules) -> Score | None:
     if rules.rank_by == "size":
         return None
     if rules.rank_by == "end_to_end":
-        return row.latency.quantile("p50", "end_to_end")
-    return row.latency.quantile(rules.rank_by)
+        return row.latency.typical("end_to_end")
+    return row.latency.typical() if rules.rank_by == "p50" else row.latency.quantile(rules.rank_by)
 
 
 def _order(row: TargetResult, rules: Rules) -> tuple[float, float]:
-    """Return the sort key of a row: its rank, then its median time."""
-    rank, median = _rank(row, rules), row.latency.quantile("p50")
-    return math.inf if rank is None else rank, median.value if median else math.inf
+    """Return the sort key of a row: its rank, then its time."""
+    rank, time = _rank(row, rules), row.latency.typical()
+    return math.inf if rank is None else rank, time.value if time else math.inf
 
 
 def _is_level(row: TargetResult, first: TargetResult, rules: Rules) -> bool:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from compress.errors import ModelError
 from compress.export.comparison.golden_inputs import golden_inputs
 from compress.export.comparison.parity_check import check_golden
+from compress.model_folder.cascade_info import model_folders
 from compress.model_folder.model_info import GOLDEN_FILE, VariantInfo, read_info
 from compress.publish.verify import DIGESTS_FILE, find_damage
 from compress.runtime.predictor import Placement
@@ -119,8 +120,9 @@ def open_served(name: str, folder: Path, placement: Placement) -> ServedModel:
     info = read_info(folder)
     if (folder / DIGESTS_FILE).is_file() and (damage := find_damage(folder)):
         raise ModelError(f"{folder} is not as it was published: {damage}.", hint=f"compress verify {folder}")
-    if (folder / GOLDEN_FILE).is_file():
-        check_golden(folder).raise_for_misses(folder)
+    for part in model_folders(folder):
+        if (part / GOLDEN_FILE).is_file():
+            check_golden(part).raise_for_misses(part)
     model = TextModel.open(folder, placement)
     model.predict(golden_inputs(model.task)["sentences"][:1])
     return ServedModel(name, folder, model, info.variant, None if model.depends_on_batch else measure_times(model))

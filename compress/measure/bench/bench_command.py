@@ -141,12 +141,15 @@ def quiet_rows(result: Bench) -> list[dict[str, Any]]:
 
 def _comparison(session: Comparison, result: Bench) -> Table:
     rows, several = [], len(session.models) > 1
+    by_mean = any(timed.latency.by_mean for timed in session.models.values())
     for name, timed in session.models.items():
         latency, is_base = timed.latency, name == result.against
         row = {"model": name, "status": latency.status}
         if several:
             row["faster"] = "1" if is_base and latency.timed else fmt.with_interval(timed.ratio)
         row["p50 ms"] = fmt.with_interval(latency.quantile("p50"))
+        if by_mean:
+            row["mean ms"] = fmt.with_interval(latency.model.mean if latency.model else None)
         row["p95 ms"] = fmt.figure(_value(latency.quantile("p95")))
         row["p99 ms"] = fmt.figure(_value(latency.quantile("p99")))
         rows.append(row)
@@ -214,7 +217,7 @@ def _cost(latency: Latency) -> Cells:
     runs_in = [latency.runs_with.get(key) for key in ("runtime", "version", "precision")]
     return {
         "rows/s": fmt.figure(latency.rows_per_second),
-        "text to answer ms": fmt.figure(_value(latency.quantile("p50", "end_to_end"))),
+        "text to answer ms": fmt.figure(_value(latency.typical("end_to_end"))),
         "on device ms": fmt.figure(_value(latency.quantile("p50", "device"))),
         "first answer s": fmt.figure(latency.first_answer_seconds),
         "load s": fmt.figure(latency.load_seconds),

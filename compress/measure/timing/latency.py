@@ -72,6 +72,8 @@ class Timing(ResultModel):
     """None below 20 calls."""
     p99: Score | None
     """None below 100 calls."""
+    mean: Score | None = None
+    """Over the calls, each by its median over the passes; None in older reports."""
     spread: float
     """Interquartile range of the rounds' medians over their median: variation of the machine, not of the inputs."""
     calls: int
@@ -81,6 +83,8 @@ class Timing(ResultModel):
     undelayed_medians: tuple[float, ...] = ()
     """The rounds' medians of each call's time without its wait for a core: ratios rest on these. Empty where the system
     does not report waits."""
+    undelayed_means: tuple[float, ...] = ()
+    """The rounds' means of the same times, each call by its median over the passes."""
 
 
 class Noise(ResultModel):
@@ -157,6 +161,9 @@ class Latency(ResultModel):
     """Padded pieces of each call of a turn."""
     seconds: float | None = None
     """Time that the session spent on this job, starting its processes included."""
+    by_mean: bool = False
+    """Whether the time of a call depends on what its texts say, as a cascade's does: then its mean counts, not its
+    median."""
     runs_with: Mapping[str, Any] = {}
     """Runtime, version, threads and session options, from ``Predictor.describe``."""
 
@@ -170,6 +177,11 @@ class Latency(ResultModel):
         timing: Timing | None = getattr(self, part)
         return {"p50": timing.p50, "p95": timing.p95, "p99": timing.p99}[name] if timing else None
 
+    def typical(self, part: TimedPart = "model") -> Score | None:
+        """Return the milliseconds by which rows are compared: the median of a call, or the mean where that counts."""
+        timing: Timing | None = getattr(self, part)
+        return (timing.mean if self.by_mean else timing.p50) if timing else None
+
 
 Round = NDArray[np.float64]
 """Milliseconds of the calls of one round."""
@@ -182,6 +194,7 @@ def timing(
     processes: Sequence[int] = (),
     width: int = 1,
     waits: Sequence[Round] = (),
+    weights: Sequence[float] = (),
 ) -> Timing:
     """Return quantiles over all calls, with intervals that rest on the processes.
 
@@ -192,14 +205,18 @@ def timing(
         processes: the number of each round's process; empty counts as one for all.
         width: number of different calls in a pass.
         waits: milliseconds that each call waited for a core; empty rounds where the system does not report it.
+        weights: how much each call of a pass counts; empty where all count alike.
     """
     calls = sum(map(len, rounds))
     medians = np.array([harrell_davis_median(times, width) for times in rounds])
     shares = {name: share for name, (share, least) in QUANTILES.items() if calls >= least}
     units = _resampling_units(rounds, processes)
-    delays = zip(rounds, waits, strict=True) if waits and all(map(len, waits)) else ()
-    values = np.quantile(np.concatenate(units), list(shares.values()))
-    halves = _half_widths(units, list(shares.values()), count, seed, len(set(processes)) or 1)
+    has_waits = bool(waits) and all(map(len, waits))
+    delays = zip(rounds, waits, strict=True) if has_waits else ()
+    undelayed = [np.maximum(times - lost, MIN_REMAINDER * times) for times, lost in delays]
+    means = [mean_of_calls(times, width, weights) for times in undelayed or rounds]
+    values = _quantiles(np.concatenate(units), list(shares.values()), weights)
+    halves = _half_widths(units, list(shares.values()), count, seed, len(set(processes)) or 1, weights)
     quantiles = {
         name: _with_half_width(float(value), float(half))
         for name, value, half in zip(shares, values, halves, strict=True)
@@ -212,10 +229,31 @@ def timing(
         calls=calls,
         round_medians=tuple(float(median) for median in medians),
         processes=tuple(processes),
-        undelayed_medians=tuple(
-            harrell_davis_median(np.maximum(times - lost, MIN_REMAINDER * times), width) for times, lost in delays
-        ),
+        undelayed_medians=tuple(harrell_davis_median(times, width) for times in undelayed),
+        mean=_mean(means, processes),
+        undelayed_means=tuple(means),
     )
+
+
+def mean_of_calls(times: Round, width: int, weights: Sequence[float] = ()) -> float:
+    """Return the mean over the calls of a round, each by its median over the passes."""
+    medians = np.median(times.reshape(-1, width), axis=0)
+    return float(np.average(medians, weights=weights or None))
+
+
+def _mean(means: Sequence[float], processes: Sequence[int]) -> Score:
+    """Return the mean over the rounds with the interval of the processes."""
+    middle, half = clustered_mean(np.log(means), processes)
+    return _with_half_width(exp(middle), half)
+
+
+def _quantiles(times: Round, shares: Sequence[float], weights: Sequence[float]) -> Round:
+    """Return quantiles of the times of whole passes, whose calls may count differently."""
+    if not weights:
+        return np.quantile(times, shares)
+    counted = np.tile(weights, len(times) // len(weights))
+    quantiles: Round = np.quantile(times, shares, weights=counted, method="inverted_cdf")
+    return quantiles
 
 
 def throughput(rounds: Sequence[CallTimes], batch: int) -> float:
@@ -240,8 +278,13 @@ def ratio(slower: Latency, faster: Latency, part: TimedPart = "model") -> Score 
     above, below = getattr(slower, part), getattr(faster, part)
     if above is None or below is None or len(above.round_medians) != len(below.round_medians):
         return None
-    both = above.undelayed_medians and below.undelayed_medians
-    times = [np.array(timing.undelayed_medians if both else timing.round_medians) for timing in (above, below)]
+    if slower.by_mean or faster.by_mean:
+        if not (above.undelayed_means and below.undelayed_means):
+            return None
+        times = [np.array(timing.undelayed_means) for timing in (above, below)]
+    else:
+        both = above.undelayed_medians and below.undelayed_medians
+        times = [np.array(timing.undelayed_medians if both else timing.round_medians) for timing in (above, below)]
     logarithms: Values = np.log(times[0] / times[1])
     middle, half = clustered_mean(logarithms, coarser_grouping(above.processes, below.processes), processes=2)
     return _with_half_width(exp(middle), hypot(half, NORMAL * SESSION_SPREAD))
@@ -264,7 +307,14 @@ def _resampling_units(rounds: Sequence[Round], processes: Sequence[int]) -> list
     ]
 
 
-def _half_widths(units: Sequence[Round], shares: Sequence[float], count: int, seed: int, processes: int) -> Values:
+def _half_widths(
+    units: Sequence[Round],
+    shares: Sequence[float],
+    count: int,
+    seed: int,
+    processes: int,
+    weights: Sequence[float] = (),
+) -> Values:
     """Return half the widths of the intervals of the quantiles' logarithms.
 
     The bootstrap's standard error, not its percentiles: for a handful of processes those are too narrow, while the
@@ -273,7 +323,7 @@ def _half_widths(units: Sequence[Round], shares: Sequence[float], count: int, se
     if len(units) < 2:
         return np.full(len(shares), NORMAL * PROCESS_SPREAD)
     drawn = (np.concatenate([units[index] for index in chosen]) for chosen in resamples(len(units), count, seed))
-    resampled = np.array([np.quantile(calls, shares) for calls in drawn])
+    resampled = np.array([_quantiles(calls, shares, weights) for calls in drawn])
     correction = len(units) / (len(units) - 1)
     halves = t_quantile(len(units) - 1) * np.log(resampled).std(axis=0) * np.sqrt(correction)
     assumed = 0.0 if processes >= MIN_CLUSTERS else NORMAL * PROCESS_SPREAD / np.sqrt(processes)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import gc
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import IO
+from typing import IO, TYPE_CHECKING, Any
 
 from compress.measure.interference import InterferenceMonitor
 from compress.measure.resources.energy import EnergyMeter
@@ -23,9 +23,11 @@ from compress.measure.timing.schedule import fixed_arrays, tokenize_without_task
 from compress.measure.timing.timing_loop import TimedCalls, closed_loop, take_turn, warm_up, with_delay
 from compress.measure.timing.worker_protocol import Command, Reply, Send, WorkerSpec, serve
 from compress.model_folder.model_info import find_info
-from compress.runtime.predictor import Predictor, TimedOnDevice
+from compress.runtime.predictor import TimedOnDevice
 from compress.runtimes import RUNTIMES
-from compress.tasks.base import Arrays
+
+if TYPE_CHECKING:
+    from compress.runtime.text_model import TextModel
 
 SLOW_IMPORTS = ("numpy", "tokenizers", *(module for runtime in RUNTIMES.values() for module in runtime.modules))
 """A later process of the same job imports in advance those of them that the first one needed."""
@@ -35,48 +37,75 @@ SLOW_IMPORTS = ("numpy", "tokenizers", *(module for runtime in RUNTIMES.values()
 class OpenModel:
     """A model with its prepared inputs."""
 
-    predictor: Predictor
     calls: TimedCalls
-    arrays: Callable[[int], Arrays]
-    """Returns the padded batch of this call."""
+    tokens: Callable[[int], int]
+    """Returns the tokens of this call's padded batch."""
+    runs_with: Mapping[str, Any]
+    by_mean: bool = False
+    """Whether the time of a call depends on what its texts say."""
+    choose: Callable[[Sequence[int]], tuple[float, ...]] = lambda calls: ()
+    """Prepares for these calls, and returns the weight of each; none where all count alike."""
 
 
 def open_model(spec: WorkerSpec) -> OpenModel:
     """Open the model and prepare its calls."""
+    from compress.runtime.text_model import TextModel
+
+    job, info = spec.job, find_info(spec.job.folder)
+    if job.length is None and info is not None and info.task is not None:
+        return _reading_texts(spec, TextModel.open(job.folder, job.placement, job.variant))
+    return _without_texts(spec)
+
+
+def _without_texts(spec: WorkerSpec) -> OpenModel:
+    """Return the model alone, on random pieces or on texts of an unknown task."""
     from compress.runtime import open_predictor
 
     job = spec.job
     predictor = open_predictor(job.folder, job.placement, job.variant)
-    tokenized: dict[int, Arrays] = {}
-    info, texts = find_info(job.folder), None
     if job.length is not None:
-        tokenized[0] = fixed_arrays(job.folder, job.batch, job.length, spec.seed, spec.vocabulary)
-    elif info is None or info.task is None:
-        tokenized = dict(enumerate(tokenize_without_task(job.folder, spec.calls)))
+        arrays = [fixed_arrays(job.folder, job.batch, job.length, spec.seed, spec.vocabulary)]
     else:
-        from compress.data.tokenizer import TextTokenizer
-        from compress.runtime.text_model import TextModel
-        from compress.tasks import kind_of
-
-        texts = TextModel(info.task, kind_of(info.task), TextTokenizer.load(job.folder), predictor)
-
-    def arrays(call: int) -> Arrays:
-        if texts is not None and call not in tokenized:
-            # A call's rows may have more examples than rows; the model alone gets as many as rows.
-            tokenized[call] = texts.arrays(texts.prepare(spec.calls[call]).examples[: job.batch])
-        return tokenized[call]
-
-    def predict_texts(call: int) -> object:
-        assert texts is not None
-        return texts.predict(spec.calls[call], batch=job.batch)
-
+        arrays = [*tokenize_without_task(job.folder, spec.calls)]
     on_device = predictor if isinstance(predictor, TimedOnDevice) and job.placement.device == "cuda" else None
     calls = TimedCalls(
-        model=with_delay(lambda call: predictor.predict(arrays(call)), job.delay),
-        end_to_end=with_delay(predict_texts, job.delay) if texts is not None else None,
-        device=(lambda call: on_device.device_milliseconds(arrays(call))) if on_device else None,
+        model=with_delay(lambda call: predictor.predict(arrays[call]), job.delay),
+        device=(lambda call: on_device.device_milliseconds(arrays[call])) if on_device else None,
     )
-    return OpenModel(predictor, calls, arrays)
+    return OpenModel(calls, lambda call: arrays[call]["input_ids"].shape[1], predictor.describe())
+
+
+def _reading_texts(spec: WorkerSpec, model: TextModel) -> OpenModel:
+    """Return a model that is timed alone and from text to answer."""
+    from compress.runtime.cascade import Cascade
+
+    job, cascade = spec.job, model if isinstance(model, Cascade) else None
+    timed = [model]  # of a cascade, another for other calls
+    prepared: dict[int, tuple[Callable[[], object], int]] = {}
+
+    def prepare(call: int) -> tuple[Callable[[], object], int]:
+        if call not in prepared:
+            prepared[call] = timed[0].timed_call(spec.calls[call])
+        return prepared[call]
+
+    def choose(calls: Sequence[int]) -> tuple[float, ...]:
+        if cascade is None or job.batch > 1:  # a batch has texts of both kinds, as they come
+            return ()
+        timed[0], weights = cascade.for_timing([spec.calls[call][0] for call in calls])
+        prepared.clear()
+        return tuple(weights.tolist())
+
+    def on_device(call: int) -> float:
+        assert isinstance(model.predictor, TimedOnDevice)
+        return model.predictor.device_milliseconds(model.arrays(model.prepare(spec.calls[call]).examples[: job.batch]))
+
+    has_clock = job.placement.device == "cuda" and isinstance(model.predictor, TimedOnDevice)
+    calls = TimedCalls(
+        model=with_delay(lambda call: prepare(call)[0](), job.delay),
+        end_to_end=with_delay(lambda call: timed[0].predict(spec.calls[call], batch=job.batch), job.delay),
+        device=on_device if has_clock else None,
+    )
+    return OpenModel(calls, lambda call: prepare(call)[1], model.describe(), cascade is not None, choose)
 
 
 def serve_model(commands: IO[str], send: Send) -> None:
@@ -104,7 +133,8 @@ def serve_model(commands: IO[str], send: Send) -> None:
                 status="measured",
                 load_seconds=loaded - start,
                 first_answer_seconds=first,
-                runs_with=model.predictor.describe(),
+                runs_with=model.runs_with,
+                by_mean=model.by_mean,
                 energy=meter.source,
                 reason=None if watched else f"not watched on CUDA: {nvml.missing}",
             ),
@@ -114,9 +144,10 @@ def serve_model(commands: IO[str], send: Send) -> None:
     for line in commands:
         command = Command.model_validate_json(line)
         if command.do == "warm_up":
+            weights = model.choose(command.calls)
             seconds, steady = warm_up(model.calls.model, command.calls)
-            lengths = tuple(model.arrays(call)["input_ids"].shape[1] for call in command.calls)
-            send(Reply(latency=Latency(status="measured", lengths=lengths), call_seconds=seconds, steady=steady))
+            latency = Latency(status="measured", lengths=tuple(map(model.tokens, command.calls)))
+            send(Reply(latency=latency, call_seconds=seconds, steady=steady, weights=weights))
         elif command.do == "turn":
             send(take_turn(model.calls, command, monitor, meter))
         elif command.do == "load":

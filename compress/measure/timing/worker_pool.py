@@ -61,6 +61,8 @@ class Worker:
     number: int = 0
     """Of the current process, from 0."""
     lengths: tuple[int, ...] = ()
+    weights: tuple[float, ...] = ()
+    """Of the calls of a turn; empty where all count alike."""
     turns: list[Reply] = field(default_factory=list)
     processes: list[int] = field(default_factory=list)
     """For each turn, the number of the process that ran it."""
@@ -135,6 +137,7 @@ class WorkerPool:
         for _, worker, reply in self._each(keys, self._warm_up, START_TIMEOUT):
             worker.call_seconds = reply.call_seconds
             worker.lengths = reply.latency.lengths
+            worker.weights = reply.weights
             worker.unsteady += not reply.steady
 
     def take_turns(self, keys: Sequence[str], done: Callable[[str], None]) -> None:
@@ -245,7 +248,7 @@ def job_result(worker: Worker, last: Latency, settings: Measure, seed: int, core
             return None
         waits = [np.array(times.waits) for times in rounds]
         totals = [np.array(times.total) for times in rounds]
-        return timing(totals, settings.bootstrap, seed, worker.processes, width, waits)
+        return timing(totals, settings.bootstrap, seed, worker.processes, width, waits, worker.weights)
 
     turns, batch, loaded = worker.turns, worker.job.batch, worker.ready.latency
     model_rounds, full_rounds = [turn.model for turn in turns], [turn.end_to_end for turn in turns]

@@ -74,6 +74,8 @@ class Reply(ResultModel):
     imports: tuple[str, ...] = ()
     """The slow modules that opening the model imported."""
     call_seconds: float = 0.0
+    weights: tuple[float, ...] = ()
+    """How much each of the calls that were warmed up counts; empty where all count alike."""
     steady: bool = True
     """Whether warm-up ended with steady call times."""
     model: CallTimes = CallTimes()

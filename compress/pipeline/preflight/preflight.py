@@ -6,15 +6,15 @@ Among them: which names of models lead to no model, and which models are not on 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from compress.data.splits.prepare_splits import DataInfo, load_prepared
 from compress.data.splits.unlabelled_texts import UNLABELLED
 from compress.environment import describe, hub_state, usable_cores
-from compress.errors import CompressError, Problem, UsageError, format_bytes
+from compress.errors import CompressError, DataError, Problem, UsageError, format_bytes
 from compress.model_folder.model_info import TaskInfo
 from compress.model_sources import cached_checkpoint, folder_of, local_folder, model_files, source_kind
 from compress.pipeline.graph import Plan, Step
@@ -23,6 +23,7 @@ from compress.pipeline.steps.package_format import PACKAGE_FORMAT
 from compress.publish.places import check_writable, open_place
 from compress.recipe.distill_schema import Distill
 from compress.recipe.schema import Recipe
+from compress.select.cascade_threshold import check_classes
 from compress.steps import KINDS, STEPS, distillations
 from compress.steps.distillations import models_of_distillation
 from compress.steps.model_step import TRAINING, NamedModel
@@ -75,7 +76,7 @@ def check(plan: Plan, store: StepStore, forced: set[str], cards: Sequence[Path] 
     sections = {model.section for model in models}
     missing = [*libraries, *programs, *_unwritable_folders(plan, store), *absent_models(plan.recipe, sections, cards)]
     data = _prepared_data(plan, store)
-    errors = list(_too_few_rows(data, sections))
+    errors = list(_unfit_rows(data, sections, plan.recipe))
     warnings = [*plan.left_out.values()]
     if due:
         warnings += _general_warnings(plan)
@@ -120,14 +121,19 @@ def _task_of(plan: Plan, data: DataInfo | None) -> TaskInfo | None:
     return data.task_info if data else None if labels is None else task_info(plan.recipe.task, labels)
 
 
-def _too_few_rows(data: DataInfo | None, sections: Collection[str]) -> Iterator[str]:
+def _unfit_rows(data: DataInfo | None, sections: Collection[str], recipe: Recipe) -> Iterator[str]:
     """Yield why models cannot be made of rows that are prepared already; the data step refuses others."""
-    for check in (STEPS[section].check_rows for section in sections):
+    if data is None:
+        return
+    counted = [check for each in sections if (check := STEPS[each].check_rows)]
+    checks: list[Callable[[], object]] = [partial(check, data.counts["train"]) for check in counted]
+    if recipe.cascade:
+        checks.append(partial(check_classes, data))
+    for refuse in checks:
         try:
-            if data and check:
-                check(data.counts["train"])
-        except UsageError as error:
-            yield error.message
+            refuse()
+        except (DataError, UsageError) as error:
+            yield error.full_message
 
 
 def _missing_libraries(plan: Plan, waiting: Sequence[Step]) -> Iterator[str]:

@@ -40,6 +40,7 @@ NAMES: Mapping[str, Collection[str]] = {
 def unused_settings(recipe: Recipe) -> Iterator[Problem]:
     """Yield every setting of quantization and of model steps that has no effect; defaults are never reported."""
     yield from _quantization(recipe)
+    yield from _cascades(recipe)
     yield from _runs_nowhere(recipe)
     for step in STEPS.values():
         yield from step.problems(recipe)
@@ -69,6 +70,14 @@ def _runs_nowhere(recipe: Recipe) -> Iterator[Problem]:
     if reasons and all(reasons.values()):
         listing = "; ".join(f"{names}: {reason}" for reason, names in group_by_reason(reasons.items()).items())
         yield Problem(("runs_in",), f"no variant of this recipe runs there ({listing}); add onnx to export")
+
+
+def _cascades(recipe: Recipe) -> Iterator[Problem]:
+    """Yield why there is no cascade for a recipe's task, or on its targets."""
+    if recipe.cascade and (reason := KINDS[recipe.task.kind].no_certainty):
+        yield Problem(("cascade",), f"there is none for {recipe.task.kind}: {reason}")
+    if recipe.cascade and all(target.device != "cpu" for target in recipe.targets):
+        yield Problem(("cascade",), "it runs on the CPU, and no target does")
 
 
 def _quantization(recipe: Recipe) -> Iterator[Problem]:

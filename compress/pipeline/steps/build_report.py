@@ -19,6 +19,7 @@ from compress.measure.resources.footprint import footprint
 from compress.model_folder.model_info import FolderInfo, find_info, read_info
 from compress.pipeline.graph import ModelVariant, Plan
 from compress.pipeline.step_context import StepContext
+from compress.pipeline.steps.cascade_step import share_on_test
 from compress.pipeline.steps.prepare_data import data_facts
 from compress.pipeline.steps.provenance import chosen_precisions, chosen_settings, curves, provenance, trials
 from compress.pipeline.steps.scoring_steps import QualityScorer, reference_key
@@ -29,6 +30,7 @@ from compress.recipe.measure_schema import Target
 from compress.report.report_schema import PROBE_FILE, PROBE_PAGE, LedgerRow, Report, ReportModel
 from compress.report.run_facts import ServiceFacts, StepCost, TargetFacts, pruned_structure
 from compress.report.winner_summary import compare_winners, run_addresses
+from compress.select.cascade_threshold import CascadeFacts
 from compress.select.ledger import Ledger, PackagedFormat, read_ledger
 from compress.select.quantized_files import Fallback
 from compress.steps.model_step import PlannedModel
@@ -151,7 +153,8 @@ class ReportBuilder:
             precisions=chosen_precisions(self.plan, self._folders()),
             trials=trials(self.plan, self._folders()),
             curves=curves(self.plan, self._folders()),
-            remarks=tuple(self.plan.left_out.values()),
+            cascades=dict(self._cascades()),
+            remarks=(*self.plan.left_out.values(), *(facts.text(key) for key, facts in self._cascades())),
         )
 
     def _row(self, entry: ModelVariant) -> LedgerRow:
@@ -195,6 +198,17 @@ class ReportBuilder:
         for each in reversed(self.plan.steps):
             needed |= {*each.needs} if each.name in needed else set()
         return tuple(name for name in self.context.records if name in needed)
+
+    def _cascades(self) -> Iterator[tuple[str, CascadeFacts]]:
+        """Yield by row what cascades are made of, of those that were made."""
+        names = {model.name for model in self.plan.cascades}
+        for entry in (entry for entry in self.plan.variants if entry.model in names):
+            record = self.context.records.get(entry.step)
+            scored = next((step for step in entry.scores.values() if step in self.context.inputs), None)
+            if record is not None and record.measured:
+                facts = CascadeFacts.model_validate(record.measured)
+                share = None if scored is None else share_on_test(self.context.inputs[scored])
+                yield entry.key, facts.model_copy(update={"test_share": share})
 
     def _service(self) -> ServiceFacts | None:
         """Return the service whose answers are the labels, and whether test holds those that were held back."""

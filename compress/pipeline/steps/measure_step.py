@@ -231,7 +231,7 @@ class Measurement:
         jobs = self._jobs(target, target.batch, target.length)
 
         def median(model: TimedModel) -> float:
-            time = timed[jobs[model.key].key].quantile("p50") if model.key in jobs else None
+            time = timed[jobs[model.key].key].typical() if model.key in jobs else None
             return time.value if time else inf
 
         return [*self.models[:1], *sorted(self.models[1:], key=median)]

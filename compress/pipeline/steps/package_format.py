@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compress.errors import CompressError, DeviceUnavailable, MissingExtra, StepIncomplete, unexpected
+from compress.formats import FORMATS
 from compress.make_variant import VariantMaker
 from compress.pipeline.graph import ModelVariant, Plan
 from compress.pipeline.step_context import StepContext
@@ -103,6 +104,9 @@ class FormatPackager:
         named: dict[str, Any] = {"target": target.title, "winner": winner.key, "format": self.form}
         folder = self.context.work / target.title
         shutil.rmtree(folder, ignore_errors=True)  # of a killed run
+        if not FORMATS[winner.variant.format].is_single:
+            reason = f"{self.form} holds one model, and {winner.key} is of two"
+            return PackagedFormat(**named, status="not built", reason=reason)
         try:
             packaged = PackagedFormat(**named, **self._package(target, winner, folder))
         except Exception as error:  # noqa: BLE001  # whatever a library raises, the other targets get theirs

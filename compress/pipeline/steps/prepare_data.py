@@ -19,17 +19,29 @@ from compress.pipeline.graph import Plan
 from compress.pipeline.step_context import StepContext
 from compress.recipe.task_schema import Data, Task
 from compress.report.run_facts import DataFacts
+from compress.select.cascade_threshold import check_classes
 
 SLICES_FILE = "slices.json"
 
 
-def data(context: StepContext, task: Task, checks: Sequence[Callable[[int], object]]) -> None:
-    """Read the rows of every role into memory-mapped files; ``checks`` refuse a number of those of train."""
+def data(
+    context: StepContext, task: Task, checks: Sequence[Callable[[int], object]], *, every_class: bool = False
+) -> None:
+    """Read the rows of every role into memory-mapped files.
+
+    Args:
+        context: of the step.
+        task: of the recipe.
+        checks: refuse a number of rows of train.
+        every_class: whether select must have rows of every class.
+    """
     from compress.data.splits.prepare_splits import prepare_splits
 
     info = prepare_splits(task, task.data.split_seed, context.work, context.console)
     for check in checks:
         check(info.counts["train"])
+    if every_class:
+        check_classes(info)
 
 
 def unlabelled(context: StepContext, task: Task) -> None:

@@ -89,7 +89,8 @@ COLOURS = 8
 
 def colour_of(report: Report, model: str) -> int:
     """The number of a model's colour."""
-    return [entry.name for entry in report.models].index(model) % COLOURS
+    named = [*(entry.name for entry in report.models), *(row.model for row in report.rows)]  # cascades come after
+    return list(dict.fromkeys(named)).index(model) % COLOURS
 
 
 def legend(report: Report) -> list[tuple[str, str]]:
@@ -191,7 +192,7 @@ def _series(report: Report, row: LedgerRow, points: Sequence[Point], **settings:
 def _speed_series(
     report: Report, row: LedgerRow, result: TargetResult, named: Collection[str | None], scale: float, axis: str
 ) -> Series | None:
-    speed, size = result.latency.quantile("p50"), row.bytes_total
+    speed, size = result.latency.typical(), row.bytes_total
     if result.test is None or (speed if axis == "p50" else size) is None:
         return None
     score = result.test.primary

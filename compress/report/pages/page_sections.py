@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from compress.report.charts.score_and_speed_charts import reliability_chart
 from compress.report.report_schema import Report
 from compress.report.retention import quality_on_test
-from compress.report.tables import ledger_tables, quality_tables, size_tables, speed_tables
+from compress.report.tables import cascade_tables, ledger_tables, quality_tables, size_tables, speed_tables
 from compress.select.ledger import Verdict
 from compress.tables import Table
 from compress.tasks import kind_of
@@ -51,6 +51,19 @@ def _quality_blocks(report: Report, title: str, key: str, verdict: Verdict | Non
         quality_tables.retention_table(report, title),
     )
     yield Block("The gate, on select", "", ledger_tables.gate_table(report, title))
+    yield Block(
+        "Cascades",
+        "The first model answers the texts of which it is at least so sure, the second the others. The mean counts the"
+        " timed texts such that those passed on have their share on select; the median is mostly the first model's.",
+        cascade_tables.cascade_table(report, title),
+    )
+    for cascade, facts in report.cascades.items():
+        yield Block(
+            f"Thresholds of {cascade}",
+            "In the order in which they were tested; the last one that passed is used, whatever a later one would have"
+            " given. Mean: of the times of both models' own rows.",
+            cascade_tables.threshold_table(report, title, facts),
+        )
     yield Block(
         "Layers returned to fp32",
         "Losses are on select, against the same model before quantization. Time: of one row, relative to the file with"

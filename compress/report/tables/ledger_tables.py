@@ -96,10 +96,10 @@ def closing_title(report: Report, title: str) -> str:
 
 
 def _time_of_call(report: Report, row: LedgerRow, title: str) -> float:
-    """Return the median time of a call, by which rows are sorted; infinity where it was not timed."""
+    """Return the time of a call, by which rows are sorted; infinity where it was not timed."""
     result = report.result(row.key, title)
-    median = result.latency.quantile("p50") if result else None
-    return median.value if median else math.inf
+    time = result.latency.typical() if result else None
+    return time.value if time else math.inf
 
 
 def _closing_cells(report: Report, row: LedgerRow, title: str, *, is_winner: bool, narrow: bool) -> Cells:
@@ -148,8 +148,8 @@ def _from_text(report: Report, result: TargetResult | None) -> Cells:
     """Return the time from text to answer, where rows are ranked by it."""
     if report.rules.rank_by != "end_to_end":
         return {}
-    median = result.latency.quantile("p50", "end_to_end") if result else None
-    return {"from text": fmt.milliseconds(median.value) if median else fmt.ABSENT}
+    time = result.latency.typical("end_to_end") if result else None
+    return {"from text": fmt.milliseconds(time.value) if time else fmt.ABSENT}
 
 
 def _gate_state(report: Report, row: LedgerRow, result: TargetResult | None, *, is_winner: bool) -> str:

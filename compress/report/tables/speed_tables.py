@@ -25,6 +25,7 @@ def timing_table(report: Report, title: str) -> Table:
     if not any(result.latency.timed for _, result in results):
         return make_table(())  # the verdict and the remarks give the reason
     on_device = any(result.latency.device for _, result in results)
+    by_mean = any(result.latency.by_mean for _, result in results)
     rows = []
     for row, result in results:
         latency = result.latency
@@ -33,8 +34,9 @@ def timing_table(report: Report, title: str) -> Table:
             {
                 **row.names,
                 "timing": latency.status,
-                "p50": format_p50(latency),
-                "95 %": fmt.span(latency.quantile("p50"), fmt.milliseconds),
+                "p50": _marked(latency, _milliseconds(latency.quantile("p50"))),
+                **({"mean": _milliseconds(latency.model.mean if latency.model else None)} if by_mean else {}),
+                "95 %": fmt.span(latency.typical(), fmt.milliseconds),
                 "p95": _milliseconds(latency.quantile("p95")),
                 "p99": _milliseconds(latency.quantile("p99")),
                 **({"device p50": _milliseconds(latency.quantile("p50", "device"))} if on_device else {}),
@@ -164,8 +166,12 @@ def limits_table(limits: Sequence[MachineLimits]) -> Table:
 
 
 def format_p50(latency: Latency) -> str:
-    """The median, marked if it is unstable: `≈ 0.61 ms`."""
-    shown = _milliseconds(latency.quantile("p50"))
+    """The median, or a cascade's mean, marked if it is unstable: `≈ 0.61 ms`."""
+    shown = _milliseconds(latency.typical()) + (" mean" if latency.by_mean and latency.timed else "")
+    return _marked(latency, shown)
+
+
+def _marked(latency: Latency, shown: str) -> str:
     return f"≈ {shown}" if latency.status == "unstable" and latency.timed else shown
 
 

@@ -50,6 +50,7 @@ class Classification(TextKind):
     batch_arrays = (BatchArray("labels", "example", np.int64, field="label"),)
     settings = ("labels", "first_label", "soft_labels", *TextKind.settings)
     exclusive = True
+    no_certainty = ""
 
     def setting_problems(self, task: Task) -> Iterator[Problem]:
         """Yield too few classes, and `f1` with other than two."""
@@ -124,8 +125,12 @@ class Classification(TextKind):
 
     def confidence(self, predictions: Array, gold: Array) -> Confidence:
         """Return one decision per row: the most probable class."""
-        stated = predictions.max(axis=-1).astype(np.float64)
-        return Confidence(np.arange(len(gold)), stated, self.correct(predictions, gold))
+        return Confidence(np.arange(len(gold)), self.certainty(predictions), self.correct(predictions, gold))
+
+    def certainty(self, predictions: Array) -> NDArray[np.float64]:
+        """Return the probability of the most probable class."""
+        stated: NDArray[np.float64] = predictions.max(axis=-1).astype(np.float64)
+        return stated
 
     def script(self, task: TaskInfo) -> Script:
         """Print the most probable class."""

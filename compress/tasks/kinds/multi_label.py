@@ -48,6 +48,7 @@ class MultiLabel(TextKind):
     )
     batch_arrays = (BatchArray("labels", "example", np.float32, field="label"),)
     max_label_columns = None
+    no_certainty = ""
     settings = ("labels", "first_label", "soft_labels", *TextKind.settings)
 
     def setting_problems(self, task: Task) -> Iterator[Problem]:
@@ -143,6 +144,11 @@ class MultiLabel(TextKind):
         stated = np.maximum(predictions, 1.0 - predictions).astype(np.float64).ravel()
         right = (_decisions(predictions) == (gold > THRESHOLD)).ravel()
         return Confidence(np.repeat(np.arange(len(gold)), predictions.shape[1]), stated, right)
+
+    def certainty(self, predictions: Array) -> NDArray[np.float64]:
+        """Return the probability of the decision on the class that is the least clear."""
+        stated: NDArray[np.float64] = np.maximum(predictions, 1.0 - predictions).min(axis=-1).astype(np.float64)
+        return stated
 
     def script(self, task: TaskInfo) -> Script:
         """Print the classes of at least probability one half."""

@@ -29,6 +29,7 @@ class Regression(TextKind):
     loss = TaskLoss("compress.losses.task.mse:mse")
     outputs = OutputForm("compress.losses.tensor_ops.logit_views:row_view", None)
     baseline = Baseline("a bag of words", "compress.measure.baselines.bag_of_words:scores_by_words")
+    no_certainty: str = "a number says nothing about how sure a model is of it"
     answer_form: str = "compress.label.prompt_and_answer:Score"
     metrics: tuple[Metric, ...] = (
         Metric("spearman"),
