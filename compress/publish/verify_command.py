@@ -10,6 +10,7 @@ from typing import Any
 from compress.console import Console
 from compress.errors import ClaimMissed, DeviceUnavailable, MissingExtra
 from compress.export.comparison.parity_check import ParityCheck, check_golden
+from compress.model_folder.cascade_info import model_folders
 from compress.model_folder.model_info import GOLDEN_FILE
 from compress.publish.measured import measure_again
 from compress.publish.pull import check_folder_signature, published_folder
@@ -38,7 +39,8 @@ def verify_and_show(
     if keys:
         result["signed"] = check_folder_signature(folder, keys)
         lines.append(f"{folder} is signed by a trusted key: {result['signed']}")
-    if (folder / DIGESTS_FILE).is_file() or not (folder / GOLDEN_FILE).is_file():
+    has_golden = any((each / GOLDEN_FILE).is_file() for each in model_folders(folder))
+    if (folder / DIGESTS_FILE).is_file() or not has_golden:
         result["files"] = verify(folder)
         lines.append(f"{folder}: {result['files']} files have their published digests")
     else:

@@ -67,6 +67,7 @@ def ranked_remarks(report: Report) -> list[Remark]:
 def _remarks(report: Report) -> Iterator[Remark]:
     """Yield every warning with what to do, in the order of what it changes."""
     for found, todo in (
+        (_cascades, "Its mean time depends on how many texts the first model is sure of: watch that share in use."),
         (_undecided, "Give more select rows, or allow a larger loss (gate.max_drop)."),
         (_few_select_rows, "Give more select rows before relying on the gate."),
         (_teacher_versus_baseline, "Use the simple method, or give the teacher more or cleaner rows."),
@@ -81,6 +82,12 @@ def _remarks(report: Report) -> Iterator[Remark]:
         (_data, "Look at these rows; task.max_length and task.long decide what is cut."),
     ):
         yield from (Remark(text, todo) for text in found(report))
+
+
+def _cascades(report: Report) -> Iterator[str]:
+    """What each of the winners that is a cascade is made of."""
+    winners = {verdict.winner for verdict in report.verdicts}
+    yield from (f"{facts.text(key)}." for key, facts in report.cascades.items() if key in winners)
 
 
 def _service(report: Report) -> Iterator[str]:

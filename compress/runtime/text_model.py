@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from compress.data.tokenizer import TextTokenizer
 from compress.errors import ModelError, UsageError
+from compress.model_folder.cascade_info import is_cascade
 from compress.model_folder.model_info import FolderInfo, TaskInfo, VariantInfo, read_info
 from compress.model_folder.sentence_transformers_files import default_prompt
 from compress.runtime import open_predictor

@@ -84,7 +84,7 @@ def test_variant_for_cuda_only_is_opened_on_cuda(tiny_folder, tmp_path, monkeypa
     write_info(folder, read_info(folder).model_copy(update={"variant": RUN_MODES["torch-graph-bf16"]}))
     placements = []
     monkeypatch.setattr(
-        "compress.runtime.text_model.open_predictor", lambda path, placement: placements.append(placement)
+        "compress.runtime.text_model.open_predictor", lambda path, placement, variant: placements.append(placement)
     )
     compress.open(folder)
     compress.open(tiny_folder("distilbert"))

@@ -154,7 +154,7 @@ class ReportBuilder:
             trials=trials(self.plan, self._folders()),
             curves=curves(self.plan, self._folders()),
             cascades=dict(self._cascades()),
-            remarks=(*self.plan.left_out.values(), *(facts.text(key) for key, facts in self._cascades())),
+            remarks=tuple(self.plan.left_out.values()),
         )
 
     def _row(self, entry: ModelVariant) -> LedgerRow:
