@@ -89,7 +89,8 @@ class LightStudent(Frozen):
     factors: Width | None = None
     """Store vectors of this width, and one matrix that widens them to `hidden`."""
     ngrams: Natural = Field(3, le=5)
-    """The longest n-grams of pieces that have vectors; 1 leaves them out."""
+    """The longest n-grams of pieces that have vectors; 1 leaves them out, as `conv` does unless it is given: its
+    convolutions read neighbours, and hashed vectors beside them cost it several points."""
     buckets: Natural = Field(20_000, ge=2, le=MAX_BUCKETS)
     """Vectors that all n-grams share, each the weighted sum of two of them."""
     head_width: Width = 512
@@ -109,6 +110,11 @@ class LightStudent(Frozen):
     batch_size: BatchSize | Auto = AUTO
     learning_rate: LearningRate | Auto = AUTO
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_ngrams(cls, value: Any) -> Any:
+        return {"ngrams": 1, **value} if isinstance(value, Mapping) and value.get("kind") == "conv" else value
+
     @model_validator(mode="after")
     def _check_parts(self) -> LightStudent:
         if self.convolutions is not None and self.kind == "static":
@@ -117,6 +123,8 @@ class LightStudent(Frozen):
             raise ValueError(f"factors: {self.factors} should be less than hidden, {self.hidden}")
         if "pieces" not in self.start and self.start:
             raise ValueError(f"start: {', '.join(self.start)} has no effect without pieces; give pieces too, or []")
+        if "ngrams" in self.start and self.ngrams == 1:
+            raise ValueError("start: ngrams has no effect without n-grams; give ngrams: 3 too")
         return self
 
     @property

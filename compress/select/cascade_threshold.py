@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from compress import format_numbers as fmt
 from compress.data.splits.prepare_splits import DataInfo
-from compress.errors import CompressError, DataError
+from compress.errors import DataError, ScreenedOut
 from compress.measure.result_base import ResultModel
 from compress.select.ledger import GateResult, Outcome
 
@@ -94,7 +94,7 @@ def find_threshold(
         judge: judges a cascade in which the first model answers these rows.
 
     Raises:
-        CompressError: the most cautious one does not pass.
+        ScreenedOut: the most cautious one does not pass.
     """
     points: list[CascadePoint] = []
     for value, share in thresholds(certainty):
@@ -102,7 +102,7 @@ def find_threshold(
         points.append(CascadePoint(threshold=value, share=share, drop=result.drop, outcome=result.outcome))
         if result.outcome != "passed":
             if len(points) == 1:
-                raise CompressError(
+                raise ScreenedOut(
                     f"no threshold passes: with {share:.1%} of the texts answered by the first model it {result.why}."
                 )
             break

@@ -23,6 +23,7 @@ from compress.recipe.measure_schema import Target
 from compress.report.report_schema import read_report
 from compress.report.winner_summary import compare_winners
 from compress.runtime.predictor import Placement
+from compress.select.ledger import GateResult
 from compress.serve.served_model import open_served
 from tests.conftest import write_rows, write_tiny_recipe
 
@@ -170,6 +171,25 @@ def test_its_stored_answers_are_those_of_its_folder(cascaded):
     np.testing.assert_array_equal(found, expected)
     assert read_cascade(folder).then in ("student/onnx-int8", "student/onnx-fp32")
     assert {read_info(folder / part).variant.runtime for part in (FIRST, THEN)} == {"numpy", "onnxruntime"}
+
+
+@pytest.mark.slow
+def test_a_threshold_that_nobody_meets_leaves_the_other_rows(tmp_path, monkeypatch, capsys):
+    missed = GateResult(outcome="missed", drop=0.5, allowed=0.01, reasons=("lost 50 points",))
+    monkeypatch.setattr("compress.pipeline.steps.cascade_step.gate", lambda *_, **__: missed)
+    recipe = write_tiny_recipe(tmp_path)
+    command = ["run", str(recipe), "--runs", str(tmp_path / "runs"), "--set", "prune=null", "--set", "publish=null"]
+    command += ["--set", f"student=[{{layers: 1}}, {{kind: static, {LIGHT}}}]", "--set", "cascade=auto"]
+    assert main(command) == 0
+    report = read_report(tmp_path / "runs" / "tiny")
+    rows = {row.key: row for row in report.rows}
+    for then in ("student", "teacher"):
+        row = rows[f"static-then-{then}/cascade"]
+        assert row.status == "not measured"
+        assert "no threshold passes" in row.reason
+        assert "it lost 50 points" in row.reason
+    assert {row.status for key, row in rows.items() if "/cascade" not in key} == {"ok"}
+    assert "unexpected" not in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compress.errors import CompressError
+from compress.errors import ScreenedOut
 from compress.select.cascade_threshold import SHARE_STEP, find_threshold, passed, thresholds
 from compress.select.ledger import GateResult
 
@@ -47,7 +47,7 @@ def test_the_first_model_may_answer_everything():
 
 
 def test_no_threshold_is_an_error_with_the_reason():
-    with pytest.raises(CompressError, match=r"no threshold passes: with 2\.5% of the texts .* it lost it"):
+    with pytest.raises(ScreenedOut, match=r"no threshold passes: with 2\.5% of the texts .* it lost it"):
         find_threshold(SURE, judge(lambda share: "missed")[0])
 
 
@@ -65,6 +65,6 @@ def test_the_chosen_one_rarely_loses_more_than_allowed():
         try:
             point = passed(find_threshold(SURE, decide))
             wrong += point.share > 0.5  # the true loss is what is allowed at every share
-        except CompressError:
+        except ScreenedOut:
             continue
     assert wrong / runs < 0.2

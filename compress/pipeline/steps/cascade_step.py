@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.data.splits.prepare_splits import PreparedData, load_prepared
-from compress.errors import CompressError
+from compress.errors import CompressError, ScreenedOut
 from compress.export.runners import cascade_readme
 from compress.measure import BootstrapScorer, Quality, score_model
 from compress.model_folder.cascade_info import CASCADE, FIRST, THEN, CascadeInfo, read_cascade, write_cascade
@@ -170,6 +170,8 @@ def score_cascade(
         then: the same of its second one.
         changed: whether these are outputs for changed texts, of which nothing else is known.
     """
+    if made not in context.inputs:
+        raise ScreenedOut(f"needs {made}, which has no result")
     info = read_cascade(context.inputs[made])
     folders = context.inputs[first[info.first]], context.inputs[then[info.then]]
     task = load_prepared(context.inputs["data"]).info.task_info
