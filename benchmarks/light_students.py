@@ -37,6 +37,7 @@ STUDENTS: Mapping[str, dict[str, Any]] = {
     "n-grams start as the teacher reads them": {"start": ["pieces", "ngrams", "components", "frequencies"]},
     "conv, one convolution": {"kind": "conv"},
     "conv, two convolutions": {"kind": "conv", "convolutions": 2},
+    "conv, one convolution and n-grams of up to three pieces": {"kind": "conv", "ngrams": 3},
 }
 """By what differs from the default."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -187,15 +186,24 @@ class TextModel:
         decoded = [found for start in starts for found in self.decode(prepared.examples[start : start + batch])]
         return self.answers(decoded, prepared.counts, prepared.rows)
 
-    @contextmanager
-    def _fits_its_task(self) -> Iterator[None]:
-        """Turn the errors of arrays that a task cannot read into one that says so."""
-        try:
-            yield
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
-            labels = f" with {len(self.task.labels)} labels" if self.task.labels else ""
+    def _fits_its_task(self) -> _FitsItsTask:
+        return _FitsItsTask(self.task)
+
+
+class _FitsItsTask:
+    """Turns the errors of arrays that a task cannot read into one that says so; entered four times for each text."""
+
+    def __init__(self, task: TaskInfo) -> None:
+        self._task = task
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, (LookupError, TypeError, ValueError, AttributeError)):
+            labels = f" with {len(self._task.labels)} labels" if self._task.labels else ""
             raise ModelError(
-                f"the model's inputs and outputs do not fit a task of the kind {self.task.kind}{labels}, which its "
+                f"the model's inputs and outputs do not fit a task of the kind {self._task.kind}{labels}, which its "
                 "compress.json states."
             ) from error
 

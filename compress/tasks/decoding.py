@@ -174,9 +174,9 @@ def pool_window_logits(logits: NDArray[np.float64], counts: Sequence[int], how: 
         how: `mean` or `max` of each label; `attention` takes the last output of each window as its weight, through a
             softmax over the row; `cut` has one window per row.
     """
-    starts = np.cumsum([0, *counts[:-1]])
     if how == "cut":
         return logits
+    starts = np.cumsum([0, *counts[:-1]])
     if how == "max":
         return np.maximum.reduceat(logits, starts, axis=0)
     weights = np.ones(len(logits)) if how == "mean" else _row_odds(logits[:, -1], starts, counts)

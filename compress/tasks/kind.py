@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -181,7 +182,11 @@ class ModelInterface(ABC):
 
     def collate(self, examples: Sequence[Example], pad_id: int) -> Arrays:
         """Return one padded batch: `input_ids`, `attention_mask`, `token_type_ids`, and an array per example field."""
-        return collate(examples, self.arrays().values(), pad_id)
+        return collate(examples, self._declared, pad_id)
+
+    @cached_property
+    def _declared(self) -> tuple[BatchArray, ...]:
+        return tuple(self.arrays().values())
 
     @abstractmethod
     def decode(self, outputs: Arrays, batch: Arrays, task: TaskInfo) -> list[Array]:
@@ -201,6 +206,8 @@ def collate(examples: Sequence[Example], arrays: Iterable[BatchArray], pad_id: i
     batch = {
         array.name: stack_field([example[array.source] for example in examples], array, pad_id) for array in fields
     }
+    if len(examples) == 1:
+        return {**batch, ATTENTION_MASK.name: np.ones((1, len(examples[0]["input_ids"])), ATTENTION_MASK.dtype)}
     lengths = np.asarray([len(example["input_ids"]) for example in examples])
     mask = np.arange(lengths.max()) < lengths[:, None]
     return {**batch, ATTENTION_MASK.name: mask.astype(ATTENTION_MASK.dtype)}

@@ -18,6 +18,7 @@ TASKS = (DOCS / "tasks.md").read_text(encoding="utf-8")
 PAGES = sorted(DOCS.glob("*.md"))
 SHOWN = (
     "budget",
+    "cascades",
     "distilling",
     "pruning",
     "pruning-by-latency",

@@ -111,8 +111,9 @@ def model_output(
 
 def check_finite(values: Array, unit: str) -> None:
     """Raise a ModelError if any line of ``values`` (n, ...) holds NaN or infinity."""
-    broken = ~np.isfinite(values).reshape(len(values), -1).all(axis=1)
-    if broken.any():
+    finite = np.isfinite(values)
+    if not finite.all():
+        broken = ~finite.reshape(len(values), -1).all(axis=1)
         raise ModelError(f"the model's output is NaN or infinite for {broken.sum()} of {len(values)} {unit}.")
 
 
