@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -182,11 +181,7 @@ class ModelInterface(ABC):
 
     def collate(self, examples: Sequence[Example], pad_id: int) -> Arrays:
         """Return one padded batch: `input_ids`, `attention_mask`, `token_type_ids`, and an array per example field."""
-        return collate(examples, self._declared, pad_id)
-
-    @cached_property
-    def _declared(self) -> tuple[BatchArray, ...]:
-        return tuple(self.arrays().values())
+        return collate(examples, (*INPUT_ARRAYS, *self.batch_arrays, *EXTRA_COLUMNS), pad_id)
 
     @abstractmethod
     def decode(self, outputs: Arrays, batch: Arrays, task: TaskInfo) -> list[Array]:
@@ -246,6 +241,8 @@ class Kind(RowReader, ModelInterface, Scorer):
     """Keys of a recipe's task that gives this kind and leaves them out, such as the columns of a common file."""
     answer_form: str = ""
     """`module:class` of what a service answers to label texts (`label/prompt_and_answer.py`); none: it cannot."""
+    no_certainty: str = "nothing tells how sure a model is of the whole answer to one text"
+    """Why `certainty` has no meaning, and so no cascade can be made; empty where it has."""
     confusion_note: str = ""
     """What a reader of the confusion matrix needs to know besides."""
     hub_pipeline: str

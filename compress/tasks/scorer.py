@@ -30,8 +30,6 @@ class Scorer(ABC):
     """The first is the default primary one."""
     baseline: Baseline
     """The model without a neural network whose scores reports state beside those of all others."""
-    no_certainty: str = "nothing tells how sure a model is of the whole answer to one text"
-    """Why `certainty` has no meaning, and so no cascade can be made; empty where it has."""
 
     @abstractmethod
     def predictions(self, decoded: Sequence[Array], counts: Sequence[int], rows: Rows, task: TaskInfo) -> Array:
@@ -127,7 +125,7 @@ class Scorer(ABC):
 
     def certainty(self, predictions: Array) -> NDArray[np.float64]:
         """Return how sure a model is of the answer to each row: the probability of its least probable decision."""
-        raise NotImplementedError(self.no_certainty)
+        raise NotImplementedError
 
     # Wording.
 
