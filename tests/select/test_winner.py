@@ -544,3 +544,16 @@ def test_unstable_timings_give_one_warning_a_target(make_report, latency_of):
     remarks = apply_gates(edited(make_report(), "pruned/onnx-int8", latency=unstable)).remarks
     assert len(remarks) == 1
     assert remarks[0].startswith("Timings on cpu are unstable for pruned/onnx-int8")
+
+
+def test_a_cascade_is_ranked_by_its_mean(make_report):
+    """Its median is that of its first model, whatever the second costs."""
+    report = apply_gates(make_report())
+    winner = report.result("pruned/onnx-int8", "cpu").latency
+    assert winner.model is not None
+    times = winner.model.undelayed_means
+    mean = winner.model.p50.model_copy(update={"value": 1e3, "high": 1.1e3})
+    dear = winner.model.model_copy(update={"mean": mean, "undelayed_means": tuple(1e3 * time for time in times)})
+    latency = winner.model_copy(update={"model": dear, "by_mean": True})
+    report = apply_gates(edited(report, "pruned/onnx-int8", latency=latency))
+    assert report.verdicts[0].winner != "pruned/onnx-int8"

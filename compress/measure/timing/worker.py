@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import IO, TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from compress.measure.timing.worker_protocol import Command, Reply, Send, Worker
 from compress.model_folder.model_info import find_info
 from compress.runtime.predictor import TimedOnDevice
 from compress.runtimes import RUNTIMES
+from compress.tasks.base import Arrays
 
 if TYPE_CHECKING:
     from compress.runtime.text_model import TextModel
@@ -95,9 +97,13 @@ def _reading_texts(spec: WorkerSpec, model: TextModel) -> OpenModel:
         prepared.clear()
         return tuple(weights.tolist())
 
+    @cache
+    def arrays(call: int) -> Arrays:
+        return model.arrays(model.prepare(spec.calls[call]).examples[: job.batch])
+
     def on_device(call: int) -> float:
         assert isinstance(model.predictor, TimedOnDevice)
-        return model.predictor.device_milliseconds(model.arrays(model.prepare(spec.calls[call]).examples[: job.batch]))
+        return model.predictor.device_milliseconds(arrays(call))
 
     has_clock = job.placement.device == "cuda" and isinstance(model.predictor, TimedOnDevice)
     calls = TimedCalls(

@@ -91,3 +91,44 @@ def test_facts_are_frozen_and_never_nan():
         Score(value=float("nan"), low=0.0, high=1.0)
     again = Latency.model_validate_json(measured(1.0).model_dump_json())
     assert again == measured(1.0)
+
+
+CALLS = [0.1] * 6 + [2.0] * 2
+"""Calls of a cascade: of eight texts it passes two on."""
+
+
+def cascade_rounds(count=6):
+    random = np.random.default_rng(0)
+    return [np.array(CALLS * 5) * random.uniform(0.98, 1.02, 40) for _ in range(count)]
+
+
+def test_a_mean_counts_each_call_by_its_weight():
+    plain = timing(cascade_rounds(), width=8)
+    assert plain.mean.value == pytest.approx(0.575, rel=0.03)
+    assert plain.mean.low < plain.mean.value < plain.mean.high
+    weights = [0.9 / 6] * 6 + [0.1 / 2] * 2
+    weighted = timing(cascade_rounds(), width=8, weights=weights)
+    assert weighted.mean.value == pytest.approx(0.9 * 0.1 + 0.1 * 2.0, rel=0.03)
+    assert weighted.p50.value == pytest.approx(0.1, rel=0.05)
+    assert weighted.p95.value == pytest.approx(2.0, rel=0.05)
+    rare = timing(cascade_rounds(), width=8, weights=[0.98 / 6] * 6 + [0.02 / 2] * 2)
+    assert rare.p95.value == pytest.approx(0.1, rel=0.05)
+
+
+def test_a_stall_of_one_pass_moves_no_mean():
+    rounds = cascade_rounds()
+    rounds[0][3] = 500.0
+    assert timing(rounds, width=8).mean.value == pytest.approx(timing(cascade_rounds(), width=8).mean.value, rel=0.01)
+
+
+def test_where_a_mean_counts_factors_are_of_means():
+    slow = timing([10.0 * np.ones(40) for _ in range(6)], width=8)
+    teacher = Latency(status="measured", model=slow)
+    cascade = Latency(status="measured", model=timing(cascade_rounds(), width=8), by_mean=True)
+    assert cascade.typical() == cascade.model.mean
+    assert teacher.typical() == teacher.model.p50
+    assert ratio(teacher, cascade).value == pytest.approx(10 / 0.575, rel=0.03)
+    assert ratio(teacher, cascade.model_copy(update={"by_mean": False})).value > 40  # of the smooth medians
+    older = teacher.model_copy(update={"model": slow.model_copy(update={"undelayed_means": (), "mean": None})})
+    assert ratio(older, cascade) is None
+    assert Latency(status="not measured").typical() is None
