@@ -157,7 +157,7 @@ RUNTIMES: Mapping[str, Runtime] = {
             devices=("cpu",),
             needs="what its two models need",
             modules=(),
-            libraries=(),
+            libraries=("numpy",),
         ),
         Runtime(
             name="litert",

@@ -232,6 +232,9 @@ def test_it_is_published_and_pulled_with_both_models(cascaded, winner, tmp_path,
     assert "pulled/models/then" in capsys.readouterr().out
     texts = ["rain and storm on day 3", "warm"]
     assert compress.open(tmp_path / "pulled").predict(texts) == compress.open(winner).predict(texts)
+    rows = str(cascaded / "test.csv")
+    assert main(["verify", str(tmp_path / "pulled"), "--measure", "--rows", rows]) in (0, 4)
+    assert "accuracy" in capsys.readouterr().out
     card = (tmp_path / "pulled" / "README.md").read_text(encoding="utf-8")
     assert "read again by the second one (student/onnx-" in card
     assert any("answers" in remark and key in remark for remark in won.remarks)
