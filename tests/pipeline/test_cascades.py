@@ -10,7 +10,7 @@ import compress
 from compress.cli import main
 from compress.errors import CompressError, UsageError
 from compress.model_folder.cascade_info import FIRST, THEN, read_cascade
-from compress.model_folder.model_info import read_info
+from compress.model_folder.model_info import read_info, write_info
 from compress.pipeline.graph import ModelVariant
 from compress.pipeline.plan import make_plan
 from compress.pipeline.resolve import resolve
@@ -200,6 +200,8 @@ def winner(cascaded):
     if not copy.exists():
         shutil.copytree(folder, copy)
         (copy / "step.json").unlink()
+        recipe = read_report(cascaded / "runs" / "tiny").recipe
+        write_info(copy, read_info(copy).model_copy(update={"recipe": recipe}))
     return copy
 
 
@@ -233,7 +235,7 @@ def test_it_is_published_and_pulled_with_both_models(cascaded, winner, tmp_path,
     texts = ["rain and storm on day 3", "warm"]
     assert compress.open(tmp_path / "pulled").predict(texts) == compress.open(winner).predict(texts)
     rows = str(cascaded / "test.csv")
-    assert main(["verify", str(tmp_path / "pulled"), "--measure", "--rows", rows]) in (0, 4)
+    assert main(["verify", str(tmp_path / "pulled"), "--measure", "--rows", rows]) in (0, 3)
     assert "accuracy" in capsys.readouterr().out
     card = (tmp_path / "pulled" / "README.md").read_text(encoding="utf-8")
     assert "read again by the second one (student/onnx-" in card
