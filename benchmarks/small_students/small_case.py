@@ -50,7 +50,7 @@ NAMES |= {"conv": "conv, small", "conv-2": "conv", "conv-3": "conv, large", "stu
 """What the page calls the models of a run."""
 CASCADES = [{"first": first, "then": then} for first in ("static-2", "conv-2") for then in ("student", "teacher")]
 TRIAL = {"buckets": 100, "epochs": 1}
-MODEL2VEC = Environment("model2vec", (TORCH, "model2vec[distill,train]==0.10.0"))
+MODEL2VEC = Environment("model2vec", (TORCH, "model2vec[distill,train]==0.10.0", "scikit-learn==1.9.1"))
 FASTTEXT = Environment("fasttext", ("fasttext-wheel==0.9.2", "numpy<2"))
 TIMED_TEXTS = 64
 """Of which other tools time each alone."""
