@@ -185,11 +185,8 @@ class _Window:
         if not self._places:
             return
         model = self._predictor.model
-        decoded: list[NDArray[Any]] = [np.empty(0)] * len(self._examples)
         lengths = np.array([len(example["input_ids"]) for example in self._examples])
-        for indices in self._predictor.batches(lengths):
-            for index, output in zip(indices, model.decode([self._examples[index] for index in indices]), strict=True):
-                decoded[index] = output
+        decoded = model.decode_batches(self._examples, self._predictor.batches(lengths))
         found = model.answers(decoded, self._counts, self._rows, every_class=self._predictor.adds_classes)
         for place, answer in zip(self._places, found, strict=True):
             self._answers[place] = answer

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from compress.errors import UsageError, nearest
+from compress.formats import FORMATS
 from compress.pipeline.graph import ModelVariant, Plan
 from compress.pipeline.plan_variants import add_scoring, cpu_target
 from compress.pipeline.steps.cascade_step import (
@@ -23,6 +24,7 @@ from compress.recipe.student_schema import Cascade
 from compress.steps.model_step import PlannedModel
 
 SECTION = "cascade"
+ScoringKind = Literal["score", "perturb"]
 PREFERRED = ("numpy", "onnx", "openvino")
 """Formats of the files that a cascade is made of where the recipe does not name them; others come after them."""
 
@@ -73,31 +75,30 @@ def _files(plan: Plan, key: str, name: str) -> list[ModelVariant]:
 
 
 def _by_preference(rows: Sequence[ModelVariant], model: str) -> list[ModelVariant]:
-    """Return the first quantized file of the preferred format that a model has, and the one it was quantized from."""
+    """Return the first quantized file of the preferred format that a model has, and the first unquantized one."""
     own = [row for row in rows if row.model == model]
-    order = {name: number for number, name in enumerate(PREFERRED)}
-    formats = sorted(
-        {row.variant.format for row in own if row.variant.builder}, key=lambda form: order.get(form, len(order))
-    )
-    files = [row for row in own if row.variant.format == formats[0]] if formats else own[:1]
-    return (
-        sorted(files, key=lambda row: row.variant.quantizer is None)[:1]
-        + [row for row in files if row.variant.quantizer is None][:1]
-    )
+    order = [*PREFERRED, *FORMATS]
+    forms = sorted({row.variant.format for row in own if row.variant.builder}, key=order.index)
+    files = [row for row in own if row.variant.format in forms[:1]] or own[:1]
+    quantized = [row for row in files if row.variant.quantizer]
+    plain = [row for row in files if not row.variant.quantizer]
+    return [*quantized[:1], *plain[:1]]
 
 
 def _part(plan: Plan, row: ModelVariant, target: Target) -> CascadePart:
     """Return a file with the steps that made and scored it, each text by itself where answers depend on the batch."""
     alone = target.model_copy(update={"batch": 1})
+    both: Sequence[tuple[ScoringKind, Mapping[str, str]]] = (("score", row.scores), ("perturb", row.perturbs))
     scored = {
         kind: _scored_alone(plan, row, steps[target.title], kind, alone)
-        for kind, steps in (("score", row.scores), ("perturb", row.perturbs))
+        for kind, steps in both
         if target.title in steps
     }
     return CascadePart(row.key, row.step, scored["score"], scored.get("perturb"), row.fallback)
 
 
-def _scored_alone(plan: Plan, row: ModelVariant, step: str, kind: Any, alone: Target) -> str:
+def _scored_alone(plan: Plan, row: ModelVariant, step: str, kind: ScoringKind, alone: Target) -> str:
+    """Return the step with a file's outputs for texts one by one, which is ``step`` where the batch does not matter."""
     if not row.variant.batch_sensitive:
         return step
     parent = next(need for need in plan.step(step).needs if need != "data")
@@ -135,7 +136,7 @@ def _add_cascade(
 
 
 def _add_scores(
-    plan: Plan, kind: str, name: str, made: str, first: Sequence[CascadePart], then: Sequence[CascadePart]
+    plan: Plan, kind: ScoringKind, name: str, made: str, first: Sequence[CascadePart], then: Sequence[CascadePart]
 ) -> str:
     """The step that combines the answers of a cascade's models to the texts, or to changed ones."""
     ones, others = (_answers(parts, kind) for parts in (first, then))
@@ -144,7 +145,7 @@ def _add_scores(
     return plan.add(f"{kind}-{name}", kind, {SECTION: name}, needs, run, optional=True, tolerant=True)
 
 
-def _answers(parts: Sequence[CascadePart], kind: str) -> Mapping[str, str]:
+def _answers(parts: Sequence[CascadePart], kind: ScoringKind) -> Mapping[str, str]:
     steps = {part.key: part.scored if kind == "score" else part.perturbed for part in parts}
     return {key: step for key, step in steps.items() if step}
 

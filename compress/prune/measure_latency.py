@@ -26,7 +26,7 @@ from compress.environment import describe_cpu
 from compress.export.builders.onnx import export_onnx_from_model
 from compress.export.tune_ort_session import fastest_options
 from compress.families import family_named
-from compress.measure.timing.latency import MIN_REMAINDER
+from compress.measure.timing.round_statistics import MIN_REMAINDER
 from compress.measure.timing.timing_loop import UNTIMED_CALLS, time_passes
 from compress.model_folder.model_info import ShapeInfo, VariantInfo
 from compress.models.heads import HEADS

@@ -22,7 +22,6 @@ from compress.environment.cpu import describe_cpu
 from compress.errors import DataError, ModelError, UsageError, first_error
 from compress.measure.result_base import Score
 from compress.measure.timing.latency import Latency
-from compress.model_folder.cascade_info import is_cascade
 from compress.model_folder.model_info import FolderInfo, TaskInfo, read_info
 from compress.publish.entry import Entry, PublishedVariant
 from compress.report.compare_runs import ratio_between_sessions
@@ -235,21 +234,14 @@ def _why_not_judged(info: FolderInfo, measured: Measured, latency: Latency, *, h
 
 
 def _scored(folder: Path, info: FolderInfo, measured: Measured, rows: Sequence[Row]) -> MeasuredFigure:
-    from compress.data.tokenizer import TextTokenizer
     from compress.measure import BootstrapScorer
-    from compress.measure.predict_rows import predict_rows
     from compress.measure.quality.bootstrap_scorer import to_score
-    from compress.runtime import open_predictor
     from compress.runtime.text_model import TextModel
 
     task: TaskInfo | None = info.task
     assert task is not None
     kind = kind_of(task)
-    if is_cascade(info):
-        answers = TextModel.open(folder).predict_rows(rows)
-    else:
-        predictor = open_predictor(folder)
-        answers, _ = predict_rows(predictor.predict, rows, task, TextTokenizer.load(folder), measured.batch or 32)
+    answers = TextModel.open(folder).predict_rows(rows)
     scorer = BootstrapScorer(kind, task)
     now = to_score(scorer.primary(answers, kind.gold(rows)))
     published = measured.score

@@ -23,15 +23,17 @@ from compress.runtime.text_model import TextModel
 from compress.tasks.base import Arrays, Row, TaskInput
 
 
-@dataclass(frozen=True)
-class Cascade(TextModel):
-    """A model of two that reads texts; all but the predictions of unsure rows is the first one's."""
+@dataclass(frozen=True, kw_only=True)
+class CascadeModel(TextModel):
+    """Two models that read texts: the fields of `TextModel` are the first one's."""
 
-    then: TextModel | None = None
-    info: CascadeInfo | None = None
+    then: TextModel
+    """Answers the texts of which the first is not sure."""
+    info: CascadeInfo
+    depends_on_text = True
 
     @classmethod
-    def of_folder(cls, folder: Path, placement: Placement) -> Cascade:
+    def of_folder(cls, folder: Path, placement: Placement) -> CascadeModel:
         """Open both models of a cascade's folder."""
         info, parts = read_cascade(folder), [folder / FIRST, folder / THEN]
         first, then = (TextModel.single(part, read_info(part), placement, None) for part in parts)
@@ -41,78 +43,61 @@ class Cascade(TextModel):
             raise ModelError(f"{folder} is a cascade of {first.task.kind} models: {first.kind.no_certainty}.")
         return cls(**vars(first), then=then, info=info)
 
-    @property
-    def second(self) -> TextModel:
-        """The model that answers where the first is not sure."""
-        assert self.then is not None
-        return self.then
-
-    @property
-    def threshold(self) -> float:
-        """How sure the first model must be."""
-        assert self.info is not None
-        return self.info.threshold
-
     def predictions(self, decoded: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row]) -> NDArray[Any]:
         """Return the first model's predictions where it is sure, and the second's elsewhere."""
         found = super().predictions(decoded, counts, rows)
-        unsure = np.flatnonzero(self.kind.certainty(found) < self.threshold)
+        unsure = np.flatnonzero(self.kind.certainty(found) < self.info.threshold)
         if len(unsure):
-            found[unsure] = self.second.predict_rows([rows[index] for index in unsure.tolist()])
+            found[unsure] = self.then.predict_rows([rows[index] for index in unsure.tolist()])
         return found
 
     def timed_call(self, texts: Sequence[TaskInput]) -> tuple[Callable[[], object], int]:
         """Return the work of both models on these texts: the second runs where it does in use."""
-        prepared, tokens = self.prepare(texts), 0
-        arrays, others = self.arrays(prepared.examples), list[Arrays]()
+        prepared = self.prepare(texts)
+        arrays = self.arrays(prepared.examples)
 
         def first() -> NDArray[np.bool_]:
             decoded = self.kind.decode(self.predictor.predict(arrays), arrays, self.task)
-            found = self.kind.predictions(decoded, prepared.counts, prepared.rows, self.task)
-            unsure: NDArray[np.bool_] = self.kind.certainty(found) < self.threshold
+            found = super(CascadeModel, self).predictions(decoded, prepared.counts, prepared.rows)
+            unsure: NDArray[np.bool_] = self.kind.certainty(found) < self.info.threshold
             return unsure
 
-        if passed_on := [text for text, unsure in zip(texts, first(), strict=True) if unsure]:
-            second, examples = self.second, self.second.prepare(passed_on).examples
-            starts = range(0, len(examples), second.batch)
-            others += [second.arrays(examples[start : start + second.batch]) for start in starts]
-        tokens = arrays["input_ids"].shape[1]
+        passed_on = [text for text, unsure in zip(texts, first(), strict=True) if unsure]
+        examples, size = self.then.prepare(passed_on).examples, self.then.batch
+        second = [self.then.arrays(examples[start : start + size]) for start in range(0, len(examples), size)]
 
         def call() -> None:
-            if first().any():
-                for each in others:
-                    self.second.predictor.predict(each)
+            first()
+            for each in second:
+                self.then.predictor.predict(each)
 
-        return call, tokens
+        return call, arrays["input_ids"].shape[1]
 
     def certainty(self, text: TaskInput) -> float:
         """Return how sure the first model is of its answer to one text."""
         prepared = self.prepare([text])
-        found = TextModel.predictions(self, self.decode(prepared.examples), prepared.counts, prepared.rows)
+        found = super().predictions(self.decode(prepared.examples), prepared.counts, prepared.rows)
         return float(self.kind.certainty(found)[0])
 
-    def for_timing(self, texts: Sequence[TaskInput]) -> tuple[Cascade, NDArray[np.float64]]:
+    def for_timing(self, texts: Sequence[TaskInput]) -> tuple[CascadeModel, tuple[float, ...]]:
         """Return a cascade that passes at least one of these texts on and answers one itself, and each text's weight.
 
-        A few texts are not passed on as often as all are: each counts such that those which are passed on have the
-        share that they have on select. Where none of them would be passed on, that of which the first model is least
-        sure is.
+        Of a few texts another share may be passed on than of all: each counts such that those which are passed on have
+        the share that they have on select. Where none of them would be passed on, that of which the first model is
+        least sure is.
         """
-        assert self.info is not None
         sure = np.array([self.certainty(text) for text in texts])
-        threshold = self.threshold
-        if len(texts) > 1:
-            threshold = float(np.clip(threshold, np.nextafter(sure.min(), 1.0), max(sure.max(), 0.0)))
+        threshold = float(np.clip(self.info.threshold, np.nextafter(sure.min(), 1.0), sure.max()))
         answered = sure >= threshold
         if answered.all() or not answered.any():
-            return self, np.full(len(texts), 1.0 / len(texts))
+            return self, ()
         share = self.info.share
         weights = np.where(answered, share / answered.sum(), (1.0 - share) / (~answered).sum())
-        return replace(self, info=self.info.model_copy(update={"threshold": threshold})), weights
+        return replace(self, info=self.info.model_copy(update={"threshold": threshold})), tuple(weights.tolist())
 
     def describe(self) -> dict[str, Any]:
         """Return what both models run with."""
-        return BothModels(self.predictor, self.second.predictor).describe()
+        return BothModels(self.predictor, self.then.predictor).describe()
 
 
 @dataclass(frozen=True)

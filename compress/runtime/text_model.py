@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +51,8 @@ class TextModel:
     """How many texts run together unless another number is asked for."""
     depends_on_batch: bool = False
     """Whether a text's outputs depend on what else is in its batch."""
+    depends_on_text: ClassVar[bool] = False
+    """Whether the time of a call depends on what its text says."""
 
     @classmethod
     def open(cls, folder: Path, placement: Placement = ONE_THREAD, variant: VariantInfo | None = None) -> TextModel:
@@ -60,9 +62,9 @@ class TextModel:
         """
         info = read_info(folder)
         if is_cascade(info):
-            from compress.runtime.cascade import Cascade
+            from compress.runtime.cascade import CascadeModel
 
-            return Cascade.of_folder(folder, placement)
+            return CascadeModel.of_folder(folder, placement)
         return cls.single(folder, info, placement, variant)
 
     @classmethod
@@ -151,13 +153,19 @@ class TextModel:
     def predict_rows(self, rows: Sequence[Row]) -> NDArray[Any]:
         """Return the prediction of each row of the task; those of similar length run together."""
         found = [self.kind.examples(row, self.task, self.tokens) for row in rows]
-        examples, counts = list(chain.from_iterable(found)), list(map(len, found))
+        examples = list(chain.from_iterable(found))
+        order = np.argsort([len(each["input_ids"]) for each in examples], kind="stable")
+        batches = [order[start : start + self.batch] for start in range(0, len(order), self.batch)]
+        return self.predictions(self.decode_batches(examples, batches), list(map(len, found)), rows)
+
+    def decode_batches(self, examples: Sequence[Example], batches: Iterable[NDArray[np.int64]]) -> list[NDArray[Any]]:
+        """Return the decoded output of each example in order; ``batches`` are the examples that run together."""
         decoded: list[NDArray[Any]] = [np.empty(0)] * len(examples)
-        order = np.argsort([len(each["input_ids"]) for each in examples], kind="stable").tolist()
-        for indices in (order[start : start + self.batch] for start in range(0, len(order), self.batch)):
+        for batch in batches:
+            indices = batch.tolist()
             for index, output in zip(indices, self.decode([examples[index] for index in indices]), strict=True):
                 decoded[index] = output
-        return self.predictions(decoded, counts, rows)
+        return decoded
 
     def timed_call(self, texts: Sequence[TaskInput]) -> tuple[Callable[[], object], int]:
         """Return the model's work on these texts, which are prepared, and the tokens of its padded arrays.
@@ -166,6 +174,10 @@ class TextModel:
         """
         arrays = self.arrays(self.prepare(texts).examples[: len(texts)])
         return lambda: self.predictor.predict(arrays), arrays["input_ids"].shape[1]
+
+    def for_timing(self, texts: Sequence[TaskInput]) -> tuple[TextModel, tuple[float, ...]]:
+        """Return the model to time on these texts, and how much each counts; no weights where all count alike."""
+        return self, ()
 
     def describe(self) -> dict[str, Any]:
         """Return what it runs with."""

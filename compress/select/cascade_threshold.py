@@ -60,8 +60,8 @@ def check_classes(info: DataInfo) -> None:
     counts = info.per_class.get("select", {})
     if missing := [name for name in info.labels if not counts.get(name)]:
         raise DataError(
-            f"cascade: no row of select has the class '{missing[0]}', so nothing tells how sure the first model must be"
-            " of it.",
+            f"cascade: no row of select has the class '{missing[0]}', so what the first model may answer with it cannot"
+            " be tested.",
             hint="hold back more rows (task.data.select_share), or leave out the class or the cascade",
         )
 
@@ -74,14 +74,18 @@ class Threshold(NamedTuple):
 
 
 def thresholds(certainty: NDArray[np.float64]) -> Iterator[Threshold]:
-    """Yield thresholds from the most cautious on; rows of equal certainty are answered together."""
-    ordered, last = np.sort(certainty)[::-1], 0.0
+    """Yield thresholds from the most cautious on; rows of equal certainty are answered together.
+
+    Each lies halfway between the certainties of two rows, so that rounding in another batch moves none across it.
+    """
+    ordered, last = np.sort(certainty)[::-1], 0
     for number in range(1, round(1 / SHARE_STEP) + 1):
-        value = float(ordered[max(0, round(number * SHARE_STEP * len(ordered)) - 1)])
-        share = float((certainty >= value).mean())
-        if share > last:
-            yield Threshold(value, share)
-        last = share
+        least = ordered[max(0, round(number * SHARE_STEP * len(ordered)) - 1)]
+        count = int((certainty >= least).sum())
+        if count > last:
+            below = ordered[count] if count < len(ordered) else least
+            yield Threshold(float(least + below) / 2, count / len(ordered))
+        last = count
 
 
 def find_threshold(

@@ -241,7 +241,7 @@ class Kind(RowReader, ModelInterface, Scorer):
     """Keys of a recipe's task that gives this kind and leaves them out, such as the columns of a common file."""
     answer_form: str = ""
     """`module:class` of what a service answers to label texts (`label/prompt_and_answer.py`); none: it cannot."""
-    no_certainty: str = "nothing tells how sure a model is of the whole answer to one text"
+    no_certainty: str = "its answer to one text is more than one decision with a probability"
     """Why `certainty` has no meaning, and so no cascade can be made; empty where it has."""
     confusion_note: str = ""
     """What a reader of the confusion matrix needs to know besides."""

@@ -22,7 +22,8 @@ from compress.measure.resources.footprint import Footprint
 from compress.measure.resources.serving_memory import ServingMemory
 from compress.measure.result_base import Score
 from compress.measure.roofline.roofline import KernelRate, LimitShares, MachineLimits
-from compress.measure.timing.latency import Latency, Noise, UnderLoad, timing
+from compress.measure.timing.latency import Latency, Noise, UnderLoad
+from compress.measure.timing.round_statistics import timing
 from compress.model_folder.model_info import TaskInfo, VariantInfo
 from compress.report.report_schema import LedgerRow, Report, ReportModel
 from compress.report.run_facts import DataFacts, StepCost, TargetFacts

@@ -19,7 +19,7 @@ from compress.model_folder.cascade_info import (
 )
 from compress.model_folder.model_info import FolderInfo, TaskInfo, VariantInfo, write_info
 from compress.runtime import open_predictor
-from compress.runtime.cascade import BothModels, Cascade
+from compress.runtime.cascade import BothModels, CascadeModel
 
 TEXTS = ["a good film", "so bad", "the plot is fine", "good", "bad bad bad", "not so very good", "unheardof", "fine"]
 KINDS = ("classification", "multi_label")
@@ -87,13 +87,13 @@ def test_only_what_runs_in_use_is_timed(cascade, monkeypatch):
     sure = certainties(cascade(0.5))
     model = compress.open(cascade(float(np.sort(sure)[4])))
     calls = []
-    second = model.second.predictor
+    second = model.then.predictor
     monkeypatch.setattr(type(second), "predict", counted(type(second).predict, calls))
     for text, certain in zip(TEXTS, sure, strict=True):
         call, tokens = model.timed_call([text])
         calls.clear()
         call()
-        assert len(calls) == (1 if certain >= model.threshold else 2)
+        assert len(calls) == (1 if certain >= model.info.threshold else 2)
         assert tokens >= 3
 
 
@@ -109,8 +109,9 @@ def counted(predict, calls):
 def test_timed_texts_count_by_the_share_on_select(rank, share, cascade):
     sure = np.sort(certainties(cascade(0.5)))
     model, weights = compress.open(cascade(float(sure[rank]), share)).for_timing(TEXTS)
-    answered = np.array([model.certainty(text) >= model.threshold for text in TEXTS])
+    answered = np.array([model.certainty(text) >= model.info.threshold for text in TEXTS])
     assert 0 < answered.sum() < len(TEXTS)  # both paths are timed
+    weights = np.array(weights)
     assert weights.sum() == pytest.approx(1)
     assert weights[answered].sum() == pytest.approx(share)
 
@@ -148,7 +149,7 @@ def test_models_of_different_tasks_are_refused(cascade, parts, tmp_path):
 
 def test_it_is_opened_by_its_parts(cascade):
     folder = cascade(0.5)
-    assert isinstance(compress.open(folder), Cascade)
+    assert isinstance(compress.open(folder), CascadeModel)
     assert model_folders(folder) == [folder / FIRST, folder / THEN]
     assert model_folders(folder / FIRST) == [folder / FIRST]
     with pytest.raises(ModelError) as refused:

@@ -30,7 +30,7 @@ def test_more_and_more_texts_are_answered_by_the_first_model():
 
 def test_rows_of_equal_certainty_are_answered_together():
     found = list(thresholds(np.array([1.0] * 60 + [0.6] * 40)))
-    assert [(each.value, each.share) for each in found] == [(1.0, 0.6), (0.6, 1.0)]
+    assert [(each.value, each.share) for each in found] == [(0.8, 0.6), (0.6, 1.0)]
 
 
 def test_the_first_that_does_not_pass_ends_the_search():

@@ -10,10 +10,9 @@ import gc
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from compress.measure.interference import InterferenceMonitor
 from compress.measure.resources.energy import EnergyMeter
@@ -28,90 +27,96 @@ from compress.runtime.predictor import TimedOnDevice
 from compress.runtimes import RUNTIMES
 from compress.tasks.base import Arrays
 
-if TYPE_CHECKING:
-    from compress.runtime.text_model import TextModel
-
 SLOW_IMPORTS = ("numpy", "tokenizers", *(module for runtime in RUNTIMES.values() for module in runtime.modules))
 """A later process of the same job imports in advance those of them that the first one needed."""
 
 
-@dataclass(frozen=True)
-class OpenModel:
-    """A model with its prepared inputs."""
+class TimedModel:
+    """A model with its prepared calls."""
 
     calls: TimedCalls
-    tokens: Callable[[int], int]
-    """Returns the tokens of this call's padded batch."""
     runs_with: Mapping[str, Any]
-    by_mean: bool = False
+    by_mean = False
     """Whether the time of a call depends on what its texts say."""
-    choose: Callable[[Sequence[int]], tuple[float, ...]] = lambda calls: ()
-    """Prepares for these calls, and returns the weight of each; none where all count alike."""
+
+    def choose(self, calls: Sequence[int]) -> tuple[float, ...]:
+        """Prepare for these calls, and return how much each counts; no weights where all count alike."""
+        return ()
+
+    def tokens(self, call: int) -> int:
+        """Return the tokens of this call's padded batch."""
+        raise NotImplementedError
 
 
-def open_model(spec: WorkerSpec) -> OpenModel:
+def open_model(spec: WorkerSpec) -> TimedModel:
     """Open the model and prepare its calls."""
-    from compress.runtime.text_model import TextModel
-
     job, info = spec.job, find_info(spec.job.folder)
-    if job.length is None and info is not None and info.task is not None:
-        return _reading_texts(spec, TextModel.open(job.folder, job.placement, job.variant))
-    return _without_texts(spec)
+    reads_texts = job.length is None and info is not None and info.task is not None
+    return TimedTexts(spec) if reads_texts else TimedArrays(spec)
 
 
-def _without_texts(spec: WorkerSpec) -> OpenModel:
-    """Return the model alone, on random pieces or on texts of an unknown task."""
-    from compress.runtime import open_predictor
+class TimedArrays(TimedModel):
+    """A model alone, on random pieces or on texts of an unknown task."""
 
-    job = spec.job
-    predictor = open_predictor(job.folder, job.placement, job.variant)
-    if job.length is not None:
-        arrays = [fixed_arrays(job.folder, job.batch, job.length, spec.seed, spec.vocabulary)]
-    else:
-        arrays = [*tokenize_without_task(job.folder, spec.calls)]
-    on_device = predictor if isinstance(predictor, TimedOnDevice) and job.placement.device == "cuda" else None
-    calls = TimedCalls(
-        model=with_delay(lambda call: predictor.predict(arrays[call]), job.delay),
-        device=(lambda call: on_device.device_milliseconds(arrays[call])) if on_device else None,
-    )
-    return OpenModel(calls, lambda call: arrays[call]["input_ids"].shape[1], predictor.describe())
+    def __init__(self, spec: WorkerSpec) -> None:
+        from compress.runtime import open_predictor
+
+        job = spec.job
+        predictor = open_predictor(job.folder, job.placement, job.variant)
+        self.runs_with = predictor.describe()
+        if job.length is not None:
+            self._arrays = [fixed_arrays(job.folder, job.batch, job.length, spec.seed, spec.vocabulary)]
+        else:
+            self._arrays = [*tokenize_without_task(job.folder, spec.calls)]
+        on_device = predictor if isinstance(predictor, TimedOnDevice) and job.placement.device == "cuda" else None
+        self.calls = TimedCalls(
+            model=with_delay(lambda call: predictor.predict(self._arrays[call]), job.delay),
+            device=(lambda call: on_device.device_milliseconds(self._arrays[call])) if on_device else None,
+        )
+
+    def tokens(self, call: int) -> int:
+        """Return the length of its arrays."""
+        return int(self._arrays[call]["input_ids"].shape[1])
 
 
-def _reading_texts(spec: WorkerSpec, model: TextModel) -> OpenModel:
-    """Return a model that is timed alone and from text to answer."""
-    from compress.runtime.cascade import Cascade
+class TimedTexts(TimedModel):
+    """A model that is timed alone and from text to answer."""
 
-    job, cascade = spec.job, model if isinstance(model, Cascade) else None
-    timed = [model]  # of a cascade, another for other calls
-    prepared: dict[int, tuple[Callable[[], object], int]] = {}
+    def __init__(self, spec: WorkerSpec) -> None:
+        from compress.runtime.text_model import TextModel
 
-    def prepare(call: int) -> tuple[Callable[[], object], int]:
-        if call not in prepared:
-            prepared[call] = timed[0].timed_call(spec.calls[call])
-        return prepared[call]
+        job = spec.job
+        self._spec, self._opened = spec, TextModel.open(job.folder, job.placement, job.variant)
+        self._model, self._prepared = self._opened, dict[int, tuple[Callable[[], object], int]]()
+        self.by_mean, self.runs_with = self._opened.depends_on_text, self._opened.describe()
+        predictor = self._opened.predictor
+        on_device = predictor if isinstance(predictor, TimedOnDevice) and job.placement.device == "cuda" else None
+        self.calls = TimedCalls(
+            model=with_delay(lambda call: self._call(call)[0](), job.delay),
+            end_to_end=with_delay(lambda call: self._model.predict(spec.calls[call], batch=job.batch), job.delay),
+            device=(lambda call: on_device.device_milliseconds(self._arrays(call))) if on_device else None,
+        )
 
-    def choose(calls: Sequence[int]) -> tuple[float, ...]:
-        if cascade is None or job.batch > 1:  # a batch has texts of both kinds, as they come
+    def choose(self, calls: Sequence[int]) -> tuple[float, ...]:
+        """Return the weights of calls of one text; larger ones have texts as they come."""
+        if self._spec.job.batch > 1:
             return ()
-        timed[0], weights = cascade.for_timing([spec.calls[call][0] for call in calls])
-        prepared.clear()
-        return tuple(weights.tolist())
+        self._prepared.clear()
+        self._model, weights = self._opened.for_timing([self._spec.calls[call][0] for call in calls])
+        return weights
 
-    @cache
-    def arrays(call: int) -> Arrays:
-        return model.arrays(model.prepare(spec.calls[call]).examples[: job.batch])
+    def tokens(self, call: int) -> int:
+        """Return the length of the arrays that the call's texts become."""
+        return self._call(call)[1]
 
-    def on_device(call: int) -> float:
-        assert isinstance(model.predictor, TimedOnDevice)
-        return model.predictor.device_milliseconds(arrays(call))
+    def _call(self, call: int) -> tuple[Callable[[], object], int]:
+        if call not in self._prepared:
+            self._prepared[call] = self._model.timed_call(self._spec.calls[call])
+        return self._prepared[call]
 
-    has_clock = job.placement.device == "cuda" and isinstance(model.predictor, TimedOnDevice)
-    calls = TimedCalls(
-        model=with_delay(lambda call: prepare(call)[0](), job.delay),
-        end_to_end=with_delay(lambda call: timed[0].predict(spec.calls[call], batch=job.batch), job.delay),
-        device=on_device if has_clock else None,
-    )
-    return OpenModel(calls, lambda call: prepare(call)[1], model.describe(), cascade is not None, choose)
+    @cache  # noqa: B019  # one lives in the process
+    def _arrays(self, call: int) -> Arrays:
+        return self._model.arrays(self._model.prepare(self._spec.calls[call]).examples[: self._spec.job.batch])
 
 
 def serve_model(commands: IO[str], send: Send) -> None:

@@ -1,7 +1,4 @@
-"""Starts, drives and restarts the worker processes of a session; one failure does not affect the others.
-
-What the processes of a job record becomes its result: statistics, interference, and whether it is stable.
-"""
+"""Starts, drives and restarts the worker processes of a session; one failure does not affect the others."""
 
 from __future__ import annotations
 
@@ -12,16 +9,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
 from compress.errors import CompressError
-from compress.measure import interference
 from compress.measure.resources.footprint import needed_files
-from compress.measure.timing.latency import CallTimes, Job, Latency, Timing, UnderLoad, throughput, timing
+from compress.measure.timing.job_result import job_result
+from compress.measure.timing.latency import Job, Latency
 from compress.measure.timing.process_limits import Cores, available_memory
 from compress.measure.timing.schedule import (
     MIN_CALLS,
-    MIN_CALLS_FOR_P95,
     Call,
     evenly_spaced,
     lap_seconds,
@@ -228,71 +222,6 @@ class WorkerPool:
         except WorkerLost as end:
             status = "not measured" if isinstance(end, Unsupported) else "failed"
             self.results[key] = Latency(status=status, reason=str(end))
-
-
-def job_result(worker: Worker, last: Latency, settings: Measure, seed: int, cores: Cores, width: int) -> Latency:
-    """Return the result of one job.
-
-    Args:
-        worker: the job with everything its processes recorded.
-        last: of the reply to `close`, with the memory of the last process.
-        settings: resamples behind an interval, and numbers of callers.
-        seed: of the resamples.
-        cores: of the worker and its neighbours.
-        width: number of different calls in a pass.
-    """
-
-    def summarise(rounds: Sequence[CallTimes]) -> Timing | None:
-        """Return the statistics of one part of the turns; None where it does not apply."""
-        if not rounds[0].total:
-            return None
-        waits = [np.array(times.waits) for times in rounds]
-        totals = [np.array(times.total) for times in rounds]
-        return timing(totals, settings.bootstrap, seed, worker.processes, width, waits, worker.weights)
-
-    turns, batch, loaded = worker.turns, worker.job.batch, worker.ready.latency
-    model_rounds, full_rounds = [turn.model for turn in turns], [turn.end_to_end for turn in turns]
-    model, full, device = map(summarise, (model_rounds, full_rounds, [turn.device for turn in turns]))
-    noise = interference.aggregate([turn.interference for turn in turns], cores)
-    if noise is not None:
-        noise = noise.model_copy(update={"waited": interference.wait_share([*model_rounds, *full_rounds])})
-    unstable = interference.instabilities(noise, model, full, device)
-    unstable += interference.warm_up_instabilities(worker.unsteady, len(set(worker.processes)))
-    replaced = [f"a worker process was lost and restarted: {reason}" for reason in worker.lost]
-    energy = [(turn.joules, turn.energy_calls * batch) for turn in turns if turn.joules is not None]
-    joules, rows = (sum(part) for part in zip(*energy, strict=True)) if energy else (0.0, 0)
-    changes = {
-        "status": "unstable" if unstable else "measured",
-        "reason": "; ".join([*unstable, *replaced, *filter(None, [loaded.reason])]) or None,
-        "model": model,
-        "end_to_end": full,
-        "device": device,
-        "rows_per_second": throughput(model_rounds, batch),
-        "under_load": tuple(_under_load(worker, callers, cores) for callers in settings.callers),
-        "resident_memory": last.resident_memory,
-        "peak_memory": last.peak_memory,
-        "device_memory": last.device_memory,
-        "joules_per_row": joules / rows if joules else None,  # 0 where the counter did not move in turns so short
-        "noise": noise,
-        "precision": model.p50.relative_half_width if model else None,
-        "lengths": worker.lengths,
-        "seconds": worker.seconds,
-    }
-    return loaded.model_copy(update=changes)
-
-
-def _under_load(worker: Worker, callers: int, cores: Cores) -> UnderLoad:
-    laps = worker.laps[callers]
-    waits = [wait for lap in laps for wait in lap.waits]
-    rates = [len(lap.waits) * worker.job.batch / lap.seconds for lap in laps]
-    return UnderLoad(
-        callers=callers,
-        rows_per_second=len(waits) * worker.job.batch / sum(lap.seconds for lap in laps),
-        p50=float(np.median(waits)),
-        p95=float(np.quantile(waits, 0.95)) if len(waits) >= MIN_CALLS_FOR_P95 else None,
-        calls=len(waits),
-        unstable="; ".join(interference.lap_instabilities([lap.interference for lap in laps], rates, cores)) or None,
-    )
 
 
 def warm_page_cache(model: Path, variant: VariantInfo | None = None) -> None:

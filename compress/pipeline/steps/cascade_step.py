@@ -79,28 +79,25 @@ def cascade(
     """
     roles = load_prepared(context.inputs["data"])
     check_classes(roles.info)
-    one, other = (usable(context, parts) for parts in (first, then))
-    mine, others, teachers = (
-        read_answers(context.inputs[step])["select"] for step in (one.scored, other.scored, reference)
-    )
-    judge = judge_of(roles, mine, others, teachers, settings)
-    points = find_threshold(kind_of(roles.info.task_info).certainty(mine), judge)
+    small, large = (choose_file(context, files) for files in (first, then))
+    steps = (small.scored, large.scored, reference)
+    of_small, of_large, of_teacher = (read_answers(context.inputs[step])["select"] for step in steps)
+    judge = judge_of(roles, of_small, of_large, of_teacher, settings)
+    points = find_threshold(kind_of(roles.info.task_info).certainty(of_small), judge)
     chosen = passed(points)
-    facts = CascadeFacts(first=one.key, then=other.key, threshold=chosen.threshold, share=chosen.share, points=points)
-    for part, folder in ((one, FIRST), (other, THEN)):
+    found = {"first": small.key, "then": large.key, "threshold": chosen.threshold, "share": chosen.share}
+    for part, folder in ((small, FIRST), (large, THEN)):
         share_folder(context.inputs[part.step], context.work / folder)
         for name in (RECORD_FILE, ANSWERS_FILE):
             (context.work / folder / name).unlink(missing_ok=True)
     write_info(context.work, _folder_info(context.work, roles))
-    write_cascade(
-        context.work, CascadeInfo(**{name: getattr(facts, name) for name in ("first", "then", "threshold", "share")})
-    )
+    write_cascade(context.work, CascadeInfo.model_validate(found))
     (context.work / "README.md").write_text(cascade_readme(context.work), encoding="utf-8")
-    context.console.note(f"{one.key} answers {chosen.share:.0%} of select, and {other.key} the rest")
-    return facts.model_dump(mode="json")
+    context.console.note(f"{small.key} answers {chosen.share:.0%} of select, and {large.key} the rest")
+    return CascadeFacts.model_validate({**found, "points": points}).model_dump(mode="json")
 
 
-def usable(context: StepContext, parts: Sequence[CascadePart]) -> CascadePart:
+def choose_file(context: StepContext, parts: Sequence[CascadePart]) -> CascadePart:
     """Return the preferred file that was built and, if it is quantized, did not lose too much by that."""
     built = [part for part in parts if {part.step, part.scored} <= context.inputs.keys()]
     if not built:
@@ -175,11 +172,11 @@ def score_cascade(
     info = read_cascade(context.inputs[made])
     folders = context.inputs[first[info.first]], context.inputs[then[info.then]]
     task = load_prepared(context.inputs["data"]).info.task_info
-    mine, others = map(read_answers, folders)
-    answered = {name: kind_of(task).certainty(mine[name]) >= info.threshold for name in mine if name != LENGTHS}
-    stored = {name: combine(sure, mine[name], others[name]) for name, sure in answered.items()}
-    if LENGTHS in mine:
-        stored[LENGTHS] = mine[LENGTHS]
+    small, large = map(read_answers, folders)
+    answered = {name: kind_of(task).certainty(small[name]) >= info.threshold for name in small if name != LENGTHS}
+    stored = {name: combine(sure, small[name], large[name]) for name, sure in answered.items()}
+    if LENGTHS in small:
+        stored[LENGTHS] = small[LENGTHS]
     np.savez(context.work / ANSWERS_FILE, allow_pickle=False, **stored)
     if not changed:
         facts = json.loads((folders[0] / SCORED_FILE).read_bytes())

@@ -4,7 +4,8 @@ from pydantic import ValidationError
 
 from compress.measure.quality.significance import NORMAL, SESSION_SPREAD
 from compress.measure.result_base import Score
-from compress.measure.timing.latency import CallTimes, Latency, Timing, ratio, spread, throughput, timing
+from compress.measure.timing.latency import CallTimes, Latency, Timing, ratio
+from compress.measure.timing.round_statistics import spread, throughput, timing
 
 
 def rounds(scale: float, count: int = 10, calls: int = 20) -> list[np.ndarray]:

@@ -15,7 +15,7 @@ from compress.errors import DeviceUnavailable, ModelError, UsageError
 from compress.measure import Latency
 from compress.measure.resources.serving_memory import ServingMemory
 from compress.measure.roofline.roofline import MachineLimits, find_limits
-from compress.measure.timing.latency import timing
+from compress.measure.timing.round_statistics import timing
 from compress.measure.timing.worker_process import WorkerLost, WorkerProcess
 from compress.pipeline import plan
 from compress.pipeline.graph import Plan
