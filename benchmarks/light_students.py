@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.real_task import RealTask, add_teacher
+from benchmarks.real_task import LEARNT, RealTask, add_teacher
 from benchmarks.report_store import positive
 from compress.console import Console
 from compress.data.tokenizer import TextTokenizer
@@ -85,14 +85,14 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.light_students", description=__doc__)
     add_teacher(parser)
-    parser.add_argument("--rows", type=positive, help="of train (default: 8000)")
+    parser.add_argument("--rows", type=positive, help="of train, at least and by default 8000")
     parser.add_argument("--epochs", type=float, help="of each student (default: 8)")
     parser.add_argument("--rate", type=float, default=3e-3, help="the learning rate (default: 0.003)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--trial", action="store_true", help="a small run that decides nothing")
     parser.add_argument("--format", choices=("human", "json", "quiet"), default="human")
     options = parser.parse_args(arguments)
-    options.rows = options.rows or (64 if options.trial else 8000)
+    options.rows = options.rows or 64 if options.trial else max(options.rows or 0, LEARNT)
     options.epochs = options.epochs or (0.2 if options.trial else 8.0)
     return options
 

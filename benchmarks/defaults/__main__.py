@@ -84,9 +84,9 @@ def missing(names: Sequence[str], case: Case, report: DefaultsReport) -> tuple[s
     What failed is tried again where that does not need another run of `ours`.
     """
     stored = {name: report.entry(f"{case.set}/{case.seed}/{name}") for name in names}
-    failed = {name for name, entry in stored.items() if entry and entry.reason and (name == "ours" or case.has_run)}
+    failed = {name for name, entry in stored.items() if entry and entry.reason and (name == "ours" or case.ours.exists)}
     names = tuple(name for name, entry in stored.items() if entry is None or name in failed)
-    return ("ours", *names) if names and "ours" not in names and not case.has_run else names
+    return ("ours", *names) if names and "ours" not in names and not case.ours.exists else names
 
 
 def attempt(case: Case, contestant: str) -> Entry:

@@ -22,8 +22,8 @@ from transformers import TrainingArguments as Arguments
 from benchmarks.defaults.comparison import Entry
 from benchmarks.defaults.real_sets import SETS
 from benchmarks.distill_throughput.environments import TORCH, Environment, NotInstalled
+from benchmarks.finished_run import FinishedRun
 from compress.data.encode import encode_rows
-from compress.data.splits.prepare_splits import PreparedData, load_prepared
 from compress.errors import CompressError
 from compress.measure.quality.bootstrap_scorer import BootstrapScorer
 from compress.measure.timing.worker_process import error_line
@@ -31,7 +31,7 @@ from compress.models.fetch import fetch
 from compress.models.load_save import load_model, load_tokenizer
 from compress.pipeline.step_store import StepStore
 from compress.recipe.training_schema import Finetune
-from compress.report.report_schema import REPORT_FILE, Report, read_report
+from compress.report.report_schema import Report
 from compress.storage.atomic_write import atomic_write
 from compress.tasks import kind_of
 from compress.train.core.training_data import fast_tokenizer
@@ -71,36 +71,23 @@ class Case:
     grid: str
     trial: bool
 
-    @property
-    def has_run(self) -> bool:
-        """Whether the default recipe's rows and models are there."""
-        return (self.folder / "runs" / "recipe" / REPORT_FILE).is_file()
-
     @cached_property
-    def report(self) -> Report:
-        """The report of the default recipe's run."""
-        return read_report(self.folder / "runs" / "recipe")
-
-    @cached_property
-    def roles(self) -> PreparedData:
-        """The rows that the default recipe trained on, chose with and was scored on."""
-        return load_prepared(self.step("data"))
-
-    def step(self, name: str) -> Path:
-        """Return the folder of a step of that run."""
-        step = next(step for step in self.report.steps if step.name == name)
-        return self.folder / "runs" / ".steps" / f"{step.name}-{step.fingerprint}"
+    def ours(self) -> FinishedRun:
+        """Our run."""
+        return FinishedRun(self.folder, "recipe")
 
     def predictions(self, model: PreTrainedModel) -> NDArray[Any]:
         """Return a model's predictions on test."""
-        return predict_role(model, load_tokenizer(fetch(TEACHER)), self.roles, "test", self.roles.info.task_info)
+        return predict_role(
+            model, load_tokenizer(fetch(TEACHER)), self.ours.roles, "test", self.ours.roles.info.task_info
+        )
 
     def judge(self, contestant: str, predictions: NDArray[Any], seconds: float, **facts: Any) -> Entry:
         """Return the score on test, and the comparison with the default recipe's teacher."""
-        task, rows = self.roles.info.task_info, self.roles.rows("test")
+        task, rows = self.ours.roles.info.task_info, self.ours.roles.rows("test")
         kind = kind_of(task)
         gold, scorer = kind.gold(rows), BootstrapScorer(kind, task)
-        ours = self.predictions(load_model(self.step("finetune"), task))
+        ours = self.predictions(load_model(self.ours.step("finetune"), task))
         return Entry(
             set=self.set,
             seed=self.seed,
@@ -131,12 +118,12 @@ def run_default_recipe(case: Case) -> Entry:
     _compress(case, "init", "recipe.yaml", f"--train={train}", *words)
     overrides = [word for key, value in settings for word in ("--set", f"{key}={json.dumps(value)}")]
     _compress(case, "run", "recipe.yaml", *overrides)
-    seconds = {step.name: step.seconds for step in case.report.steps if step.seconds is not None}  # not skipped
+    seconds = {step.name: step.seconds for step in case.ours.report.steps if step.seconds is not None}  # not skipped
     return Entry(
         set=case.set,
         seed=case.seed,
         contestant="ours",
-        scores=dict(_scores(case.report)),
+        scores=dict(_scores(case.ours.report)),
         seconds=sum(seconds.values()),
         training=seconds.get("finetune"),
     )
@@ -164,10 +151,10 @@ def _scores(report: Report) -> Iterator[tuple[str, float]]:
 
 def run_trainer(case: Case) -> Entry:
     """Train with transformers' Trainer and its default settings, a new head on the family's own pooling."""
-    task, started = case.roles.info.task_info, time.monotonic()
+    task, started = case.ours.roles.info.task_info, time.monotonic()
     source = fetch(TEACHER)
     tokenizer, model = load_tokenizer(source), load_model(source, task, seed=case.seed, pooling="cls")
-    encoded = encode_rows(case.roles.rows("train"), task, fast_tokenizer(model.config, tokenizer))
+    encoded = encode_rows(case.ours.roles.rows("train"), task, fast_tokenizer(model.config, tokenizer))
     has_tags = task.kind == "token_classification"
     label, collate = ("labels", DataCollatorForTokenClassification) if has_tags else ("label", DataCollatorWithPadding)
     examples = [_example(encoded.example(number), label) for number in range(len(encoded))]
@@ -202,7 +189,7 @@ def run_grid(case: Case) -> Entry:
         best = max(tried, key=lambda each: tried[each][0])
         for beaten in tried.keys() - {best}:
             shutil.rmtree(case.folder / beaten, ignore_errors=True)
-    predictions = case.predictions(load_model(case.folder / best, case.roles.info.task_info))
+    predictions = case.predictions(load_model(case.folder / best, case.ours.roles.info.task_info))
     total = sum(seconds for _, seconds in tried.values())
     return case.judge("grid", predictions, total, training=tried[best][1], settings=best)
 
@@ -211,7 +198,7 @@ def _train(case: Case, settings: Finetune, name: str) -> tuple[float, float]:
     """Return the score on select and the seconds of one fine-tuning; a killed one starts again."""
     work, started = case.folder / name, time.monotonic()
     shutil.rmtree(work, ignore_errors=True)
-    result = finetune(TEACHER, case.step("data"), settings, case.seed, work).result
+    result = finetune(TEACHER, case.ours.step("data"), settings, case.seed, work).result
     assert result is not None
     assert result.score is not None
     return result.score, time.monotonic() - started
@@ -219,7 +206,7 @@ def _train(case: Case, settings: Finetune, name: str) -> tuple[float, float]:
 
 def run_setfit(case: Case) -> Entry:
     """Train SetFit on the same encoder, in an environment of its own; it classifies single texts only."""
-    task, rows = case.roles.info.task_info, case.roles.rows("train")
+    task, rows = case.ours.roles.info.task_info, case.ours.roles.rows("train")
     if task.kind != "classification" or rows[0]["text_pair"] is not None:
         raise CompressError("SetFit classifies single texts only.")
     try:
@@ -231,7 +218,7 @@ def run_setfit(case: Case) -> Entry:
         "model": str(fetch(TEACHER)),
         "max_length": task.max_length,
         "train": [(row["text"], row["label"]) for row in rows],
-        "test": [row["text"] for row in case.roles.rows("test")],
+        "test": [row["text"] for row in case.ours.roles.rows("test")],
         "seed": case.seed,
         "iterations": 1 if case.trial else PAIRS // 2,
         "output": str(output),

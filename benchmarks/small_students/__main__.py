@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks.report_store import Store, beginning, carry_out, chosen, in_place, positive, run
-from benchmarks.small_students.small_case import Case, run_fasttext, run_model2vec
+from benchmarks.small_students.small_case import Case, run_fasttext, run_model2vec, stored_classes
 from benchmarks.small_students.small_page import COLUMNS, GOALS, goals, lines, page, picture
 from benchmarks.small_students.small_results import Entry, SmallReport
 from compress.console import Console
@@ -22,7 +22,7 @@ MODEL2VEC = {"model2vec, 256 dimensions": 256, "model2vec, 128 dimensions": 128}
 """Its default, and one whose files are about as large as ours."""
 COMPARED = "static-2/numpy-fp32"
 """The row that is compared with the better of both, row by row."""
-OTHERS: dict[str, Callable[[Case], tuple[Entry, list[str]]]] = {
+OTHERS: dict[str, Callable[[Case], Entry]] = {
     **{name: lambda case, size=size: run_model2vec(case, size) for name, size in MODEL2VEC.items()},  # type: ignore[misc]
     "fastText": run_fasttext,
 }
@@ -70,14 +70,14 @@ def compare(given: argparse.Namespace, work: Path, store: Store[SmallReport], co
     for case in cases if given.only != "time" else ():
         train(case, store, console)
     for case in cases if given.only != "train" else ():
-        if case.seed == 0 and case.has_run:
+        if case.seed == 0 and case.ours.exists:
             time_files(case, given, store, console)
 
 
 def train(case: Case, store: Store[SmallReport], console: Console) -> None:
     """Run our recipe and the other tools on one set with one seed, unless their results are stored."""
     known = {each.key for each in store.report.entries if each.reason is None}
-    if not case.has_run or f"{case.set}/{case.seed}/{COMPARED}" not in known:
+    if not case.ours.exists or f"{case.set}/{case.seed}/{COMPARED}" not in known:
         try:
             case.run()
         except CompressError as error:
@@ -87,21 +87,20 @@ def train(case: Case, store: Store[SmallReport], console: Console) -> None:
             return
         add(store, list(case.entries()))
         console.note(f"[{store.seconds / 60:4.1f} min] {case.set}/{case.seed}: {len(store.report.of(case.set))} files")
-    compared = []
     for name, attempt in OTHERS.items():
         if f"{case.set}/{case.seed}/{name}" in known:
             continue
         try:
-            entry, classes = attempt(case)
+            entry = attempt(case)
         except CompressError as error:
-            entry, classes = Entry(set=case.set, seed=case.seed, contestant=name, reason=error.message), []
+            entry = Entry(set=case.set, seed=case.seed, contestant=name, reason=error.message)
         add(store, [entry])
         console.note(f"[{store.seconds / 60:4.1f} min] {entry.key}: {entry.reason or f'{entry.score:.4f}'}")
-        if classes and name in MODEL2VEC:
-            compared.append((entry.score or 0.0, classes))
-    if compared:
-        ours = next(each for each in store.report.entries if each.key == f"{case.set}/{case.seed}/{COMPARED}")
-        versus = case.versus(COMPARED, max(compared, key=lambda each: each[0])[1])
+    entries = {each.key: each for each in store.report.entries if each.score is not None}
+    theirs = [entries[key] for name in MODEL2VEC if (key := f"{case.set}/{case.seed}/{name}") in entries]
+    if theirs and (ours := entries[f"{case.set}/{case.seed}/{COMPARED}"]).versus_model2vec is None:
+        best = max(theirs, key=lambda each: each.score or 0.0)
+        versus = case.versus(COMPARED, stored_classes(case, best.contestant))
         add(store, [ours.model_copy(update={"versus_model2vec": versus})])
 
 
@@ -118,7 +117,7 @@ def time_files(case: Case, given: argparse.Namespace, store: Store[SmallReport],
     """Time every file of the first seed; all seeds have the same shapes."""
     timed = case.timings(given.budget)
     for key, (latency, faster, faster_end_to_end) in timed.items():
-        row = case.report.row(key)
+        row = case.ours.report.row(key)
         entry = next((each for each in store.report.entries if each.key == f"{case.set}/0/{key}"), None)
         if row is None or entry is None or not latency.timed:
             continue

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from benchmarks.defaults.real_sets import SETS
 from benchmarks.distill_throughput.environments import TORCH, Environment, NotInstalled
+from benchmarks.finished_run import FinishedRun
 from benchmarks.small_students.small_results import TEACHER, Entry
 from compress.bulk.bulk_predictor import BulkPredictor
-from compress.data.splits.prepare_splits import PreparedData, load_prepared
 from compress.errors import CompressError
 from compress.measure import BootstrapScorer, Job, time_jobs
 from compress.measure.quality.quality_result import TWO_SIDED, Difference
@@ -29,7 +29,7 @@ from compress.measure.timing.worker_process import error_line
 from compress.models.fetch import fetch
 from compress.pipeline.steps.measure_step import sample_texts
 from compress.recipe.measure_schema import Measure
-from compress.report.report_schema import REPORT_FILE, LedgerRow, Report, read_report
+from compress.report.report_schema import LedgerRow
 from compress.runtime.predictor import Placement
 from compress.storage.file_names import ANSWERS_FILE
 from compress.tasks import kind_of
@@ -44,7 +44,7 @@ STUDENTS: tuple[Any, ...] = (
     {"kind": "conv"},
     {"kind": "conv", "hidden": 256},
 )
-"""A transformer of half the layers, and three sizes of both kinds: the second is the default."""
+"""A transformer of half the layers, and three sizes of both kinds, of which the one in the middle is the default."""
 NAMES = {"static": "static, small", "static-2": "static", "static-3": "static, large"}
 NAMES |= {"conv": "conv, small", "conv-2": "conv", "conv-3": "conv, large", "student": "half the layers"}
 """What the page calls the models of a run."""
@@ -71,25 +71,10 @@ class Case:
         """Where its run is."""
         return self.work / f"{self.set}-{self.seed}-{self.rows}"
 
-    @property
-    def has_run(self) -> bool:
-        """Whether our students are there."""
-        return (self.folder / "runs" / "small" / REPORT_FILE).is_file()
-
     @cached_property
-    def report(self) -> Report:
-        """The report of our run."""
-        return read_report(self.folder / "runs" / "small")
-
-    @cached_property
-    def roles(self) -> PreparedData:
-        """The rows that everything trained on and was scored on."""
-        return load_prepared(self.step("data"))
-
-    def step(self, name: str) -> Path:
-        """Return the folder of a step."""
-        step = next(step for step in self.report.steps if step.name == name)
-        return self.folder / "runs" / ".steps" / f"{step.name}-{step.fingerprint}"
+    def ours(self) -> FinishedRun:
+        """Our run."""
+        return FinishedRun(self.folder, "small")
 
     def recipe(self) -> dict[str, Any]:
         """Return the recipe; seeds after the first have its teacher."""
@@ -109,7 +94,7 @@ class Case:
             recipe["cascade"] = CASCADES
         if self.seed:
             first = Case(self.set, 0, self.work, self.rows, self.trial)
-            recipe |= {"teacher": str(first.step("finetune")), "finetune": False}
+            recipe |= {"teacher": str(first.ours.step("finetune")), "finetune": False}
         return recipe
 
     def run(self) -> None:
@@ -123,13 +108,13 @@ class Case:
 
     def entries(self) -> Iterator[Entry]:
         """Yield what each file of our models scored, and the bag of words."""
-        seconds = {step.name: step.seconds or 0.0 for step in self.report.steps}
+        seconds = {step.name: step.seconds or 0.0 for step in self.ours.report.steps}
         reference = self.score_of(TEACHER)
-        for row in self.report.rows:
-            result = self.report.result(row.key, "cpu")
+        for row in self.ours.report.rows:
+            result = self.ours.report.result(row.key, "cpu")
             if row.status != "ok" or result is None or result.test is None:
                 continue
-            facts, versus = self.report.cascades.get(row.key), result.test.versus_teacher
+            facts, versus = self.ours.report.cascades.get(row.key), result.test.versus_teacher
             yield Entry(
                 set=self.set,
                 seed=self.seed,
@@ -142,21 +127,21 @@ class Case:
                 megabytes=row.bytes_total / 1e6 if row.bytes_total else None,
                 minutes=sum(seconds[name] for name in row.steps if name.startswith(row.model)) / 60 or None,
             )
-        if self.report.floor and not self.seed:
-            score = self.report.floor.primary.value
+        if self.ours.report.floor and not self.seed:
+            score = self.ours.report.floor.primary.value
             kept = score / reference if reference else None
             yield Entry(set=self.set, seed=0, contestant="bag of words", score=score, kept=kept)
 
     def score_of(self, key: str) -> float | None:
         """Return the score of a row on test."""
-        result = self.report.result(key, "cpu")
+        result = self.ours.report.result(key, "cpu")
         return result.test.primary.value if result and result.test else None
 
     def timings(self, budget: float) -> dict[str, tuple[Latency, float | None, float | None]]:
         """Time every file in one session; return by row its latency, and how many times faster than the teacher."""
-        rows = {row.key: row for row in self.report.rows if row.status == "ok" and self.is_timed(row)}
+        rows = {row.key: row for row in self.ours.report.rows if row.status == "ok" and self.is_timed(row)}
         jobs = [Job(key, self.folder_of(row), self.variant_of(row), Placement()) for key, row in rows.items()]
-        texts = sample_texts(self.roles.rows("test"), kind_of(self.roles.info.task_info))
+        texts = sample_texts(self.ours.roles.rows("test"), kind_of(self.ours.roles.info.task_info))
         timed = time_jobs(jobs, texts, Measure(budget=budget), budget=budget)
         teacher = timed[TEACHER]
         found: dict[str, tuple[Latency, float | None, float | None]] = {}
@@ -171,7 +156,7 @@ class Case:
 
     def folder_of(self, row: LedgerRow) -> Path:
         """Return the folder that a row's timings are of."""
-        return self.step(row.steps[-1])
+        return self.ours.step(row.steps[-1])
 
     def variant_of(self, row: LedgerRow) -> Any:
         """Return how a model folder runs; None for an exported one."""
@@ -180,8 +165,8 @@ class Case:
     def rows_per_second(self, row: LedgerRow) -> float:
         """Answer the texts of test in bulk on one core."""
         predictor = BulkPredictor(self.folder_of(row))
-        kind = kind_of(self.roles.info.task_info)
-        given = [kind.to_input(each) for each in self.roles.rows("test")]
+        kind = kind_of(self.ours.roles.info.task_info)
+        given = [kind.to_input(each) for each in self.ours.roles.rows("test")]
         cells = [each if isinstance(each, tuple) else (each,) for each in given]
         origins = [f"row {number}" for number in range(len(cells))]
         predictor.answer(cells[:32], origins[:32])
@@ -191,41 +176,51 @@ class Case:
 
     def answers(self, key: str) -> NDArray[Any]:
         """Return the predictions on test that a row's step stored."""
-        steps = [step for step in self.report.steps if step.name.startswith(f"score-{key.replace('/', '-')}")]
+        steps = [step for step in self.ours.report.steps if step.name.startswith(f"score-{key.replace('/', '-')}")]
         name = steps[0].name if steps else f"score-{key.partition('/')[0]}"
-        with np.load(self.step(name) / ANSWERS_FILE, allow_pickle=False) as stored:
+        with np.load(self.ours.step(name) / ANSWERS_FILE, allow_pickle=False) as stored:
             found: NDArray[Any] = stored["test"]
             return found
 
     def versus(self, key: str, classes: list[str]) -> Difference:
         """Return the score of a row minus that of another tool's classes, on the same rows."""
-        task = self.roles.info.task_info
+        task = self.ours.roles.info.task_info
         kind = kind_of(task)
         theirs = np.eye(len(task.labels), dtype=np.float32)[[task.labels.index(each) for each in classes]]
-        gold = kind.gold(self.roles.rows("test"))
+        gold = kind.gold(self.ours.roles.rows("test"))
         return BootstrapScorer(kind, task).difference(self.answers(key), theirs, gold)
 
 
-def run_model2vec(case: Case, dimensions: int) -> tuple[Entry, list[str]]:
+def run_model2vec(case: Case, dimensions: int) -> Entry:
     """Distil the same encoder and train on the same rows."""
     job = {"encoder": str(fetch(ENCODER)), "dimensions": dimensions}
     return _run(case, f"model2vec, {dimensions} dimensions", MODEL2VEC, "model2vec_job.py", job)
 
 
-def run_fasttext(case: Case) -> tuple[Entry, list[str]]:
+def run_fasttext(case: Case) -> Entry:
     """Train a bag of n-grams with fastText's own search of settings."""
     return _run(case, "fastText", FASTTEXT, "fasttext_job.py", {"minutes": 0.1 if case.trial else 5})
 
 
-def _run(case: Case, name: str, environment: Environment, script: str, more: dict[str, Any]) -> tuple[Entry, list[str]]:
-    task, roles = case.roles.info.task_info, case.roles
+def stored_classes(case: Case, name: str) -> list[str]:
+    """Return the classes that another tool gave the texts of test."""
+    classes: list[str] = json.loads(_output(case, name).read_text(encoding="utf-8"))["classes"]
+    return classes
+
+
+def _output(case: Case, name: str) -> Path:
+    return case.folder / f"{name.replace(', ', '-').replace(' ', '-')}.json"
+
+
+def _run(case: Case, name: str, environment: Environment, script: str, more: dict[str, Any]) -> Entry:
+    task, roles = case.ours.roles.info.task_info, case.ours.roles
     if task.kind != "classification" or roles.rows("train")[0]["text_pair"] is not None:
         raise CompressError(f"{name} classifies single texts only.")
     try:
         environment.install()
     except NotInstalled as error:
         raise CompressError(str(error)) from error
-    output = case.folder / f"{name.replace(', ', '-').replace(' ', '-')}.json"
+    output = _output(case, name)
     pairs = {
         role: [(row["text"], task.labels[row["label"]]) for row in roles.rows(role)] for role in ("train", "select")
     }
@@ -243,7 +238,7 @@ def _run(case: Case, name: str, environment: Environment, script: str, more: dic
         answer == task.labels[row["label"]] for answer, row in zip(found["classes"], roles.rows("test"), strict=True)
     ]
     score, reference = float(np.mean(right)), case.score_of(TEACHER)
-    entry = Entry(
+    return Entry(
         set=case.set,
         seed=case.seed,
         contestant=name,
@@ -254,4 +249,3 @@ def _run(case: Case, name: str, environment: Environment, script: str, more: dic
         end_to_end=found["milliseconds"],
         rows_per_second=found["rows_per_second"],
     )
-    return entry, found["classes"]

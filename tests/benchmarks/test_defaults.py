@@ -15,6 +15,7 @@ from benchmarks.defaults.defaults_page import goals, page, scores, times
 from benchmarks.defaults.real_sets import SETS, RealSet
 from benchmarks.defaults.training_contestants import CONTESTANTS, SETFIT, Case
 from benchmarks.distill_throughput.environments import NotInstalled
+from benchmarks.finished_run import FinishedRun
 from benchmarks.report_store import Store
 from compress.console import Console
 from compress.errors import CompressError, DataError
@@ -324,7 +325,7 @@ def case(films, tmp_path, monkeypatch):
     folder = tmp_path / "case"
     SETS["films"].prepare(folder / "data", limit=64)
     given = Case("films", 0, folder, 64, "trial", trial=True)
-    monkeypatch.setattr(Case, "step", lambda self, name: self.folder / name)
+    monkeypatch.setattr(FinishedRun, "step", lambda self, name: folder / name)
     training_contestants.finetune(
         training_contestants.TEACHER, folder / "data", training_contestants.Finetune(epochs=1), 0, folder / "finetune"
     )
@@ -346,7 +347,7 @@ def test_a_killed_default_recipe_goes_on_and_its_time_is_that_of_its_steps(films
     monkeypatch.setattr(training_contestants, "_compress", lambda case, *words: commands.append(words))
     monkeypatch.setattr(training_contestants, "_scores", lambda report: [("teacher", 0.9)])
     ran = [SimpleNamespace(name="data", seconds=500.0), SimpleNamespace(name="finetune", seconds=60.0)]
-    monkeypatch.setattr(Case, "report", SimpleNamespace(steps=ran))
+    monkeypatch.setattr(FinishedRun, "report", SimpleNamespace(steps=ran))
     entry = CONTESTANTS["ours"](Case("films", 3, tmp_path / "case", 64, "trial", trial=True))
     assert [words[0] for words in commands] == ["init", "run"]
     assert {"seed=3", "task.data.limit=64"} <= set(commands[1])
@@ -386,5 +387,5 @@ def test_setfit_takes_single_texts_only_and_may_be_missing(case, monkeypatch):
     monkeypatch.setattr(type(SETFIT), "install", refuse)
     assert command.attempt(case, "setfit").reason == "setfit cannot be installed"
     pairs = [{"text": "a", "text_pair": "b", "label": 0}]
-    monkeypatch.setattr(type(case.roles), "rows", lambda self, role: pairs)
+    monkeypatch.setattr(type(case.ours.roles), "rows", lambda self, role: pairs)
     assert command.attempt(replace(case), "setfit").reason == "SetFit classifies single texts only."
