@@ -74,7 +74,7 @@ def ls(options: argparse.Namespace, console: Console) -> None:
 def plan(options: argparse.Namespace, console: Console) -> None:
     """Show the long form of a recipe, the state and forecast of its steps, and what prevents a run."""
     from compress.pipeline.commands.plan_command import show_plan, show_pretrain_plan
-    from compress.pipeline.pretrain_run import PretrainOptions
+    from compress.pipeline.commands.pretrain_run import PretrainOptions
     from compress.pipeline.run import prepare
     from compress.recipe.field_types import PRETRAINING
     from compress.recipe.load import is_of_kind
@@ -109,7 +109,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
 
 def pretrain(options: argparse.Namespace, console: Console) -> None:
     """Run a pretraining recipe and show what its model predicts of held-out text."""
-    from compress.pipeline.pretrain_run import PretrainOptions, run_pretrain
+    from compress.pipeline.commands.pretrain_run import PretrainOptions, run_pretrain
 
     ran = PretrainOptions(runs=options.runs, cards=tuple(options.cards), force=options.force)
     report = run_pretrain(options.recipe, options.overrides, ran, console)
@@ -119,7 +119,7 @@ def pretrain(options: argparse.Namespace, console: Console) -> None:
 
 def _show_pretrain(report: PretrainReport, folder: Path, console: Console) -> None:
     """Show what a pretrained model predicts of held-out text, and where its model, report and cards are."""
-    from compress.pipeline.pretrain_run import MODEL_FOLDER
+    from compress.pipeline.commands.pretrain_run import MODEL_FOLDER
     from compress.pretrain.pretrain_report import REPORT_PAGE, tables
 
     if console.format == "json":

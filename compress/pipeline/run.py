@@ -24,7 +24,7 @@ from compress.pipeline.graph import Plan
 from compress.pipeline.plan import make_plan
 from compress.pipeline.preflight.preflight import Findings, check, source_problems
 from compress.pipeline.preflight.recipe_checks import NAMES, service_problems, unused_settings
-from compress.pipeline.resolve import resolve
+from compress.pipeline.preflight.resolve import resolve
 from compress.pipeline.run_lock import PREVIOUS_FOLDER, write_lock
 from compress.pipeline.run_output import LOG_FILE
 from compress.pipeline.step_store import StepStore, share_folder

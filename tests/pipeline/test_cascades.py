@@ -13,7 +13,7 @@ from compress.model_folder.cascade_info import FIRST, THEN, read_cascade
 from compress.model_folder.model_info import read_info, write_info
 from compress.pipeline.graph import ModelVariant
 from compress.pipeline.plan import make_plan
-from compress.pipeline.resolve import resolve
+from compress.pipeline.preflight.resolve import resolve
 from compress.pipeline.run import read_recipe
 from compress.pipeline.steps.cascade_step import CASCADE_VARIANT
 from compress.pipeline.steps.package_format import FormatPackager

@@ -16,7 +16,7 @@ import pytest
 from compress.errors import CompressError
 from compress.pipeline.plan import make_plan
 from compress.pipeline.preflight.recipe_checks import NAMES
-from compress.pipeline.resolve import resolve
+from compress.pipeline.preflight.resolve import resolve
 from compress.recipe.load import parse_recipe
 from tests.recipe.test_documented import PAGES, shown_sections
 

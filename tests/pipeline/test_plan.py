@@ -8,7 +8,7 @@ import pytest
 from compress.console import Console
 from compress.pipeline.graph import Plan
 from compress.pipeline.plan import default_models, make_plan
-from compress.pipeline.resolve import resolve
+from compress.pipeline.preflight.resolve import resolve
 from compress.pipeline.run import Options, execute, read_recipe
 from compress.recipe.student_schema import Student
 from compress.steps.distill_step import add_student

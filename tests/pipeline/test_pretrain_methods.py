@@ -11,7 +11,7 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, Electra
 from compress.cli import main
 from compress.errors import CompressError
 from compress.models.tiny import write_tiny_model
-from compress.pipeline.pretrain_run import PretrainOptions, run_pretrain
+from compress.pipeline.commands.pretrain_run import PretrainOptions, run_pretrain
 from compress.pretrain.pretrain_report import page, result_table
 from compress.train.core.optimizer import ModelAndOptimizer
 from compress.train.precision import always_tried

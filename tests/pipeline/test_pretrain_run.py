@@ -14,7 +14,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from compress.cli import main
 from compress.model_sources import identity, local_folder
-from compress.pipeline.resolve import resolve
+from compress.pipeline.preflight.resolve import resolve
 from compress.pipeline.run import read_recipe
 from tests.pretrain.conftest import make_documents, write_text
 

@@ -3,7 +3,7 @@ from pydantic import ValidationError
 
 from compress.errors import UsageError
 from compress.pipeline.plan import make_plan
-from compress.pipeline.resolve import resolve
+from compress.pipeline.preflight.resolve import resolve
 from compress.pipeline.run import read_recipe
 from compress.recipe.distill_schema import Distill
 from compress.recipe.student_schema import LightStudent

@@ -24,7 +24,7 @@ OTHER_MEANINGS = {
     "losses": {"cut"},
     "tasks": {"cut"},
     "pretrain": {"vocabulary", "distill"},  # recipes of their own
-    "pipeline/pretrain_run.py": {"vocabulary"},
+    "pipeline/commands/pretrain_run.py": {"vocabulary"},
     "train/core/auto_settings.py": {"finetune", "distill", "recover", "light"},  # purposes of trainings
     "train/distill.py": {"vocabulary"},  # what compress.json records
     "report/pages/render.py": {"vocabulary"},  # a table of the page

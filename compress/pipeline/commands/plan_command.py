@@ -16,13 +16,18 @@ from compress.console import Console, duration
 from compress.data.loading.data_digest import ROLES, part_files
 from compress.data.splits.prepare_splits import prepare_splits
 from compress.environment import describe_cpu
+from compress.pipeline.commands.pretrain_run import (
+    PretrainOptions,
+    PretrainPlan,
+    make_pretrain_plan,
+    read_pretrain_recipe,
+)
 from compress.pipeline.execute import Executor
 from compress.pipeline.forecast.cost_estimates import PREDICTED_ROLES, Estimates
 from compress.pipeline.forecast.step_forecasts import StepForecasts, StepRow, format_span, is_rough, span_of
 from compress.pipeline.forecast.time_forecast import TrainingSpeed
 from compress.pipeline.forecast.trial_updates import calibrate
 from compress.pipeline.graph import Plan, Step
-from compress.pipeline.pretrain_run import PretrainOptions, PretrainPlan, make_pretrain_plan, read_pretrain_recipe
 from compress.pipeline.run import Options, check_plan, forced_steps
 from compress.pipeline.stages import stages_of
 from compress.pipeline.step_store import StepStore

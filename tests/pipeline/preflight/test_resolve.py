@@ -4,7 +4,7 @@ import pytest
 
 from compress.errors import UsageError
 from compress.pipeline.preflight.recipe_checks import NAMES
-from compress.pipeline.resolve import resolve
+from compress.pipeline.preflight.resolve import resolve
 from compress.recipe.loss_schema import HiddenState, Losses, SoftLabel
 from compress.recipe.schema import Recipe
 
