@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 
+from compress.data.word_dictionary import WordDictionary
 from compress.errors import DataError, ModelError
 from compress.families import max_positions
 from compress.tasks.base import Encoding
@@ -46,6 +48,7 @@ class TextTokenizer:
         tokenizer.post_processor = None
         tokenizer.no_padding()
         tokenizer.no_truncation()
+        self._words = WordDictionary.of(tokenizer)
         self._source = source
         self.pad_id = pad_id
         self.longest = longest
@@ -64,19 +67,32 @@ class TextTokenizer:
     def __call__(self, text: str, pair: str | None, max_tokens: int) -> Encoding:
         """Return the tokens of a text or pair, special tokens included, cut to ``max_tokens``."""
         limit = self._text_tokens(max_tokens, pair is not None)
-        first = self._encode(text, limit) if pair is None else self._tokenizer.encode(text)
-        second = None if pair is None else self._tokenizer.encode(pair)
-        if second is None:
-            first.truncate(limit)
-        else:
-            # As `longest_first` of the tokenizers library: the longer text first, then both to half of the limit.
-            short = min(len(first), len(second), limit // 2)
-            shorter, longer = sorted((first, second), key=len)
-            shorter.truncate(short)
-            longer.truncate(limit - short)
-        truncated = bool(first.overflowing or (second is not None and second.overflowing))
-        encoding = self._processor.process(first, second)
+        texts = (text,) if pair is None else (text, pair)
+        if (known := self._looked_up(texts, limit)) is not None:
+            return known
+        encodings = [self._encode(text, limit)] if pair is None else [self._tokenizer.encode(each) for each in texts]
+        for each, kept in zip(encodings, _kept([*map(len, encodings)], limit), strict=True):
+            each.truncate(kept)
+        truncated = any(each.overflowing for each in encodings)
+        encoding = self._processor.process(encodings[0], encodings[1] if pair is not None else None)
         return Encoding(encoding.ids, encoding.type_ids, truncated)
+
+    def _looked_up(self, texts: Sequence[str], limit: int) -> Encoding | None:
+        """Return the tokens of texts whose words are all in the dictionary; None for others, and for long ones."""
+        if self._words is None or max(map(len, texts)) > limit * LONG_WORD:
+            return None
+        parts = list[list[int]]()
+        for text in texts:
+            if (pieces := self._words.pieces(text)) is None:
+                return None
+            parts.append(pieces)
+        lengths, ids, types = [*map(len, parts)], list[int](), list[int]()
+        parts = [part[:kept] for part, kept in zip(parts, _kept(lengths, limit), strict=True)]
+        for entry in self._templates[len(parts) == 2]:
+            added = parts[entry["sequence"]] if "sequence" in entry else [entry["id"]]
+            ids += added
+            types += [entry["type"]] * len(added)
+        return Encoding(ids, types, sum(lengths) > limit)
 
     def windows(self, text: str, pair: str | None, max_tokens: int, overlap: int, limit: int) -> list[Encoding]:
         """Return the last text in windows of up to ``max_tokens`` that share ``overlap``; the first is in each of them.
@@ -116,6 +132,11 @@ class TextTokenizer:
                 return begin
             size *= 4
         return self._tokenizer.encode(text)
+
+    @cached_property
+    def _templates(self) -> tuple[list[dict[str, int]], list[dict[str, int]]]:
+        """Of one text, and of two."""
+        return self.template(is_pair=False), self.template(is_pair=True)
 
     def template(self, *, is_pair: bool) -> list[dict[str, int]]:
         """Return the order of special tokens (with their ``id``) and of the texts (``sequence`` 0 or 1), with types."""
@@ -160,6 +181,17 @@ def whole_texts(content: Mapping[str, Any]) -> Tokenizer:
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
+
+
+def _kept(lengths: Sequence[int], limit: int) -> list[int]:
+    """Return how many tokens of each text are kept, as `longest_first` of the tokenizers library does.
+
+    The longer text of two is cut first, then both to half of the limit.
+    """
+    if len(lengths) == 1:
+        return [limit]
+    short = min(*lengths, limit // 2)
+    return [short, limit - short] if lengths[0] <= lengths[1] else [limit - short, short]
 
 
 def _window(encoding: Any, sequence: int, text: str, truncated: bool) -> Encoding:
