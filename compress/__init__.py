@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     from compress.publish.pull import open_model as open  # noqa: F401  a public name
     from compress.quantize import quantize_folder as quantize_folder
     from compress.quantize.quantization_aware import quantization_aware_from_model as quantization_aware_from_model
+    from compress.search.run_search import search_recipe as search_recipe
     from compress.train.distill import distill_from_model as distill_from_model
     from compress.train.finetune import finetune_from_model as finetune_from_model
 
 PUBLIC = {
     "run": "compress.pipeline.run:run",
+    "search_recipe": "compress.search.run_search:search_recipe",
     "load": "compress.models.load_save:load",
     "open": "compress.publish.pull:open_model",
     "predict_table": "compress.bulk.bulk_predictor:predict_table",

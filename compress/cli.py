@@ -131,6 +131,7 @@ def parser() -> argparse.ArgumentParser:
         _ls,
         _plan,
         _run,
+        _search,
         _pretrain,
         _clean,
         _report,
@@ -215,6 +216,24 @@ def _run(command: Command) -> None:
     _verbose(sub)
     sub.add_argument("--force", action="store_true", help="run every step again")
     sub.add_argument("--dry-run", action="store_true", help="check everything and print the plan; run nothing")
+
+
+def _search(command: Command) -> None:
+    sub = command("search", "find the best model within a budget of time and size, and its recipe")
+    sub.add_argument("recipe", help="a recipe file, or the name of a shipped one (compress ls recipes)")
+    sub.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help="such as seed=5")
+    sub.add_argument("--budget", default="", metavar="LIMITS", help="p50=0.5ms,size=5MB,drop=0.015 (docs/searching.md)")
+    sub.add_argument("--goal", choices=("speed", "size"), help="what to improve within it (speed)")
+    sub.add_argument(
+        "--finalists",
+        type=int,
+        choices=range(1, 21),
+        default=6,
+        metavar="N",
+        help="parts that are trained on, up to 20 (6)",
+    )
+    _verbose(sub)
+    sub.add_argument("--dry-run", action="store_true", help="say about what it would do and take; run nothing")
 
 
 def _pretrain(command: Command) -> None:

@@ -91,7 +91,7 @@ def plan(options: argparse.Namespace, console: Console) -> None:
 
 def run(options: argparse.Namespace, console: Console) -> None:
     """Run a recipe and show its ledger."""
-    from compress.pipeline.run import execute, prepare
+    from compress.pipeline.run import execute, note_last_step, prepare
 
     planned = prepare(options.recipe, options.overrides, _options(options))
     if options.dry_run:
@@ -100,11 +100,36 @@ def run(options: argparse.Namespace, console: Console) -> None:
         show_plan(planned, _options(options), console, here=True, whole=options.verbose)
         return
     result = execute(planned, _options(options), console)
+    note_last_step(planned, _options(options), result, console)
     if result.report is not None:
         _show(result.report, result.folder, console, whole=False)
     result.raise_for_failures()
     if not options.smoke:
         result.raise_for_gate()
+
+
+def search(options: argparse.Namespace, console: Console) -> None:
+    """Search for the best model within a budget, and show what was compared and the ledger of what was trained."""
+    from compress.search.run_search import SEARCH_FILE, WINNER_FILE, budget_overrides, expected_plan, front_table
+    from compress.search.run_search import search as run_search
+
+    overrides = [*options.overrides, *budget_overrides(options.budget, options.goal)]
+    if options.dry_run:
+        from compress.pipeline.commands.plan_command import show_plan
+
+        expected = expected_plan(options.recipe, overrides, _options(options), options.finalists)
+        show_plan(expected, _options(options), console, here=True, whole=options.verbose)
+        return
+    found = run_search(options.recipe, overrides, _options(options), console, finalists=options.finalists)
+    if console.format == "human":
+        console.table(front_table(found.info), title="parts of the shared student, by estimated time")
+    if found.result.report is not None:
+        _show(found.result.report, found.result.folder, console, whole=False)
+        console.note(f"what was compared: {found.folder / SEARCH_FILE}")
+    if found.info.winner:
+        console.note(f"the winner's recipe: compress run {found.folder / WINNER_FILE}")
+    found.result.raise_for_failures()
+    found.result.raise_for_gate()
 
 
 def pretrain(options: argparse.Namespace, console: Console) -> None:

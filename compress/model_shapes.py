@@ -14,11 +14,11 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import ValidationError
 
-from compress.errors import CompressError, ModelError, first_error
+from compress.errors import CompressError, ModelError, first_error, pluralize
 from compress.families import Family, family_named
 from compress.model_folder.model_info import INFO_FILE, ShapeInfo, read_info
 from compress.recipe.prune_schema import Prune
-from compress.recipe.student_schema import LightStudent, Student
+from compress.recipe.student_schema import LightStudent, Part, Student
 
 Start = Literal["teacher", "slice", "svd", "random"]
 LayerChoice = Literal["spread", "first", "last", "ends"]
@@ -152,6 +152,43 @@ def student_shape(origin: ShapeInfo, student: Student) -> ShapeInfo:
         "embedding_size": embedding if embedding != shape.hidden else None,
     }
     return _with_parameters(origin.model_copy(update=changes))
+
+
+def part_shape(shared: ShapeInfo, part: Part) -> ShapeInfo:
+    """Return the shape of a part of the shared student.
+
+    Raises:
+        ModelError: it has more layers, heads or neurons.
+    """
+    largest = (len(shared.heads), min(shared.heads, default=0), min(shared.ffn, default=0))
+    wanted = (part.layers, part.heads, part.ffn)
+    if any(asked > given for asked, given in zip(wanted, largest, strict=True)):
+        raise ModelError(
+            f"a part of {pluralize(part.layers, 'layer')}, {pluralize(part.heads, 'head')} and"
+            f" {pluralize(part.ffn, 'neuron')} is larger than the shared"
+            f" student, which has {largest[0]} layers of {largest[1]} heads and {largest[2]} neurons."
+        )
+    changes = {"heads": (part.heads,) * part.layers, "ffn": (part.ffn,) * part.layers}
+    return _with_parameters(shared.model_copy(update=changes))
+
+
+SHARES = (1.0, 3 / 4, 1 / 2, 1 / 4, 1 / 8)
+"""Of heads and neurons, in the parts that a shared student is trained for."""
+
+
+def parts_of(shared: ShapeInfo) -> list[Part]:
+    """Return the parts that a shared student is trained for: each number of layers, shares of heads and of neurons.
+
+    The smallest comes first, the largest last.
+    """
+    depth, heads, ffn = len(shared.heads), min(shared.heads), min(shared.ffn)
+    counts = [sorted({max(1, round(share * most)) for share in SHARES}) for most in (heads, ffn)]
+    return [
+        Part(layers=layers, heads=some_heads, ffn=neurons)
+        for layers in range(1, depth + 1)
+        for some_heads in counts[0]
+        for neurons in counts[1]
+    ]
 
 
 def pruned_shape(parent: ShapeInfo, settings: Prune) -> ShapeInfo:

@@ -148,10 +148,9 @@ class Plan(StepPlan):
 
     @property
     def final(self) -> list[PlannedModel]:
-        """The models of which no other one with rows is made: the last transformer, and students without attention."""
-        light = [model for model in self.evaluated if not model.has_attention]
-        others = [model for model in self.evaluated if model.has_attention]
-        return [*(others[-1:] if len(others) > 1 or not light else []), *light]
+        """The models of which no other one with rows is made: the last one, and each of the further students."""
+        parents = [self.evaluated_parent(model.name) for model in self.evaluated]
+        return [model for model in self.evaluated if model not in parents]
 
     @property
     def present_targets(self) -> list[Target]:

@@ -177,11 +177,15 @@ def _execute(plan: Plan, options: Options, console: Console, launch: Launch) -> 
         _open_folder(folder, plan, store)
         outcome = executor.run(forced, options.until)
         report = _finish(folder, plan, store, outcome)
-    if options.until and report is None:
-        last = plan.matching(options.until)[-1].name
-        if last in outcome.records:
-            console.note(f"{last} is in {store.folder_of(outcome.records[last])}")
     return Result(folder, outcome, report)
+
+
+def note_last_step(plan: Plan, options: Options, result: Result, console: Console) -> None:
+    """Say where the result of the step is at which a run was to stop."""
+    if options.until and result.report is None:
+        last = plan.matching(options.until)[-1].name
+        if last in result.outcome.records:
+            console.note(f"{last} is in {StepStore(options.root).folder_of(result.outcome.records[last])}")
 
 
 def check_plan(plan: Plan, options: Options) -> Findings:

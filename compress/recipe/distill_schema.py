@@ -182,6 +182,14 @@ class LightDistill(Distill):
     """Nothing is gained in bf16: it consists of lookups."""
 
 
+class SharedDistill(Distill):
+    """The training of a student that contains smaller ones, on the outputs of several of them at once."""
+
+    losses: Losses = OUTPUT_LOSSES
+    precision: Literal["fp32"] = "fp32"
+    """Parts are cut from the weights in each update, and copies of those in bf16 are not."""
+
+
 class Recover(Distill):
     """The distillation that follows pruning."""
 

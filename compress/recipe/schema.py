@@ -39,7 +39,7 @@ from compress.recipe.field_types import (
 )
 from compress.recipe.measure_schema import Measure, Target
 from compress.recipe.prune_schema import Prune
-from compress.recipe.student_schema import AnyStudent, Cascade, LightStudent, Student
+from compress.recipe.student_schema import AnyStudent, Cascade, LightStudent, Part, Shared, Student
 from compress.recipe.task_schema import Task
 from compress.recipe.training_schema import Finetune
 from compress.runtimes import check_runs_in
@@ -173,7 +173,9 @@ class Recipe(RecipeFile):
         PlainSerializer(_as_written),
     ] = Field((), alias="student")
     """What learns from the teacher: a student of the transformer's kind, after which pruning goes on, and any number
-    of others (`static`, `conv`)."""
+    of others (`static`, `conv`, and `part` of the shared student)."""
+    shared: Shared = Shared()
+    """The student that all students of the kind `part` are parts of."""
     distill: Annotated[Distill | Literal[False], switched] = Distill()
     prune: Prune | None = None
     quantize: Quantize | None = None
@@ -214,6 +216,11 @@ class Recipe(RecipeFile):
             number = 1 + sum(other.kind == each.kind for other in named.values())
             named[each.kind if number == 1 else f"{each.kind}-{number}"] = each
         return named
+
+    @property
+    def parts(self) -> dict[str, Part]:
+        """The parts of the shared student, by the names of their models: `part-3x6x768`."""
+        return {each.name: each for each in self.students if isinstance(each, Part)}
 
     def with_student(self, student: Student | None) -> Recipe:
         """Return the recipe with another student of the transformer's kind, or without one."""

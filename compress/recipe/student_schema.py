@@ -133,6 +133,42 @@ class LightStudent(Frozen):
         return (self.convolutions or 1) if self.kind == "conv" else 0
 
 
+class Part(Frozen):
+    """A part of the shared student: some of its layers, and the first heads and neurons of each."""
+
+    kind: Literal["part"] = "part"
+    layers: Annotated[int, Field(strict=True, ge=1, le=MAX_LAYERS)]
+    """Evenly spread up to the last one."""
+    heads: Width
+    ffn: Width
+
+    @property
+    def name(self) -> str:
+        """`part-3x6x768`: one part has one name, whatever is beside it."""
+        return f"part-{self.layers}x{self.heads}x{self.ffn}"
+
+
+class Shared(Frozen):
+    """A student that contains smaller ones: each update trains the largest, the smallest and some between them.
+
+    Their weights are shared, so one training is that of all `part` students of the list; each is trained on from there.
+    """
+
+    layers: Number | None = None
+    """How many of the teacher's layers it has, or which share; by default all."""
+    factors: Width | None = None
+    """As of other students: word vectors of this many numbers and one matrix."""
+    vocabulary: Vocabulary | None = "seen"
+    """The pieces that it keeps, and all its parts with it; null keeps all."""
+    between: Natural = Field(2, le=16)
+    """Parts that each update trains besides the largest and the smallest, drawn from a grid of layers, heads
+    and neurons."""
+    epochs: EpochCount = 4
+    """Of the shared training; an epoch costs about two of the largest part alone."""
+    batch_size: BatchSize | Auto = AUTO
+    learning_rate: LearningRate | Auto = AUTO
+
+
 class Cascade(Frozen):
     """Two models as one: the first answers the texts of which it is sure enough, the second the others."""
 
@@ -158,12 +194,12 @@ def one_transformer(students: tuple[AnyStudent, ...]) -> tuple[AnyStudent, ...]:
 
 
 def _kind_of_student(value: Any) -> str:
-    if isinstance(value, LightStudent) or (isinstance(value, Mapping) and "kind" in value):
-        return "light"
-    return "transformer"
+    kind = value.get("kind") if isinstance(value, Mapping) else getattr(value, "kind", None)
+    return "transformer" if kind is None else "part" if kind == "part" else "light"
 
 
 AnyStudent = Annotated[
-    Annotated[Student, Tag("transformer")] | Annotated[LightStudent, Tag("light")], Discriminator(_kind_of_student)
+    Annotated[Student, Tag("transformer")] | Annotated[LightStudent, Tag("light")] | Annotated[Part, Tag("part")],
+    Discriminator(_kind_of_student),
 ]
-"""One of a recipe's students; those without attention say which `kind` they are."""
+"""One of a recipe's students; parts of the shared student, and those without attention, say which `kind` they are."""

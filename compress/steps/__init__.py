@@ -15,6 +15,7 @@ from compress.steps.light_step import LIGHT
 from compress.steps.model_step import ModelStep, StepKind, settings_at, with_settings
 from compress.steps.prune_step import PRUNE
 from compress.steps.quantization_aware_step import QUANTIZATION_AWARE
+from compress.steps.shared_step import SHARED
 from compress.steps.vocabulary_step import VOCABULARY
 
 STEPS: Mapping[str, ModelStep] = {
@@ -24,9 +25,10 @@ STEPS: Mapping[str, ModelStep] = {
     "vocabulary": VOCABULARY,
     "quantize": QUANTIZATION_AWARE,
     "light": LIGHT,
+    "shared": SHARED,
 }
 """In the order in which a recipe's models are made: each from the last one before, the first is the teacher.
-Students without attention come last: nothing is made of them."""
+Students without attention, and parts of the shared student, come last: nothing is made of them."""
 
 KINDS: Mapping[str, StepKind] = dict(chain.from_iterable(step.kinds.items() for step in STEPS.values()))
 """The kinds of steps that make models."""

@@ -13,7 +13,7 @@ from compress.model_shapes import changes_shape, plan_student_shape, shape_of_fo
 from compress.model_sources import identity, local_folder, source_name
 from compress.recipe.distill_schema import Distill
 from compress.recipe.schema import Recipe
-from compress.recipe.student_schema import Student, Vocabulary
+from compress.recipe.student_schema import Student
 from compress.steps.distillations import (
     Rates,
     distillation_checks,
@@ -58,7 +58,7 @@ def add_student(
     if student.vocabulary is None:
         _add_built(plan, cards, student, distill, step)
     else:
-        step = _add_own_vocabulary(plan, cards, student, student.vocabulary, distill, name, step)
+        step = _add_own_vocabulary(plan, cards, student, distill, name, step)
     plan.models.append(PlannedModel(name, step, plan.teacher.name, SECTION, distill or None, student))
 
 
@@ -79,27 +79,29 @@ def _add_built(
 
 
 def _add_own_vocabulary(
-    plan: Plan,
-    cards: Sequence[Path],
-    student: Student,
-    rule: Vocabulary,
-    settings: Distill | Literal[False],
-    name: str,
-    step: str,
+    plan: Plan, cards: Sequence[Path], student: Student, settings: Distill | Literal[False], name: str, step: str
 ) -> str:
     """The steps that make an untrained student, remove pieces from it and train it; returns the last one's name."""
-    built, start, seed = f"build-{name}", f"{name}-vocabulary", plan.recipe.seed
-    _add_built(plan, cards, student, False, built)
-    plan.models.append(PlannedModel(built, built, plan.teacher.name, SECTION, None, student, evaluated=False))
-    add_vocabulary(plan, rule, None, built, start)
+    start = add_untrained(plan, cards, student, name)
     if not settings:
         return start
-    plan.models.append(PlannedModel(start, start, built, SECTION, evaluated=False))
-    teacher = plan.teacher.step
+    teacher, seed = plan.teacher.step, plan.recipe.seed
     run = partial(recover, teacher=teacher, pruned=start, settings=settings, seed=seed, step=step)
     hashed = {"distill": hashed_distillation(settings), "start": start, "seed": seed}
     needs = ["data", teacher, start, *unlabelled_steps(plan)]
     return plan.add(step, SECTION, hashed, needs, run, trains=True, optional=True)
+
+
+def add_untrained(plan: Plan, cards: Sequence[Path], student: Student, name: str) -> str:
+    """The steps that make a student called ``name`` and remove pieces from it, untrained; returns the last model."""
+    built, start = f"build-{name}", f"{name}-vocabulary"
+    _add_built(plan, cards, student, False, built)
+    plan.models.append(PlannedModel(built, built, plan.teacher.name, SECTION, None, student, evaluated=False))
+    if student.vocabulary is None:
+        return built
+    add_vocabulary(plan, student.vocabulary, None, built, start)
+    plan.models.append(PlannedModel(start, start, built, SECTION, evaluated=False))
+    return start
 
 
 def hashed_student(settings: Student) -> dict[str, Any]:

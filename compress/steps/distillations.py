@@ -6,16 +6,17 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from compress.data.splits.unlabelled_texts import UNLABELLED, unlabelled_rows
 from compress.errors import ModelError, Problem
 from compress.families import family_named
-from compress.losses import LOSSES, LayerLoss
+from compress.losses import LOSSES, LayerLoss, OutputLoss
 from compress.model_shapes import shape_of_folder
 from compress.model_sources import folder_identity, identity
-from compress.recipe.distill_schema import Distill
+from compress.recipe.distill_schema import OUTPUT_LOSSES, Distill, Phase
 from compress.recipe.loss_schema import MARGIN_LOSS, Losses, Relation, SoftLabel
+from compress.recipe.student_schema import LightStudent, Shared
 from compress.recipe.training_schema import Training
 from compress.recipe.yaml_lines import KeyPath
 from compress.steps.model_configs import Check, Config, ModelConfigs, attention_widths, check_frozen_layers, config_of
@@ -30,6 +31,12 @@ if TYPE_CHECKING:
     from compress.pipeline.graph import Plan
     from compress.pipeline.step_context import StepContext
     from compress.train.save_trained import TrainedModel
+
+OF_LAYERS = ("layer_map", "freeze", "unfreeze", "layer_decay", "precision", "compile")
+"""Settings of `distill` that are about layers, and about large products."""
+OWN = ("epochs", "batch_size", "learning_rate", "patience", "evaluations")
+"""Those that a student with settings of its own has itself, or that follow from them."""
+OnOutputs = TypeVar("OnOutputs", bound=Distill)
 
 Rates = Mapping[str, Any] | None
 """The throughput of a training, as plain values."""
@@ -52,6 +59,34 @@ def hashed_distillation(settings: Distill) -> dict[str, Any]:
     if settings.cross_encoder is not None:
         hashed["cross_encoder"] = folder_identity(settings.cross_encoder)
     return hashed
+
+
+def on_outputs(settings: Distill, made: type[OnOutputs], student: LightStudent | Shared) -> OnOutputs:
+    """Return the training of a student that is compared with its teacher in its outputs alone.
+
+    It is the recipe's distillation without what is about layers, and with epochs and rates of the student's own. Where
+    the recipe compares nothing but layers, the outputs are compared all the same.
+    """
+    kept = {key: value for key, value in settings if key in settings.model_fields_set and key not in (*OF_LAYERS, *OWN)}
+    phases = [phase for each in settings.phases if (phase := _phase_on_outputs(each)) is not None]
+    total = sum(phase.share for phase in phases)
+    kept["phases"] = tuple(phase.model_copy(update={"share": phase.share / total}) for phase in phases)
+    if not phases:
+        whole = _phase_on_outputs(Phase(share=1.0, losses=settings.losses, hard_label=settings.hard_label))
+        kept["losses"] = whole.losses if whole else OUTPUT_LOSSES
+        kept["hard_label"] = settings.hard_label
+    else:
+        kept = {key: value for key, value in kept.items() if key not in ("losses", "hard_label")}
+    own = {"epochs": student.epochs, "batch_size": student.batch_size, "learning_rate": student.learning_rate}
+    return made(**kept, **own)
+
+
+def _phase_on_outputs(phase: Phase) -> Phase | None:
+    """Return a phase with the losses that compare outputs alone; None where it has none."""
+    losses = {name: loss for name, loss in phase.losses.chosen().items() if isinstance(LOSSES[name], OutputLoss)}
+    if not losses and not phase.hard_label:
+        return None
+    return phase.model_copy(update={"losses": Losses(**losses)})
 
 
 def unlabelled_steps(plan: Plan) -> list[str]:

@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compress.errors import ModelError, Problem, UsageError
-from compress.losses import LOSSES, OutputLoss
 from compress.model_folder.model_info import ShapeInfo
 from compress.model_shapes import light_shape
-from compress.recipe.distill_schema import OUTPUT_LOSSES, Distill, LightDistill, Phase
-from compress.recipe.loss_schema import Losses
+from compress.recipe.distill_schema import Distill, LightDistill
 from compress.recipe.schema import Recipe
 from compress.recipe.student_schema import LightStudent
 from compress.steps.distillations import (
     Rates,
     hashed_distillation,
+    on_outputs,
     rates_of,
     smoke_distillation,
     unlabelled_inputs,
@@ -33,10 +32,6 @@ if TYPE_CHECKING:
     from compress.pipeline.step_context import StepContext
 
 SECTION = "light"
-OF_LAYERS = ("layer_map", "freeze", "unfreeze", "layer_decay", "precision", "compile")
-"""Settings of `distill` that are about layers, and about large products."""
-OWN = ("epochs", "batch_size", "learning_rate", "patience", "evaluations")
-"""Those that such a student has itself, or that follow from its own."""
 SMALL = {"hidden": 24, "buckets": 50, "head_width": 16}
 """Sizes of a smoke run."""
 
@@ -56,30 +51,8 @@ def plan_light(plan: Plan, cards: Sequence[Path], parent: str) -> None:
 
 
 def light_training(settings: Distill, student: LightStudent) -> LightDistill:
-    """Return the training of a student: the recipe's distillation without what is about layers.
-
-    Where that has nothing but layers, the outputs are compared all the same.
-    """
-    kept = {key: value for key, value in settings if key in settings.model_fields_set and key not in (*OF_LAYERS, *OWN)}
-    phases = [phase for each in settings.phases if (phase := _on_outputs(each)) is not None]
-    total = sum(phase.share for phase in phases)
-    kept["phases"] = tuple(phase.model_copy(update={"share": phase.share / total}) for phase in phases)
-    if not phases:
-        whole = _on_outputs(Phase(share=1.0, losses=settings.losses, hard_label=settings.hard_label))
-        kept["losses"] = whole.losses if whole else OUTPUT_LOSSES
-        kept["hard_label"] = settings.hard_label
-    else:
-        kept = {key: value for key, value in kept.items() if key not in ("losses", "hard_label")}
-    own = {"epochs": student.epochs, "batch_size": student.batch_size, "learning_rate": student.learning_rate}
-    return LightDistill(**kept, **own)
-
-
-def _on_outputs(phase: Phase) -> Phase | None:
-    """Return a phase with the losses that compare outputs alone; None where it has none."""
-    losses = {name: loss for name, loss in phase.losses.chosen().items() if isinstance(LOSSES[name], OutputLoss)}
-    if not losses and not phase.hard_label:
-        return None
-    return phase.model_copy(update={"losses": Losses(**losses)})
+    """Return the training of a student: the recipe's distillation without what is about layers."""
+    return on_outputs(settings, LightDistill, student)
 
 
 def distill(

@@ -17,7 +17,7 @@ from compress.model_folder.model_info import ShapeInfo
 from compress.recipe.field_types import Frozen
 from compress.recipe.prune_schema import Prune
 from compress.recipe.schema import Recipe
-from compress.recipe.student_schema import LightStudent, Student
+from compress.recipe.student_schema import LightStudent, Part, Shared, Student
 from compress.recipe.training_schema import Training
 from compress.recipe.yaml_lines import KeyPath
 from compress.steps.model_configs import Check, ModelConfigs
@@ -47,7 +47,7 @@ class PlannedModel:
     """The key of its record in `STEPS`."""
     training: Training | None = None
     """How it is trained; None where it is taken or cut without training."""
-    shape: Student | LightStudent | Prune | None = None
+    shape: Student | LightStudent | Prune | Shared | Part | None = None
     """How its architecture follows from its parent's; None where it is the same."""
     evaluated: bool = True
     """Whether its variants are built and it has rows in the ledger: not one that only serves to make the next."""

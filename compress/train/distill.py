@@ -191,6 +191,7 @@ def train_student(
     start_competes: bool = True,
     pruning: PruningInfo | None = None,
     teacher_ids: NDArray[np.int64] | None = None,
+    losses: Callable[..., DistillObjective] = DistillObjective,
 ) -> tuple[PreTrainedModel, TrainResult, LayerMap | None, int]:
     """Train the student that ``build`` returns; layers and the layer map are those of the first teacher.
 
@@ -213,9 +214,7 @@ def train_student(
     teacher, weights = Teacher(teachers), class_weights(settings, rows.train, task)
 
     def objective(student: PreTrainedModel, seed: int) -> DistillObjective:
-        return DistillObjective(
-            student, teacher, settings, task, seed, pairs=maps(student, seed), cache=cache, weights=weights
-        )
+        return losses(student, teacher, settings, task, seed, pairs=maps(student, seed), cache=cache, weights=weights)
 
     model, result = train_best(build, objective, encoded, settings, context, start_competes)
     return model, result, maps.last, len(augmented)

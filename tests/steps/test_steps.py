@@ -8,7 +8,7 @@ import pytest
 
 from compress.pipeline.graph import Plan
 from compress.recipe.schema import Recipe
-from compress.recipe.student_schema import LightStudent
+from compress.recipe.student_schema import LightStudent, Part
 from compress.recipe.training_schema import Training
 from compress.steps import KINDS, STEPS, distillations, map_trainings, steps_of, trainings
 from compress.steps.model_step import settings_at
@@ -91,7 +91,7 @@ def recipe() -> Recipe:
 
 
 def test_every_record_names_keys_of_a_recipe(recipe):
-    students = [*recipe.students, LightStudent(kind="static")]
+    students = [*recipe.students, LightStudent(kind="static"), Part(layers=1, heads=1, ffn=8)]
     recipe = recipe.model_copy(update={"students": tuple(students)})
     assert [*steps_of(recipe)] == [*STEPS.values()]
     for step in STEPS.values():

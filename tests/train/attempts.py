@@ -5,7 +5,7 @@
 The results are FOLDER/whole and FOLDER/killed. STEP is finetune, probe (fine-tuning of an encoder without a head),
 open (until select stops improving), grid (of settings and seeds), unfreeze, distill, recover, own (distillation of
 FOLDER/start, whose vocabulary is a part of the teacher's), qat (quantization-aware training of the teacher) or light
-(distillation of a student without attention). KILLS
+(distillation of a student without attention), or shared (distillation of a student with its parts). KILLS
 are points at which an attempt is killed, one each: `update:7` (in the middle of an update), `tensors:1` (while the
 first checkpoint is written), `named:1` (before the first checkpoint replaces older ones), `best:2` (after the second
 best weights), `saved:1` (after the model folder is written, before checkpoints are removed), `fit:2` (before the
@@ -24,7 +24,7 @@ import compress.train.last_layer_fit as probes
 import compress.train.save_trained as made
 from compress.models.load_save import load_model
 from compress.quantize.quantization_aware import quantization_aware
-from compress.recipe.distill_schema import Distill, LightDistill, QuantizationAware
+from compress.recipe.distill_schema import Distill, LightDistill, QuantizationAware, SharedDistill
 from compress.recipe.student_schema import LightStudent, Student
 from compress.recipe.training_schema import Checkpoints, EpochBounds, Finetune
 from compress.train.core.checkpoints import CheckpointStore
@@ -32,6 +32,7 @@ from compress.train.core.optimizer import ModelAndOptimizer
 from compress.train.distill import distill
 from compress.train.finetune import finetune
 from compress.train.light_student import distill_light
+from compress.train.shared_student import train_shared
 
 COMMON = {"epochs": 3, "batch_size": 8, "learning_rate": 3e-3, "precision": "bf16", "evaluations": 2}
 
@@ -89,6 +90,9 @@ def attempt(step, teacher, data, work):
         student = LightStudent(kind="conv", hidden=8, buckets=40, head_width=8)
         settings = LightDistill(**COMMON | {"precision": "fp32"}, checkpoint=checkpoint)
         distill_light(teacher, student, data, settings, 5, work)
+    elif step == "shared":
+        settings = SharedDistill(**COMMON | {"precision": "fp32"}, checkpoint=checkpoint)
+        train_shared(teacher, teacher, 2, data, settings, 5, work)
     else:
         spec = {
             "distill": {"layers": 1, "hidden": 16},

@@ -158,6 +158,21 @@ def train_origin(index: int) -> Origin:
     return Origin("train", index)
 
 
+class SelectedRows(LazyRows):
+    """Some of other rows, by their numbers."""
+
+    def __init__(self, rows: Sequence[Row], numbers: NDArray[np.int64]) -> None:
+        self._rows, self._numbers = rows, numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def row(self, index: int) -> Row:
+        """Return the row of a number."""
+        row: Row = self._rows[int(self._numbers[index])]
+        return row
+
+
 class ConcatenatedRows(LazyRows):
     """Rows of train before rows without a label: all have the same fields, and `labelled`."""
 

@@ -13,7 +13,7 @@ from compress.errors import UsageError, first_error
 from compress.model_sources import source_kind
 from compress.pipeline.preflight.recipe_checks import NAMES
 from compress.recipe.schema import Recipe
-from compress.recipe.student_schema import AnyStudent, LightStudent, Student, one_transformer
+from compress.recipe.student_schema import AnyStudent, LightStudent, Part, Student, one_transformer
 from compress.recipe.training_schema import Training
 from compress.variants import listed_formats
 
@@ -35,7 +35,7 @@ def resolve(recipe: Recipe, cards: Sequence[Path] = ()) -> Recipe:
 
 def _of_card(student: AnyStudent, cards: Sequence[Path]) -> tuple[AnyStudent, StudentCard | None]:
     """Return a student with what its card says, and the card; None for a student that names none."""
-    if isinstance(student, LightStudent) or student.source is None:
+    if isinstance(student, (LightStudent, Part)) or student.source is None:
         return student, None
     if source_kind(student.source, "students", cards) != "card":
         return student, None

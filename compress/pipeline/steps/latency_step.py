@@ -24,6 +24,7 @@ from compress.quantize import QUANTIZERS, chosen_methods
 from compress.recipe.measure_schema import Target
 from compress.recipe.prune_schema import PruneTo
 from compress.recipe.schema import Recipe
+from compress.recipe.student_schema import Student
 from compress.runtimes import RUNTIMES
 from compress.steps.distill_step import hashed_student
 from compress.storage.atomic_write import write_model
@@ -34,33 +35,38 @@ if TYPE_CHECKING:
 
 
 def add_latency(plan: Plan, cards: Sequence[Path]) -> None:
-    """The steps that measure a latency table on this machine, and refuse a goal that is out of its reach.
+    """The steps that measure a latency table on this machine, and refuse a goal that is out of its reach."""
+    recipe = plan.recipe
+    assert recipe.prune is not None
+    add_table(plan, cards, recipe.student, recipe.prune.round_to)
+    to, round_to = recipe.prune.to, recipe.prune.round_to
+    assert to is not None
+    goal = to.model_dump() | {"round_to": round_to}
+    checked = partial(check, to=to, round_to=round_to)
+    plan.add("check-speedup", "check-speedup", goal, ["workload", LATENCY_STEP], checked)
+
+
+def add_table(plan: Plan, cards: Sequence[Path], student: Student | None, round_to: int) -> None:
+    """The steps that measure a latency table of a student, or of the teacher, on this machine.
 
     The table depends on the encoder's shape and on the lengths of the texts, not on weights: it is measured before
     anything is trained, and other trainings share it.
     """
-    recipe, target = plan.recipe, latency_target(plan.recipe)
-    assert recipe.prune is not None
-    teacher, student = recipe.teacher, recipe.student
+    recipe, target, teacher = plan.recipe, latency_target(plan.recipe), plan.recipe.teacher
     hashed: dict[str, Any] = {"teacher": identity(teacher.source, teacher.revision, cards)}
     hashed["seed"] = recipe.task.data.split_seed  # which texts are typical depends on no training
     hashed["student"] = student and hashed_student(student)
     if student and student.source:
         hashed["student"]["source"] = identity(student.source, student.revision, cards)
     hashed |= {"batch": target.batch, "length": target.length}
-    run = partial(workload, recipe=recipe, target=target, cards=tuple(cards))
+    run = partial(workload, recipe=recipe, student=student, target=target, cards=tuple(cards))
     plan.add("workload", "workload", hashed, ["data"], run)
-    settings: dict[str, Any] = {"threads": target.threads, "batch": target.batch, "round_to": recipe.prune.round_to}
+    settings: dict[str, Any] = {"threads": target.threads, "batch": target.batch, "round_to": round_to}
     variant = VARIANTS[latency_variant(recipe)]
     measure = partial(latency, variant=variant.name, **settings)
     settings |= {"variant": variant.name, "version": variant.version, "machine": describe().fingerprint}
     settings |= {"versions": versions(RUNTIMES[variant.runtime].libraries)}
     plan.add(LATENCY_STEP, LATENCY_STEP, settings, ["workload"], measure)
-    to, round_to = recipe.prune.to, recipe.prune.round_to
-    assert to is not None
-    goal = to.model_dump() | {"round_to": round_to}
-    checked = partial(check, to=to, round_to=round_to)
-    plan.add("check-speedup", "check-speedup", goal, ["workload", LATENCY_STEP], checked)
 
 
 def latency_target(recipe: Recipe) -> Target:
@@ -123,13 +129,14 @@ def _check_variant(recipe: Recipe, path: Path) -> None:
 WORKLOAD_FILE = "workload.json"
 
 
-def workload(context: StepContext, recipe: Recipe, target: Target, cards: Sequence[Path]) -> None:
-    """Write the shape of the model that will be pruned, and the length of a typical call at the target."""
+def workload(
+    context: StepContext, recipe: Recipe, student: Student | None, target: Target, cards: Sequence[Path]
+) -> None:
+    """Write the shape of the model of which others will be cut, and the length of a typical call at the target."""
     from compress.data.splits.prepare_splits import load_prepared
     from compress.models.fetch import fetch
 
     folder = fetch(recipe.teacher.source, recipe.teacher.revision, cards)
-    student = recipe.student
     if student and student.source:
         folder = fetch(student.source, student.revision, cards)
     shape = shape_of_folder(folder)
@@ -147,7 +154,7 @@ def latency(context: StepContext, variant: str, threads: int, batch: int, round_
     from compress.prune.measure_latency import measure_latency
     from compress.runtime.predictor import Placement
 
-    shape, length = _read_workload(context.inputs["workload"])
+    shape, length = read_workload(context.inputs["workload"])
     placement = Placement("cpu", threads)
     table = measure_latency(shape, variant, placement, batch, length, round_to=round_to, console=context.console)
     write_model(context.work / TABLE_FILE, table)
@@ -155,7 +162,7 @@ def latency(context: StepContext, variant: str, threads: int, batch: int, round_
 
 def check(context: StepContext, to: PruneTo, round_to: int) -> None:
     """Refuse a goal that models of this shape cannot reach, before one is trained."""
-    shape, _ = _read_workload(context.inputs["workload"])
+    shape, _ = read_workload(context.inputs["workload"])
     table = read_table(context.inputs[LATENCY_STEP] / TABLE_FILE)
     if reason := unreachable(table, shape, to, round_to):
         raise UsageError(f"prune.to: {reason}")
@@ -166,7 +173,8 @@ def check(context: StepContext, to: PruneTo, round_to: int) -> None:
     context.write_json("speedup.json", {"largest": largest})
 
 
-def _read_workload(folder: Path) -> tuple[ShapeInfo, int]:
+def read_workload(folder: Path) -> tuple[ShapeInfo, int]:
+    """Return the shape of the model of which others will be cut, and the length of a typical call."""
     content: dict[str, Any] = json.loads((folder / WORKLOAD_FILE).read_bytes())
     return ShapeInfo.model_validate(content["shape"]), int(content["length"])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,12 +100,22 @@ def fast_tokenizer(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase)
 
 
 BATCH = 64
+Compute = Callable[[PreTrainedModel, Mapping[str, torch.Tensor]], Mapping[str, torch.Tensor]]
+"""A model's outputs for a batch."""
 
 
 def make_evaluator(
     rows: Sequence[Row], task: TaskInfo, tokens: TextTokenizer, documents: Sequence[Row] = ()
 ) -> Evaluate:
-    """Return a function that scores a model on these rows in the task's primary metric; they are encoded once.
+    """Return a function that scores a model on these rows in the task's primary metric; they are encoded once."""
+    score = make_scorer(rows, task, tokens, documents)
+    return lambda model: score(predict_function(model))
+
+
+def make_scorer(
+    rows: Sequence[Row], task: TaskInfo, tokens: TextTokenizer, documents: Sequence[Row] = ()
+) -> Callable[[Forward], float]:
+    """Return a function that scores what runs batches, as `make_evaluator` does for models.
 
     Where decisions depend on a threshold, the best one for these rows is used; the model's will be tuned on them too.
     """
@@ -113,8 +123,7 @@ def make_evaluator(
     gold, encoded = kind.gold(rows), encode_rows(rows, task, tokens)
     searched = encode_rows(documents, task, tokens) if kind.searches else None
 
-    def score(model: PreTrainedModel) -> float:
-        run = predict_function(model)
+    def score(run: Forward) -> float:
         predictions = predict_encoded(run, encoded, rows, task, BATCH)
         if searched is not None:
             predictions = kind.search(predictions, embed_encoded(run, searched, task, BATCH), task)
@@ -124,14 +133,14 @@ def make_evaluator(
     return score
 
 
-def predict_function(model: PreTrainedModel) -> Forward:
-    """Return the model as a function from a batch's arrays to its outputs."""
+def predict_function(model: PreTrainedModel, compute: Compute = forward) -> Forward:
+    """Return the model as a function from a batch's arrays to its outputs, as ``compute`` makes them."""
     names = head_of(model).outputs
 
     def run(arrays: Arrays) -> Arrays:
         tensors = {name: torch.from_numpy(array).to(model.device) for name, array in arrays.items()}
         with torch.no_grad():
-            outputs = forward(model, tensors)
+            outputs = compute(model, tensors)
         return {name: outputs[name].float().cpu().numpy() for name in names}
 
     return run

@@ -45,11 +45,16 @@ def importance_for_student(
     if student.source and not changes_shape(student):
         return None
     origin = source_model(teacher, student, task, seed)
-    if not is_narrowed(origin.config, student):
-        return None
-    with returned(origin):
-        nn.Module.to(origin, current_processes().device)
-        return measure_activations(origin, _sample(rows, task, tokens, seed))
+    return sample_importance(origin, rows, task, tokens, seed) if is_narrowed(origin.config, student) else None
+
+
+def sample_importance(
+    model: PreTrainedModel, rows: Sequence[Row], task: TaskInfo, tokens: TextTokenizer, seed: int
+) -> Importance:
+    """Return the importance of a model's parts on a sample of rows."""
+    with returned(model):
+        nn.Module.to(model, current_processes().device)
+        return measure_activations(model, _sample(rows, task, tokens, seed))
 
 
 def count_pieces(size: int, rows: Sequence[Row], task: TaskInfo, tokens: TextTokenizer) -> Tensor:

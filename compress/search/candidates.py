@@ -1,0 +1,112 @@
+"""The candidates of a search: what each part of the shared student takes, weighs and scores, and which are trained on.
+
+Time and size are known before any training: from the latency table, and by arithmetic. The score is that of the part as
+the shared training left it, on rows of train that were held out of it: it ranks parts, and decides nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from compress.model_folder.model_info import ShapeInfo
+from compress.model_shapes import part_shape
+from compress.prune.latency_table import LatencyTable
+from compress.recipe.schema import Budget
+from compress.recipe.student_schema import Part
+from compress.storage.stored_info import Info, up_to
+
+PIECE_BITS, OTHER_BITS, FP32_BITS = 4.5, 8.5, 32
+"""Bits of a parameter in the smallest file of a part: of word vectors in 4 bits, of the rest in 8, with scales."""
+MARGIN = 1.15
+"""How much more than the budget an estimate may be: measured, it may be within."""
+
+
+class Candidate(Info):
+    """A part of the shared student."""
+
+    part: Part
+    milliseconds: float
+    """By the latency table."""
+    bytes: int
+    """By arithmetic, of its smallest file and the tokenizer."""
+    score: float | None = None
+    """Before it is trained on, on rows held out of train; None before the shared training."""
+    within: bool = True
+    """Whether it can be within the budget, by these estimates."""
+    is_finalist: bool = False
+
+
+class SearchInfo(Info):
+    """search.json: what was looked at, and what was trained on."""
+
+    schema_version: Annotated[int, up_to(1)] = 1
+    name: str
+    budget: Mapping[str, Any]
+    variant: str
+    """That of the latency table."""
+    candidates: tuple[Candidate, ...]
+    winner: str | None = None
+    """The row of the run's report that is within the budget and passed the gate; None where there is none."""
+
+
+def estimate(table: LatencyTable, shared: ShapeInfo, part: Part, tokenizer: int) -> Candidate:
+    """Return the time and size of a part of a shared student; ``tokenizer``: bytes of its files."""
+    absent = [0] * (table.layers - part.layers)
+    heads, ffn = [part.heads] * part.layers, [part.ffn] * part.layers
+    shape = part_shape(shared, part)
+    bits = PIECE_BITS if table.variant != "onnx-fp32" else FP32_BITS
+    others = OTHER_BITS if table.variant != "onnx-fp32" else FP32_BITS
+    inner = shape.parameters - shape.embedding_parameters
+    size = (shape.embedding_parameters * bits + inner * others) / 8 + tokenizer
+    return Candidate(part=part, milliseconds=table.model_time(heads + absent, ffn + absent), bytes=round(size))
+
+
+def may_fit(candidate: Candidate, budgets: Sequence[Budget], teacher: int | None) -> bool:
+    """Return whether a candidate can be within every budget; ``teacher``: bytes of the teacher, where they are known.
+
+    A ratio of speed to the teacher in PyTorch is known only once both are timed.
+    """
+    for budget in budgets:
+        sizes = [budget.size, teacher and budget.smaller and teacher / budget.smaller]
+        if any(most is not None and candidate.bytes > MARGIN * most for most in sizes):
+            return False
+        if any(most is not None and candidate.milliseconds > MARGIN * most for most in (budget.p50, budget.p95)):
+            return False
+    return True
+
+
+def front(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return those that no other one is better than without being slower, the fastest first."""
+    best, kept = -math.inf, list[Candidate]()
+    for each in sorted(candidates, key=lambda each: (each.milliseconds, -(each.score or 0.0))):
+        if each.score is not None and each.score > best:
+            best = each.score
+            kept.append(each)
+    return kept
+
+
+def choose_finalists(candidates: Sequence[Candidate], count: int) -> list[Candidate]:
+    """Return at most ``count`` of those that may be within the budget, the fastest first.
+
+    They are of the front, spread evenly by their time, the fastest and the best among them; where it is shorter than
+    that, of the front of the others too. Where nothing fits, all may be chosen: measured, one of them may.
+    """
+    left, chosen = [each for each in candidates if each.within] or [*candidates], list[Candidate]()
+    while len(chosen) < count and (line := front(left)):
+        chosen += _spread(line, count - len(chosen))
+        left = [each for each in left if each not in line]
+    return sorted(chosen, key=lambda each: each.milliseconds)
+
+
+def _spread(line: Sequence[Candidate], count: int) -> list[Candidate]:
+    """Return ``count`` of a front that are evenly spread by the logarithm of their time; the best one alone."""
+    if len(line) <= count:
+        return [*line]
+    if count == 1:
+        return [line[-1]]
+    times = [math.log(each.milliseconds) for each in line]
+    goals = [times[0] + (times[-1] - times[0]) * number / (count - 1) for number in range(count)]
+    nearest = {min(range(len(line)), key=lambda index: abs(times[index] - goal)) for goal in goals}
+    return [line[index] for index in sorted(nearest)]

@@ -1,0 +1,183 @@
+"""The steps of a shared student, which contains smaller ones, and of each part that is taken out and trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from compress.errors import ModelError, Problem, UsageError, pluralize
+from compress.families import family_named, require_prunable
+from compress.model_folder.model_info import ShapeInfo
+from compress.model_shapes import part_shape, student_shape
+from compress.recipe.distill_schema import Distill, SharedDistill
+from compress.recipe.schema import Recipe
+from compress.recipe.student_schema import Part, Shared, Student
+from compress.steps.distill_step import add_untrained
+from compress.steps.distillations import (
+    Rates,
+    hashed_distillation,
+    on_outputs,
+    rates_of,
+    smoke_distillation,
+    unlabelled_inputs,
+    unlabelled_steps,
+)
+from compress.steps.model_configs import Check, ModelConfigs, known_shape
+from compress.steps.model_step import ModelStep, PlannedModel, Smoke, StepKind
+from compress.steps.vocabulary_step import check_vocabulary, smoke_rule
+
+if TYPE_CHECKING:
+    from compress.pipeline.graph import Plan
+    from compress.pipeline.step_context import StepContext
+
+SECTION, PART = "shared", "part"
+SMALL = {"heads": 2, "ffn": 8, "layers": 1}
+"""A part of the tiny model of a smoke run."""
+
+
+def plan_shared(plan: Plan, cards: Sequence[Path], parent: str) -> None:
+    """The shared student, and the recipe's parts of it."""
+    add_shared(plan, cards)
+    settings = plan.recipe.distill
+    assert settings
+    for name, part in plan.recipe.parts.items():
+        hashed: dict[str, Any] = {"part": part.model_dump(mode="json"), "distill": hashed_distillation(settings)}
+        hashed |= {"seed": plan.recipe.seed, "parent": SECTION}
+        bound: dict[str, Any] = {"part": part, "settings": settings, "seed": plan.recipe.seed, "step": name}
+        needs = ["data", plan.teacher.step, SECTION, *unlabelled_steps(plan)]
+        run = partial(take, teacher=plan.teacher.step, **bound)
+        plan.add(name, PART, hashed, needs, run, trains=True, optional=True)
+        plan.models.append(PlannedModel(name, name, SECTION, SECTION, settings, part))
+
+
+def add_shared(plan: Plan, cards: Sequence[Path]) -> None:
+    """The shared student alone, which has no rows in the ledger."""
+    recipe, teacher, shared = plan.recipe, plan.teacher.step, plan.recipe.shared
+    assert recipe.distill
+    settings, whole = shared_training(recipe.distill, shared), whole_student(shared)
+    start = add_untrained(plan, cards, whole, SECTION) if whole else teacher
+    hashed = {"between": shared.between, "distill": hashed_distillation(settings), "seed": recipe.seed, "start": start}
+    needs = list(dict.fromkeys(["data", teacher, start, *unlabelled_steps(plan)]))
+    run = partial(share, teacher=teacher, start=start, between=shared.between, settings=settings, seed=recipe.seed)
+    plan.add(SECTION, SECTION, hashed, needs, run, trains=True, optional=True)
+    parent = start if whole else plan.teacher.name
+    plan.models.append(PlannedModel(SECTION, SECTION, parent, SECTION, settings, evaluated=False))
+
+
+def shared_training(settings: Distill, shared: Shared) -> SharedDistill:
+    """Return the training of the shared student: the recipe's distillation on outputs alone."""
+    return on_outputs(settings, SharedDistill, shared)
+
+
+def share(context: StepContext, teacher: str, start: str, between: int, settings: SharedDistill, seed: int) -> Rates:
+    """Train the shared student."""
+    from compress.train.shared_student import train_shared
+
+    options: dict[str, Any] = {"step": SECTION, "console": context.console, "track": context.track}
+    options["unlabelled_rows"] = unlabelled_inputs(context)
+    folders = context.inputs[teacher], context.inputs[start]
+    trained = train_shared(*folders, between, context.inputs["data"], settings, seed, context.work, **options)
+    return rates_of(context, trained, settings, teacher)
+
+
+def take(context: StepContext, teacher: str, part: Part, settings: Distill, seed: int, step: str) -> Rates:
+    """Take a part out of the shared student, and distil it as a finished student."""
+    from compress.train.shared_student import distill_part
+
+    options: dict[str, Any] = {"step": step, "console": context.console, "track": context.track}
+    options["unlabelled_rows"] = unlabelled_inputs(context)
+    folders = context.inputs[teacher], context.inputs[SECTION]
+    trained = distill_part(*folders, part, context.inputs["data"], settings, seed, context.work, **options)
+    return rates_of(context, trained, settings, teacher)
+
+
+def _in_effect(recipe: Recipe) -> bool:
+    return bool(recipe.parts)
+
+
+def _problems(recipe: Recipe) -> Iterator[Problem]:
+    """Yield a distillation that is off, and steps that would have to go on from one of several parts."""
+    if not recipe.parts:
+        return
+    listed = [each for each in recipe.students if isinstance(each, Part)]
+    if len(recipe.parts) < len(listed):
+        yield Problem(("student",), f"{next(each.name for each in listed if listed.count(each) > 1)} is listed twice")
+    if not recipe.distill:
+        yield Problem(("student",), "a part is taken from a student that is distilled, and distill is off")
+    if recipe.student is None and recipe.prune is not None:
+        reason = "parts of the shared student are not pruned further: give their shapes, and shared.vocabulary"
+        yield Problem(("prune",), reason)
+
+
+def _checks(configs: ModelConfigs) -> Iterator[Check]:
+    yield "student", partial(_check_parts, configs)
+    if configs.recipe.shared.vocabulary:
+        yield SECTION, partial(check_vocabulary, configs.recipe.shared.vocabulary, configs)
+
+
+def _check_parts(configs: ModelConfigs) -> None:
+    """Refuse families whose heads and neurons cannot be taken apart, and parts that are larger than the whole."""
+    require_prunable(family_named(configs.teacher["model_type"]))
+    if (teacher := known_shape(configs.teacher)) is None:
+        return
+    whole = student_shape(teacher, student) if (student := whole_student(configs.recipe.shared)) else teacher
+    for name, part in configs.recipe.parts.items():
+        try:
+            part_shape(whole, part)
+        except ModelError as error:
+            raise UsageError(f"{name}: {error.message}") from error
+
+
+def whole_student(shared: Shared) -> Student | None:
+    """Return the shared student as one of the teacher's layers, before it is trained; None where it is the teacher."""
+    settings = shared.model_dump(include={"layers", "factors", "vocabulary"}, exclude_none=True)
+    return Student.model_validate(settings) if settings else None
+
+
+def _shape(part: Part, parent: ShapeInfo | None, cards: Sequence[Path]) -> ShapeInfo | None:
+    try:
+        return parent and part_shape(parent, part)
+    except ModelError:  # reported by the checks before a run
+        return None
+
+
+def _shrink(recipe: Recipe, smoke: Smoke) -> Recipe:
+    """Small parts, a few updates, and as many layers as the tiny teacher has."""
+    if not recipe.parts:
+        return recipe
+    students = tuple(Part(**SMALL) if isinstance(each, Part) else each for each in recipe.students)
+    shared = recipe.shared
+    changes = {
+        "vocabulary": smoke_rule(shared.vocabulary),
+        "factors": shared.factors and 8,
+        "layers": None,
+        "epochs": 1,
+    }
+    if recipe.distill and recipe.distill.max_steps is None:
+        recipe = recipe.model_copy(update={"distill": smoke_distillation(recipe.distill, smoke)})
+    return recipe.model_copy(update={"students": students, "shared": shared.model_copy(update=changes)})
+
+
+def _start(part: Part, parent: str, folder: Path | None) -> str:
+    """`3 layers of 6 heads and 384 neurons of the shared student`."""
+    layers, heads = pluralize(part.layers, "layer"), pluralize(part.heads, "head")
+    return f"{layers} of {heads} and {pluralize(part.ffn, 'neuron')} of the shared student"
+
+
+SHARED = ModelStep(
+    title="distilling a shared student and its parts",
+    path=(SECTION,),
+    kinds={SECTION: StepKind(seconds=20.0), PART: StepKind(seconds=10.0)},
+    in_effect=_in_effect,
+    plan=plan_shared,
+    shape=_shape,
+    reads_unlabelled=_in_effect,
+    problems=_problems,
+    checks=_checks,
+    shrink=_shrink,
+    start=_start,
+    tag="distilled",
+    hint="larger parts, more of shared.epochs, or texts without labels (task.data.unlabelled) bring them closer",
+)

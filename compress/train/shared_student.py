@@ -1,0 +1,182 @@
+"""A shared student: one training for many sizes, of which parts are taken out and trained on."""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from compress.console import Console
+from compress.data.splits.prepare_splits import load_prepared
+from compress.data.splits.row_store import SelectedRows
+from compress.data.tokenizer import TextTokenizer
+from compress.losses.tensor_ops.row_groups import GroupedBatch
+from compress.model_folder.model_info import FolderInfo, TaskInfo, read_info
+from compress.model_shapes import parts_of
+from compress.models.encoder_parts import family_of, shape_of
+from compress.models.load_save import load_model, load_tokenizer, save_model
+from compress.models.student.parts import order_units, run_part, take_part
+from compress.recipe.distill_schema import Distill
+from compress.recipe.student_schema import Part, Student
+from compress.tasks.base import Row
+from compress.train.core import training_data
+from compress.train.core.seed_restarts import TrainContext
+from compress.train.distill import DistillData, distill, train_student
+from compress.train.distillation.activation_importance import sample_importance
+from compress.train.distillation.distill_objective import BatchView, DistillObjective
+from compress.train.distillation.teachers import STUDENT_HINT, Teacher, further_teachers, ids_in_teacher
+from compress.train.objective import Batch, Losses, with_label_weights
+from compress.train.save_trained import TrainedModel, save_trained_model
+
+HELD_OUT, MOST_HELD_OUT = 0.1, 1000
+"""The share of train on which parts are compared, and the most rows of it: the shared training does not see them."""
+
+
+def train_shared(
+    teacher: Path,
+    start: Path,
+    between: int,
+    data: Path,
+    settings: Distill,
+    seed: int,
+    work: Path,
+    *,
+    step: str = "shared",
+    console: Console | None = None,
+    track: str | None = None,
+    unlabelled_rows: Sequence[Row] = (),
+) -> TrainedModel:
+    """Write the model folder of a student whose parts learn a teacher's outputs together, to ``work``.
+
+    It begins as the model of ``start``; ``between`` parts are trained in each update besides the largest and smallest.
+    """
+    context = TrainContext(step, seed, work, console or Console("quiet"), track)
+    roles, tokenizer, own = load_prepared(data), load_tokenizer(teacher), load_tokenizer(start)
+    task, every = roles.info.task_info, roles.rows("train")
+    model, student = load_model(teacher, task), load_model(start, task)
+    tokens = training_data.fast_tokenizer(student.config, own)
+    order_units(student, sample_importance(student, every, task, tokens, seed))
+    seen = np.setdiff1d(np.arange(len(every)), held_out(len(every), seed))
+    trained, result, _, augmented = train_student(
+        lambda _: copy.deepcopy(student),
+        [(model, 1.0), *further_teachers(settings, model, task, tokenizer)],
+        DistillData(SelectedRows(every, seen), (), unlabelled=unlabelled_rows),
+        settings,
+        task,
+        tokens,
+        context,
+        start_competes=False,
+        teacher_ids=ids_in_teacher("the shared student", own, tokenizer, STUDENT_HINT),
+        losses=partial(SharedObjective, between=between),
+    )
+    count = len(parts_of(shape_of(trained)))
+    context.console.note(f"{step}: {shape_of(trained).text}, trained for {count} parts")
+    vocabulary = read_info(start).vocabulary
+    return save_trained_model(trained, own, work, step, data, result, augmented=augmented, vocabulary=vocabulary)
+
+
+def distill_part(
+    teacher: Path,
+    shared: Path,
+    part: Part,
+    data: Path,
+    settings: Distill,
+    seed: int,
+    work: Path,
+    *,
+    step: str,
+    **options: Any,
+) -> TrainedModel:
+    """Write the model folder of a part of the shared student, trained on by itself, to ``work``.
+
+    ``options``: as of `distill`.
+    """
+    info = read_info(shared)
+    with tempfile.TemporaryDirectory() as folder:
+        taken = take_part(load_model(shared, info.task), part)
+        kept = FolderInfo(step=step, made_by=info.made_by, task=info.task, vocabulary=info.vocabulary)
+        save_model(taken, load_tokenizer(shared), Path(folder), kept)
+        return distill(teacher, Student(source=folder), data, settings, seed, work, step=step, **options)
+
+
+def held_out(rows: int, seed: int) -> NDArray[np.int64]:
+    """Return the numbers of the rows of train on which parts are compared, ascending."""
+    count = min(MOST_HELD_OUT, round(HELD_OUT * rows))
+    return np.sort(np.random.default_rng([seed, rows]).permutation(rows)[:count])
+
+
+class SharedObjective(DistillObjective):
+    """The mean of the losses of several parts: the largest, the smallest, and some drawn anew for each update.
+
+    Yu and Huang, "Universally Slimmable Networks and Improved Training Techniques", 2019 (arXiv:1903.05134), call it
+    the sandwich rule: what the largest and the smallest reach bounds what lies between.
+    """
+
+    def __init__(
+        self,
+        student: PreTrainedModel,
+        teacher: Teacher,
+        settings: Distill,
+        task: TaskInfo,
+        seed: int,
+        *,
+        between: int,
+        **options: Any,
+    ) -> None:
+        """Create the objective; ``between`` parts are drawn for each update."""
+        super().__init__(student, teacher, settings, task, seed, **options)
+        smallest, *self._drawn_from, largest = parts_of(shape_of(student))
+        self._bounds, self._between, self._parts = (largest, smallest), between, (largest,)
+        self._seed = seed
+
+    def begin(self, progress: float, update: int = 0) -> None:
+        """Draw the parts of an update, a pure function of the seed and its number."""
+        super().begin(progress, update)
+        draw = np.random.default_rng([self._seed, update])
+        chosen = draw.choice(len(self._drawn_from), min(self._between, len(self._drawn_from)), replace=False)
+        self._parts = (*self._bounds, *(self._drawn_from[index] for index in chosen))
+
+    def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
+        """Compute each loss by its recipe key, as the mean over the parts; the teacher runs once."""
+        batch = GroupedBatch(with_label_weights(batch, self.class_weights))
+        targets, _ = self._teacher_outputs(batch)
+        inputs = _inputs(model, batch)
+        totals = dict.fromkeys(self.weights, torch.zeros((), device=model.device))
+        for part in self._parts:
+            view = BatchView(batch, run_part(model, part, inputs), targets, {}, {}, {})
+            for name, weight in self.weights.items():
+                totals[name] = totals[name] + weight * self._loss(name, view) / len(self._parts)
+        return totals
+
+
+def compare_parts(shared: Path, data: Path, seed: int, console: Console) -> list[tuple[Part, float]]:
+    """Return what every part of a shared student scores, as it is, on the rows that its training did not see."""
+    roles, task = load_prepared(data), read_info(shared).task
+    assert task is not None
+    every, model = roles.rows("train"), load_model(shared, task).train(False)
+    rows = SelectedRows(every, held_out(len(every), seed))
+    score, compared = training_data.make_scorer(rows, task, TextTokenizer.load(shared)), list[tuple[Part, float]]()
+    parts = parts_of(shape_of(model))
+    with console.progress(len(parts), "comparing parts", "parts") as progress:
+        for part in parts:
+            compared.append((part, score(training_data.predict_function(model, partial(_compute, part=part)))))
+            progress.advance(1)
+    return compared
+
+
+def _compute(model: PreTrainedModel, batch: Batch, part: Part) -> Mapping[str, Tensor]:
+    return run_part(model, part, _inputs(model, batch))
+
+
+def _inputs(model: PreTrainedModel, batch: Batch) -> dict[str, Tensor]:
+    """Return the arrays of a batch that the model takes."""
+    return {name: value for name, value in batch.items() if name in family_of(model).inputs}

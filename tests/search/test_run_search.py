@@ -1,0 +1,100 @@
+"""`compress search`: a budget in, one model and its recipe out."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from compress.cli import main
+from compress.errors import UsageError
+from compress.pipeline.run import read_recipe
+from compress.report.report_schema import read_report
+from compress.search.candidates import SearchInfo
+from compress.search.run_search import budget_overrides
+from tests.conftest import write_tiny_recipe
+
+LIGHT = "{kind: static, hidden: 16, buckets: 100, head_width: 16, epochs: 4, batch_size: 16, learning_rate: 0.03}"
+QUICK = ["--set", f"student={LIGHT}", "--set", "shared={epochs: 2, batch_size: 16, learning_rate: 0.003}"]
+QUICK += ["--set", "publish=null", "--finalists", "2", "--format", "quiet"]
+
+
+@pytest.mark.parametrize(
+    ("text", "goal", "overrides"),
+    [
+        ("p50=0.5ms,size=5MB,drop=0.015", None, ["budget={p50: 0.5ms, size: 5MB}", "gate.max_drop=0.015"]),
+        (" speedup=12 , smaller=20", "size", ["budget={speedup: 12, smaller: 20}", "rank_by=size"]),
+        ("", None, []),
+    ],
+)
+def test_a_budget_is_written_as_settings_of_the_recipe(text, goal, overrides, recipe_file):
+    assert budget_overrides(text, goal) == overrides
+    read_recipe(recipe_file, overrides)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("p50", "'p50' is no limit"),
+        ("p5=1ms", "no limit 'p5'; did you mean p"),
+        ("size=5MB,size=6MB", "size is given twice"),
+        ("target=cpu", "no limit 'target'"),
+    ],
+)
+def test_a_budget_that_cannot_be_read_is_one_message(text, message):
+    with pytest.raises(UsageError, match=message):
+        budget_overrides(text, None)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "a search needs a budget"),
+        (["--budget", "p50=fast"], "budget.p50"),
+        (["--budget", "size=5"], "give the unit"),
+        (["--budget", "size=5MB", "--set", "distill=false"], "distill is off"),
+    ],
+)
+def test_bad_input_ends_before_anything_runs(options, message, recipe_file, capsys):
+    assert main(["search", str(recipe_file), "--runs", str(recipe_file.parent / "runs"), *options]) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert not (recipe_file.parent / "runs").exists()
+
+
+@pytest.mark.slow
+def test_a_search_ends_with_a_winner_and_its_recipe(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ["search", str(write_tiny_recipe(tmp_path)), "--budget", "size=5MB,drop=1", *QUICK]
+    assert main(command) == 0
+    folder = tmp_path / "searches" / "tiny"
+    found = SearchInfo.model_validate_json((folder / "search.json").read_bytes())
+    assert len(found.candidates) == 2 * 4 * 5
+    assert 1 <= sum(each.is_finalist for each in found.candidates) <= 2
+    report = read_report(tmp_path / "runs" / "tiny")
+    finalists = {each.part.name for each in found.candidates if each.is_finalist}
+    assert {row.model for row in report.rows} >= {"teacher", "static", *finalists}
+    steps = {path.name for path in (tmp_path / "runs" / ".steps").iterdir()}
+    assert main(command) == 0
+    assert {path.name for path in (tmp_path / "runs" / ".steps").iterdir()} == steps
+    assert main(["run", str(folder / "winner.yaml"), "--format", "quiet"]) == 0
+    later = {
+        path.name.rpartition("-")[0] for path in (tmp_path / "runs" / ".steps").iterdir() if path.name not in steps
+    }
+    assert not {name for name in later if name.startswith(("finetune", "shared", "part", "static", "build", "export"))}
+    assert json.loads((folder / "search.json").read_bytes())["winner"] == found.winner
+    capsys.readouterr()
+
+
+@pytest.mark.slow
+def test_a_time_that_no_part_can_meet_is_refused_before_training(tmp_path: Path, capsys) -> None:
+    recipe = write_tiny_recipe(tmp_path)
+    text = recipe.read_text().replace("kind: classification", "kind: multiple_choice").replace(".csv", ".jsonl")
+    recipe.write_text(text.replace("student: {layers: 1}\n", ""))
+    choices = {"question": "the weather", "choices": ["sun and sky", "rain and storm"]}
+    for name in ("train.jsonl", "test.jsonl"):
+        (tmp_path / name).write_text("\n".join(json.dumps(choices | {"answer": n % 2}) for n in range(80)))
+    options = ["--budget", "p50=0.1us", "--runs", str(tmp_path / "runs"), "--set", "publish=null"]
+    assert main(["search", str(recipe), *options]) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert "prune is left out" in message
+    assert "nothing can meet this budget: the smallest part takes" in message
+    assert not [*(tmp_path / "runs" / ".steps").glob("finetune-*")]

@@ -1,0 +1,96 @@
+"""The shared student and its parts in a recipe: names, what is refused before a run, a run from end to end."""
+
+from pathlib import Path
+
+import pytest
+
+from compress.cli import main
+from compress.errors import UsageError
+from compress.models.tiny import write_tiny_model
+from compress.pipeline.plan import make_plan
+from compress.pipeline.preflight.resolve import resolve
+from compress.pipeline.run import read_recipe
+from compress.report.report_schema import read_report
+
+PARTS = "student=[{kind: part, layers: 2, heads: 3, ffn: 32}, {kind: part, layers: 1, heads: 1, ffn: 8}]"
+ALONE = ["prune=null", "publish=null", PARTS]
+
+
+def planned(recipe_file: Path, *overrides: str):
+    return make_plan(resolve(read_recipe(recipe_file, [*ALONE, *overrides])))
+
+
+def test_a_part_is_called_by_its_shape_and_made_of_the_shared_student(recipe_file):
+    plan = planned(recipe_file)
+    assert [model.name for model in plan.final] == ["part-2x3x32", "part-1x1x8"]
+    assert plan.model("part-1x1x8").parent == "shared"
+    assert "shared/onnx-fp32" not in {row.key for row in plan.variants}
+
+
+def test_other_parts_train_the_same_shared_student(recipe_file):
+    one, other = planned(recipe_file), planned(recipe_file, "student={kind: part, layers: 1, heads: 1, ffn: 8}")
+    for name in ("shared", "part-1x1x8"):
+        assert one.step(name).fingerprint == other.step(name).fingerprint
+    assert one.step("shared").fingerprint != planned(recipe_file, "shared={epochs: 7}").step("shared").fingerprint
+
+
+def test_without_changes_it_begins_as_the_teacher(recipe_file):
+    plan = planned(recipe_file, "shared={vocabulary: null}")
+    assert plan.step("shared").needs == ("data", "finetune")
+    assert plan.model("shared").parent == "teacher"
+    assert "shared-vocabulary" in planned(recipe_file).step("shared").needs
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (
+            ["student=[{kind: part, layers: 1, heads: 1, ffn: 8}, {kind: part, layers: 1, heads: 1, ffn: 8}]"],
+            "listed twice",
+        ),
+        (["distill=false"], "distill is off"),
+        (["prune={heads: 0.5}"], "parts of the shared student are not pruned further"),
+        (["student={kind: part, layers: 1, heads: 1}"], "ffn"),
+        (["student={kind: part, layers: 0, heads: 1, ffn: 8}"], "layers"),
+        (["student={kind: part, layers: 1, heads: 1, ffn: 8, factors: 8}"], "factors"),
+        (["shared={epoch: 3}"], "did you mean epochs"),
+        (["shared={between: 0}"], "between"),
+    ],
+)
+def test_bad_settings_are_one_message(overrides, message, recipe_file):
+    with pytest.raises(UsageError, match=message):
+        read_recipe(recipe_file, [*ALONE, *overrides])
+
+
+def test_a_part_larger_than_the_whole_is_refused_before_a_run(recipe_file, capsys):
+    wrong = "student={kind: part, layers: 3, heads: 1, ffn: 8}"
+    assert main(["run", str(recipe_file), "--set", "prune=null", "--set", wrong, "--dry-run"]) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert "part-3x1x8: a part of 3 layers, 1 head and 8 neurons is larger than the shared student" in message
+
+
+def test_a_family_whose_heads_cannot_be_taken_apart_is_refused(recipe_file, tmp_path, capsys):
+    write_tiny_model(tmp_path / "albert", "albert")
+    options = ["--set", "prune=null", "--set", PARTS, "--set", f"teacher={tmp_path / 'albert'}", "--dry-run"]
+    assert main(["run", str(recipe_file), *options]) != 0
+    assert "albert" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_run_makes_parts_beside_other_students(recipe_file, tmp_path, capsys):
+    light = "{kind: static, hidden: 16, buckets: 100, head_width: 16, epochs: 4, batch_size: 16, learning_rate: 0.03}"
+    students = PARTS.replace("student=[", f"student=[{{layers: 1}}, {light}, ")
+    runs = tmp_path / "runs"
+    command = ["run", str(recipe_file), "--runs", str(runs), "--format", "quiet", "--set", students]
+    command += ["--set", "publish=null", "--set", "shared={epochs: 2, batch_size: 16}", "--set", "quantize=null"]
+    assert main(command) == 0
+    report = read_report(runs / "tiny")
+    assert {row.model for row in report.rows} == {"teacher", "student", "pruned", "static", "part-2x3x32", "part-1x1x8"}
+    assert "failed" not in {row.status for row in report.rows}
+    assert report.makings["part-1x1x8"].start == "1 layer of 1 head and 8 neurons of the shared student"
+    assert "shared" in report.vocabularies or {"part-2x3x32"} <= report.vocabularies.keys()
+    steps = {path.name for path in (runs / ".steps").iterdir()}
+    assert main(command) == 0
+    assert {path.name for path in (runs / ".steps").iterdir()} == steps
+    assert main(["run", str(recipe_file), "--runs", str(runs), "--format", "quiet", "--smoke", "--set", students]) == 0
+    capsys.readouterr()
