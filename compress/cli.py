@@ -20,6 +20,7 @@ from compress.recipe.sanity_limits import MAX_BATCH, MAX_THREADS
 _INTERRUPTED_RUN = "interrupted; finished steps are cached, and the same command resumes there"
 INTERRUPTED = {
     "run": _INTERRUPTED_RUN,
+    "search": _INTERRUPTED_RUN,
     "pretrain": _INTERRUPTED_RUN,
     "label": "interrupted; every answer is stored, and the same command goes on there",
     "predict": "interrupted; parts of --to that are finished are kept, and the same command goes on there",

@@ -121,9 +121,11 @@ def search(options: argparse.Namespace, console: Console) -> None:
         show_plan(expected, _options(options), console, here=True, whole=options.verbose)
         return
     found = run_search(options.recipe, overrides, _options(options), console, finalists=options.finalists)
-    if console.format == "human":
-        console.table(front_table(found.info), title="parts of the shared student, by estimated time")
-    if found.result.report is not None:
+    if console.format == "json":
+        console.data(found.info)
+    elif found.result.report is not None:
+        if console.format == "human":
+            console.table(front_table(found.info), title="parts of the shared student, by estimated time")
         _show(found.result.report, found.result.folder, console, whole=False)
         console.note(f"what was compared: {found.folder / SEARCH_FILE}")
     if found.info.winner:

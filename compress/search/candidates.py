@@ -91,9 +91,9 @@ def choose_finalists(candidates: Sequence[Candidate], count: int) -> list[Candid
     """Return at most ``count`` of those that may be within the budget, the fastest first.
 
     They are of the front, spread evenly by their time, the fastest and the best among them; where it is shorter than
-    that, of the front of the others too. Where nothing fits, all may be chosen: measured, one of them may.
+    that, of the front of the others too.
     """
-    left, chosen = [each for each in candidates if each.within] or [*candidates], list[Candidate]()
+    left, chosen = [each for each in candidates if each.within], list[Candidate]()
     while len(chosen) < count and (line := front(left)):
         chosen += _spread(line, count - len(chosen))
         left = [each for each in left if each not in line]

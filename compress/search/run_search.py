@@ -87,12 +87,16 @@ def search(
     plan = _plan_comparison(recipe, options)
     found = _candidates(plan, recipe, options, console)
     chosen = choose_finalists(found.candidates, finalists)
+    if not chosen and not _light_students(recipe):
+        raise UsageError(
+            f"no part of the shared student can be within this budget: {_nearest_parts(found.candidates)}."
+        )
     found = found.model_copy(
         update={
             "candidates": tuple(each.model_copy(update={"is_finalist": each in chosen}) for each in found.candidates)
         }
     )
-    names = ", ".join(each.part.name for each in chosen)
+    names = ", ".join(each.part.name for each in chosen) or _nearest_parts(found.candidates)
     console.note(f"search: {len(chosen)} of {len(found.candidates)} parts are trained on: {names}")
     final = _with_finalists(recipe, [each.part for each in chosen])
     folder = options.runs.parent / SEARCHES / recipe.name
@@ -215,6 +219,13 @@ def _candidates(plan: Plan, recipe: Recipe, options: Options, console: Console) 
     return SearchInfo(name=recipe.name, budget=budget, variant=table.variant, candidates=tuple(candidates))
 
 
+def _nearest_parts(candidates: Sequence[Candidate]) -> str:
+    """Return what the fastest part takes and what the smallest weighs, by estimate."""
+    fastest = min(candidates, key=lambda each: each.milliseconds)
+    smallest = min(candidates, key=lambda each: each.bytes)
+    return f"the fastest takes {fastest.milliseconds:.3g} ms, the smallest has {smallest.bytes / 1e6:.2g} MB"
+
+
 def _check_reach(recipe: Recipe, table: LatencyTable, shape: ShapeInfo) -> None:
     """Refuse a budget of time that no part can meet, where no student without attention can do the task either."""
     if _light_students(recipe):
@@ -262,4 +273,5 @@ def _winning(recipe: Recipe, winner: str) -> Recipe:
     kept += [each for name, each in light.items() if name in names]
     if recipe.student and not names & {*recipe.parts, *light}:
         kept.insert(0, recipe.student)
-    return recipe.model_copy(update={"students": tuple(kept), "cascade": cascades})
+    changes = {"name": f"{recipe.name}-winner", "students": tuple(kept), "cascade": cascades}
+    return recipe.model_copy(update=changes)

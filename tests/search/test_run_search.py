@@ -76,6 +76,7 @@ def test_a_search_ends_with_a_winner_and_its_recipe(tmp_path: Path, monkeypatch,
     assert main(command) == 0
     assert {path.name for path in (tmp_path / "runs" / ".steps").iterdir()} == steps
     assert main(["run", str(folder / "winner.yaml"), "--format", "quiet"]) == 0
+    assert (tmp_path / "runs" / "tiny-winner" / "report.json").is_file()
     later = {
         path.name.rpartition("-")[0] for path in (tmp_path / "runs" / ".steps").iterdir() if path.name not in steps
     }
