@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -183,14 +183,18 @@ class TextModel:
         """Return what it runs with."""
         return self.predictor.describe()
 
-    def _answer_part(self, texts: Sequence[TaskInput], origins: Sequence[str], batch: int) -> Iterator[dict[str, Any]]:
-        """Yield the answers of a batch; a text that is empty gets an empty one, and the model does not see it."""
+    def _answer_part(self, texts: Sequence[TaskInput], origins: Sequence[str], batch: int) -> list[dict[str, Any]]:
+        """Return the answers of a batch; a text that is empty gets an empty one, and the model does not see it."""
         empty = [self.kind.is_empty(text) for text in texts]
+        if not any(empty):
+            return self._predict_batch(texts, origins, batch)
         full = [index for index, is_empty in enumerate(empty) if not is_empty]
         read = [texts[index] for index in full]
         given = iter(self._predict_batch(read, [origins[index] for index in full], batch) if full else [])
-        for text, is_empty in zip(texts, empty, strict=True):
-            yield {**self.kind.empty_answer(text), "reason": NO_TEXT} if is_empty else next(given)
+        return [
+            {**self.kind.empty_answer(text), "reason": NO_TEXT} if is_empty else next(given)
+            for text, is_empty in zip(texts, empty, strict=True)
+        ]
 
     def _predict_batch(self, texts: Sequence[TaskInput], origins: Sequence[str], batch: int) -> list[dict[str, Any]]:
         prepared = self.prepare(texts, origins)
