@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 from compress.console import Console
 from compress.errors import CompressError, UsageError, nearest
-from compress.families import family_named, require_prunable
 from compress.model_folder.model_info import ShapeInfo
 from compress.model_shapes import parts_of, shape_of_folder
 from compress.model_sources import local_folder
@@ -199,7 +198,6 @@ def _candidates(plan: Plan, recipe: Recipe, options: Options, console: Console) 
     store = StepStore(options.root)
     table = read_table(store.folder_of(timed.outcome.records[LATENCY_STEP]) / TABLE_FILE)
     shape, _ = read_workload(store.folder_of(timed.outcome.records["workload"]))
-    require_prunable(family_named(shape.family))
     _check_reach(recipe, table, shape)
     compared = execute(plan, replace(options, until=COMPARE), console)
     folders = {name: store.folder_of(record) for name, record in compared.outcome.records.items()}
@@ -260,18 +258,18 @@ def _with_finalists(recipe: Recipe, parts: Sequence[Part]) -> Recipe:
 
 
 def _winning(recipe: Recipe, winner: str) -> Recipe:
-    """Return the recipe of the winning row alone; every step of it is done."""
+    """Return the recipe of the winning row alone, every training of which is done.
+
+    Further students without attention of its kind stay: they are called by their order.
+    """
     model = winner.partition("/")[0]
-    cascades = tuple(
-        each
-        for each in (recipe.cascade if recipe.cascade != "auto" else ())
-        if f"{each.first}-then-{each.then}" == model
-    )
-    names = {name for each in cascades for name in (each.first, each.then)} | {model}
-    light = recipe.light_students
+    cascades = () if recipe.cascade == "auto" else recipe.cascade
+    cascades = tuple(each for each in cascades if f"{each.first}-then-{each.then}".replace("/", "-") == model)
+    names = {name.partition("/")[0] for each in cascades for name in (each.first, each.then)} | {model}
+    kinds = {each.kind for name, each in recipe.light_students.items() if name in names}
     kept: list[AnyStudent] = [each for name, each in recipe.parts.items() if name in names]
-    kept += [each for name, each in light.items() if name in names]
-    if recipe.student and not names & {*recipe.parts, *light}:
+    kept += [each for each in recipe.light_students.values() if each.kind in kinds]
+    if recipe.student and not names & {*recipe.parts, *recipe.light_students}:
         kept.insert(0, recipe.student)
     changes = {"name": f"{recipe.name}-winner", "students": tuple(kept), "cascade": cascades}
     return recipe.model_copy(update=changes)

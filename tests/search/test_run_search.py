@@ -7,10 +7,12 @@ import pytest
 
 from compress.cli import main
 from compress.errors import UsageError
+from compress.pipeline.plan import make_plan
+from compress.pipeline.preflight.resolve import resolve
 from compress.pipeline.run import read_recipe
 from compress.report.report_schema import read_report
 from compress.search.candidates import SearchInfo
-from compress.search.run_search import budget_overrides
+from compress.search.run_search import _winning, budget_overrides
 from tests.conftest import write_tiny_recipe
 
 LIGHT = "{kind: static, hidden: 16, buckets: 100, head_width: 16, epochs: 4, batch_size: 16, learning_rate: 0.03}"
@@ -58,6 +60,32 @@ def test_bad_input_ends_before_anything_runs(options, message, recipe_file, caps
     assert main(["search", str(recipe_file), "--runs", str(recipe_file.parent / "runs"), *options]) == 2
     assert message in " ".join(capsys.readouterr().err.split())
     assert not (recipe_file.parent / "runs").exists()
+
+
+STUDENTS = (
+    "student=[{kind: part, layers: 1, heads: 1, ffn: 8}, {kind: static}, {kind: static, hidden: 32}, {kind: conv}]"
+)
+CASCADES = "cascade=[{first: static-2, then: part-1x1x8}, {first: conv/numpy-fp32, then: teacher}]"
+
+
+@pytest.mark.parametrize(
+    ("winner", "students", "cascades"),
+    [
+        ("part-1x1x8/onnx-int8", ["part"], []),
+        ("static-2/numpy-fp32", ["static", "static"], []),
+        ("static-2-then-part-1x1x8/cascade", ["part", "static", "static"], ["static-2"]),
+        ("conv-numpy-fp32-then-teacher/cascade", ["conv"], ["conv/numpy-fp32"]),
+        ("teacher/onnx-int8", [], []),
+    ],
+)
+def test_the_winners_recipe_has_what_it_is_made_of(winner, students, cascades, recipe_file):
+    recipe = resolve(read_recipe(recipe_file, ["prune=null", STUDENTS, CASCADES]))
+    left = _winning(recipe, winner)
+    assert [each.kind for each in left.students] == students
+    assert [each.first for each in left.cascade] == cascades
+    assert left.name == "tiny-winner"
+    made = {model.name for model in make_plan(left).models}
+    assert winner.partition("/")[0] in made or left.cascade
 
 
 @pytest.mark.slow

@@ -70,3 +70,15 @@ def test_the_grid_goes_from_the_smallest_to_the_largest(model) -> None:
     parts = parts_of(shape_of(model))
     assert (parts[0], parts[-1]) == (Part(layers=1, heads=1, ffn=8), Part(layers=3, heads=4, ffn=64))
     assert len(set(map(str, parts))) == len(parts) == 3 * 4 * 5
+
+
+@pytest.mark.parametrize("head", ["ForTokenClassification", "ForQuestionAnswering", "ForSentenceEmbedding"])
+def test_every_head_reads_a_part(head, tiny_model, batch) -> None:
+    made = tiny_model("bert", head=head, num_hidden_layers=3).train(False)
+    inputs = batch(made)
+    taken = take_part(made, SMALLER).train(False)
+    found, expected = run_part(made, SMALLER, inputs), taken(**inputs)
+    names = [name for name in expected if name in ("logits", "start_logits", "end_logits", "sentence_embedding")]
+    assert names
+    for name in names:
+        torch.testing.assert_close(found[name].detach(), expected[name].detach())
