@@ -83,6 +83,8 @@ LayerPairs = Annotated[tuple[tuple[Layer, Layer], ...], Field(min_length=1)]
 DEFAULT_LOSSES = Losses(soft_label=SoftLabel(), hidden_state=HiddenState(), attention=Attention())
 
 OUTPUT_LOSSES = Losses(soft_label=SoftLabel())
+MEAN_PART = 0.3
+"""What the mean part of a shared student computes, as a share of all of it."""
 RECOVER_LOSSES = Losses(soft_label=SoftLabel(), hidden_state=HiddenState())
 
 BATCH_LOSSES = frozenset({"similarity", "contrast"})
@@ -186,8 +188,15 @@ class SharedDistill(Distill):
     """The training of a student that contains smaller ones, on the outputs of several of them at once."""
 
     losses: Losses = OUTPUT_LOSSES
+    between: Natural = 2
+    """Parts that each update trains besides the largest and the smallest."""
     precision: Literal["fp32"] = "fp32"
     """Parts are cut from the weights in each update, and copies of those in bf16 are not."""
+
+    @property
+    def passes(self) -> float:
+        """As many as the parts of an update are together, of which the smallest takes next to nothing."""
+        return 1.0 + MEAN_PART * self.between
 
 
 class Recover(Distill):

@@ -116,6 +116,11 @@ class Training(Updates):
         return self
 
     @property
+    def passes(self) -> float:
+        """How many passes through the whole model an update takes for each row."""
+        return 1.0
+
+    @property
     def seed_count(self) -> int:
         """The number of seeds that are trained with."""
         return self.restarts

@@ -61,11 +61,11 @@ def hashed_distillation(settings: Distill) -> dict[str, Any]:
     return hashed
 
 
-def on_outputs(settings: Distill, made: type[OnOutputs], student: LightStudent | Shared) -> OnOutputs:
+def on_outputs(settings: Distill, made: type[OnOutputs], student: LightStudent | Shared, **more: object) -> OnOutputs:
     """Return the training of a student that is compared with its teacher in its outputs alone.
 
-    It is the recipe's distillation without what is about layers, and with epochs and rates of the student's own. Where
-    the recipe compares nothing but layers, the outputs are compared all the same.
+    It is the recipe's distillation without what is about layers, and with epochs and rates of the student's own, and
+    ``more`` settings. Where the recipe compares nothing but layers, the outputs are compared all the same.
     """
     kept = {key: value for key, value in settings if key in settings.model_fields_set and key not in (*OF_LAYERS, *OWN)}
     phases = [phase for each in settings.phases if (phase := _phase_on_outputs(each)) is not None]
@@ -78,7 +78,7 @@ def on_outputs(settings: Distill, made: type[OnOutputs], student: LightStudent |
     else:
         kept = {key: value for key, value in kept.items() if key not in ("losses", "hard_label")}
     own = {"epochs": student.epochs, "batch_size": student.batch_size, "learning_rate": student.learning_rate}
-    return made(**kept, **own)
+    return made(**kept, **own, **more)
 
 
 def _phase_on_outputs(phase: Phase) -> Phase | None:

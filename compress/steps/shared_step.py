@@ -58,9 +58,9 @@ def add_shared(plan: Plan, cards: Sequence[Path]) -> None:
     assert recipe.distill
     settings, whole = shared_training(recipe.distill, shared), whole_student(shared)
     start = add_untrained(plan, cards, whole, SECTION) if whole else teacher
-    hashed = {"between": shared.between, "distill": hashed_distillation(settings), "seed": recipe.seed, "start": start}
+    hashed = {"distill": hashed_distillation(settings), "seed": recipe.seed, "start": start}
     needs = list(dict.fromkeys(["data", teacher, start, *unlabelled_steps(plan)]))
-    run = partial(share, teacher=teacher, start=start, between=shared.between, settings=settings, seed=recipe.seed)
+    run = partial(share, teacher=teacher, start=start, settings=settings, seed=recipe.seed)
     plan.add(SECTION, SECTION, hashed, needs, run, trains=True, optional=True)
     parent = start if whole else plan.teacher.name
     plan.models.append(PlannedModel(SECTION, SECTION, parent, SECTION, settings, evaluated=False))
@@ -68,17 +68,17 @@ def add_shared(plan: Plan, cards: Sequence[Path]) -> None:
 
 def shared_training(settings: Distill, shared: Shared) -> SharedDistill:
     """Return the training of the shared student: the recipe's distillation on outputs alone."""
-    return on_outputs(settings, SharedDistill, shared)
+    return on_outputs(settings, SharedDistill, shared, between=shared.between)
 
 
-def share(context: StepContext, teacher: str, start: str, between: int, settings: SharedDistill, seed: int) -> Rates:
+def share(context: StepContext, teacher: str, start: str, settings: SharedDistill, seed: int) -> Rates:
     """Train the shared student."""
     from compress.train.shared_student import train_shared
 
     options: dict[str, Any] = {"step": SECTION, "console": context.console, "track": context.track}
     options["unlabelled_rows"] = unlabelled_inputs(context)
     folders = context.inputs[teacher], context.inputs[start]
-    trained = train_shared(*folders, between, context.inputs["data"], settings, seed, context.work, **options)
+    trained = train_shared(*folders, context.inputs["data"], settings, seed, context.work, **options)
     return rates_of(context, trained, settings, teacher)
 
 

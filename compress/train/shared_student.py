@@ -25,7 +25,7 @@ from compress.model_shapes import parts_of
 from compress.models.encoder_parts import family_of, shape_of
 from compress.models.load_save import load_model, load_tokenizer, save_model
 from compress.models.student.parts import order_units, run_part, take_part
-from compress.recipe.distill_schema import Distill
+from compress.recipe.distill_schema import Distill, SharedDistill
 from compress.recipe.student_schema import Part, Student
 from compress.tasks.base import Row
 from compress.train.core import training_data
@@ -44,9 +44,8 @@ HELD_OUT, MOST_HELD_OUT = 0.1, 1000
 def train_shared(
     teacher: Path,
     start: Path,
-    between: int,
     data: Path,
-    settings: Distill,
+    settings: SharedDistill,
     seed: int,
     work: Path,
     *,
@@ -57,7 +56,7 @@ def train_shared(
 ) -> TrainedModel:
     """Write the model folder of a student whose parts learn a teacher's outputs together, to ``work``.
 
-    It begins as the model of ``start``; ``between`` parts are trained in each update besides the largest and smallest.
+    It begins as the model of ``start``.
     """
     context = TrainContext(step, seed, work, console or Console("quiet"), track)
     roles, tokenizer, own = load_prepared(data), load_tokenizer(teacher), load_tokenizer(start)
@@ -76,7 +75,7 @@ def train_shared(
         context,
         start_competes=False,
         teacher_ids=ids_in_teacher("the shared student", own, tokenizer, STUDENT_HINT),
-        losses=partial(SharedObjective, between=between),
+        losses=SharedObjective,
     )
     count = len(parts_of(shape_of(trained)))
     context.console.note(f"{step}: {shape_of(trained).text}, trained for {count} parts")
@@ -125,17 +124,15 @@ class SharedObjective(DistillObjective):
         self,
         student: PreTrainedModel,
         teacher: Teacher,
-        settings: Distill,
+        settings: SharedDistill,
         task: TaskInfo,
         seed: int,
-        *,
-        between: int,
         **options: Any,
     ) -> None:
-        """Create the objective; ``between`` parts are drawn for each update."""
+        """Create the objective."""
         super().__init__(student, teacher, settings, task, seed, **options)
         smallest, *self._drawn_from, largest = parts_of(shape_of(student))
-        self._bounds, self._between, self._parts = (largest, smallest), between, (largest,)
+        self._bounds, self._between, self._parts = (largest, smallest), settings.between, (largest,)
         self._seed = seed
 
     def begin(self, progress: float, update: int = 0) -> None:

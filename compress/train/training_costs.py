@@ -199,16 +199,24 @@ def _trained_operations(
     """Return the operations of one training; of a head on stored features those of the head."""
     if isinstance(settings, Finetune) and settings.head == "bilstm":
         return 3 * 2 * BILSTM * student.hidden**2 * pieces
-    return _operations(student, teachers, pieces, squares, teacher_share)
+    return _operations(student, teachers, pieces, squares, teacher_share, settings.passes)
 
 
 def _operations(
-    student: ShapeInfo, teachers: Sequence[ShapeInfo], pieces: float, squares: float, teacher_share: float
+    student: ShapeInfo,
+    teachers: Sequence[ShapeInfo],
+    pieces: float,
+    squares: float,
+    teacher_share: float,
+    passes: float = 1.0,
 ) -> float:
-    """Return the operations of three passes of the student and one of each teacher; 0 where they are unknown."""
+    """Return the operations of training: each pass of the student counts three times, that of a teacher once.
+
+    0 where they are unknown.
+    """
     costs = [flops_per_token(shape) or (0, 0) for shape in (student, *teachers)]
     own, *others = (piece * pieces + pair * squares for piece, pair in costs)
-    return 3 * own + sum(others) * teacher_share if own else 0.0
+    return 3 * passes * own + sum(others) * teacher_share if own else 0.0
 
 
 def memory(

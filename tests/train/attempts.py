@@ -92,7 +92,7 @@ def attempt(step, teacher, data, work):
         distill_light(teacher, student, data, settings, 5, work)
     elif step == "shared":
         settings = SharedDistill(**COMMON | {"precision": "fp32"}, checkpoint=checkpoint)
-        train_shared(teacher, teacher, 2, data, settings, 5, work)
+        train_shared(teacher, teacher, data, settings, 5, work)
     else:
         spec = {
             "distill": {"layers": 1, "hidden": 16},

@@ -25,7 +25,7 @@ def teacher(tiny_folder, tiny_model):
 @pytest.fixture(scope="module")
 def shared(teacher, prepared, tmp_path_factory):
     folder = tmp_path_factory.mktemp("shared")
-    train_shared(teacher, teacher, 2, prepared, SETTINGS, 0, folder)
+    train_shared(teacher, teacher, prepared, SETTINGS, 0, folder)
     return folder
 
 
@@ -59,7 +59,7 @@ def test_a_part_is_trained_on_alone(shared, teacher, prepared, tmp_path):
 def objective(tiny_model, tiny_task):
     student = tiny_model("bert")
     teacher = Teacher([(tiny_model("bert", seed=1), 1.0)])
-    made = SharedObjective(student, teacher, SETTINGS, tiny_task, 7, between=2)
+    made = SharedObjective(student, teacher, SETTINGS, tiny_task, 7)
     return made, student
 
 
