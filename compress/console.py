@@ -45,6 +45,7 @@ COMMANDS = (
     "ls",
     "plan",
     "run",
+    "search",
     "pretrain",
     "clean",
     "report",

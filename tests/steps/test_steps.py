@@ -27,6 +27,7 @@ OTHER_MEANINGS = {
     "pipeline/commands/pretrain_run.py": {"vocabulary"},
     "train/core/auto_settings.py": {"finetune", "distill", "recover", "light"},  # purposes of trainings
     "train/distill.py": {"vocabulary"},  # what compress.json records
+    "search": {"part", "vocabulary", "prune"},  # what a search chooses among, and keys of recipes that it sets
     "report/pages/render.py": {"vocabulary"},  # a table of the page
 }
 """By folder or file, words that name no model step there."""
