@@ -225,14 +225,8 @@ def _search(command: Command) -> None:
     sub.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help="such as seed=5")
     sub.add_argument("--budget", default="", metavar="LIMITS", help="p50=0.5ms,size=5MB,drop=0.015 (docs/searching.md)")
     sub.add_argument("--goal", choices=("speed", "size"), help="what to improve within it (speed)")
-    sub.add_argument(
-        "--finalists",
-        type=int,
-        choices=range(1, 21),
-        default=6,
-        metavar="N",
-        help="parts that are trained on, up to 20 (6)",
-    )
+    about = "parts that are trained on, up to 20 (6)"
+    sub.add_argument("--finalists", type=partial(_count, most=20), default=6, metavar="N", help=about)
     _verbose(sub)
     sub.add_argument("--dry-run", action="store_true", help="say about what it would do and take; run nothing")
 

@@ -110,8 +110,9 @@ def run(options: argparse.Namespace, console: Console) -> None:
 
 def search(options: argparse.Namespace, console: Console) -> None:
     """Search for the best model within a budget, and show what was compared and the ledger of what was trained."""
-    from compress.search.run_search import SEARCH_FILE, WINNER_FILE, budget_overrides, expected_plan, front_table
+    from compress.search.run_search import SEARCH_FILE, WINNER_FILE, expected_plan, front_table
     from compress.search.run_search import search as run_search
+    from compress.search.search_recipes import budget_overrides
 
     overrides = [*options.overrides, *budget_overrides(options.budget, options.goal)]
     if options.dry_run:

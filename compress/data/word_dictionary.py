@@ -27,7 +27,7 @@ AT_SPACES = (BertPreTokenizer, Whitespace, WhitespaceSplit)
 
 
 class WordDictionary:
-    """The pieces of words by what stands between two spaces; threads may share it."""
+    """The pieces of each word, as it is written between two spaces; threads may share it."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer

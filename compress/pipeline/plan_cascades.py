@@ -46,7 +46,7 @@ def cascades_of(plan: Plan) -> Sequence[Cascade]:
         return plan.recipe.cascade
     light = [model for model in plan.final if not model.has_attention]
     others = [model for model in plan.final if model.has_attention]
-    later = list(dict.fromkeys(model.name for model in (*others, plan.teacher)))
+    later = list(dict.fromkeys(model.name for model in (*(others if light else ()), plan.teacher)))
     firsts = [model.name for model in light or others]
     found = [Cascade(first=first, then=then) for first in firsts for then in later if first != then]
     if not found:

@@ -15,7 +15,6 @@ from compress.data.splits.unlabelled_texts import UNLABELLED
 from compress.errors import pluralize
 from compress.model_folder.model_info import find_info
 from compress.pipeline.graph import Step
-from compress.pipeline.steps.compare_parts_step import COMPARE
 from compress.pipeline.steps.package_format import PACKAGE_FORMAT
 from compress.pipeline.steps.quantized_steps import ADMISSION
 from compress.prune.latency_table import LATENCY_STEP
@@ -118,7 +117,6 @@ STAGES = (
     Stage("reading rows", ("data", UNLABELLED, "slices"), _rows),
     Stage("timing parts of the model", ("workload", LATENCY_STEP, "check-speedup"), _nothing),
     *(Stage(step.title, tuple(step.kinds), _pieces if step.removes_pieces else _model) for step in STEPS.values()),
-    Stage("comparing parts", (COMPARE,), _nothing),
     Stage(
         "building and scoring variants",
         ("export", "quantize", "fallback", "score", "perturb", "tune", "screen", ADMISSION, "cascade", "floor"),

@@ -6,19 +6,29 @@ the shared training left it, on rows of train that were held out of it: it ranks
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 from compress.model_folder.model_info import ShapeInfo
 from compress.model_shapes import part_shape
 from compress.prune.latency_table import LatencyTable
 from compress.recipe.schema import Budget
 from compress.recipe.student_schema import Part
+from compress.steps.shared_step import SECTION
 from compress.storage.stored_info import Info, up_to
+
+if TYPE_CHECKING:
+    from compress.pipeline.graph import Plan
+    from compress.pipeline.step_context import StepContext
 
 PIECE_BITS, OTHER_BITS, FP32_BITS = 4.5, 8.5, 32
 """Bits of a parameter in the smallest file of a part: of word vectors in 4 bits, of the rest in 8, with scales."""
+COMPARE, COMPARING, SCORES_FILE = "compare-parts", "comparing parts", "scores.json"
+"""The step that scores parts, its kind, as a run shows it, and what it writes."""
 MARGIN = 1.15
 """How much more than the budget an estimate may be: measured, it may be within."""
 
@@ -51,6 +61,26 @@ class SearchInfo(Info):
     """The row of the run's report that is within the budget and passed the gate; None where there is none."""
 
 
+def add_comparison(plan: Plan, cards: Sequence[Path] = ()) -> None:
+    """The step that scores all parts of a plan's shared student."""
+    settings = {"metric": plan.recipe.task.metric, "seed": plan.recipe.seed}
+    plan.add(COMPARE, COMPARING, settings, ["data", SECTION], partial(compare, seed=plan.recipe.seed))
+
+
+def compare(context: StepContext, seed: int) -> None:
+    """Score every part as it is, and write what they reach."""
+    from compress.train.shared_student import compare_parts
+
+    compared = compare_parts(context.inputs[SECTION], context.inputs["data"], seed, context.console)
+    context.write_json(SCORES_FILE, {"scores": {part.name: score for part, score in compared}})
+
+
+def read_scores(folder: Path) -> dict[str, float]:
+    """Return what each part scored, by its name."""
+    scores: dict[str, float] = json.loads((folder / SCORES_FILE).read_bytes())["scores"]
+    return scores
+
+
 def estimate(table: LatencyTable, shared: ShapeInfo, part: Part, tokenizer: int) -> Candidate:
     """Return the time and size of a part of a shared student; ``tokenizer``: bytes of its files."""
     absent = [0] * (table.layers - part.layers)
@@ -63,16 +93,23 @@ def estimate(table: LatencyTable, shared: ShapeInfo, part: Part, tokenizer: int)
     return Candidate(part=part, milliseconds=table.model_time(heads + absent, ffn + absent), bytes=round(size))
 
 
-def may_fit(candidate: Candidate, budgets: Sequence[Budget], teacher: int | None) -> bool:
-    """Return whether a candidate can be within every budget; ``teacher``: bytes of the teacher, where they are known.
+def may_fit(candidate: Candidate, budgets: Sequence[Budget], target: str, teacher: int | None) -> bool:
+    """Return whether a candidate can be within every budget.
 
     A ratio of speed to the teacher in PyTorch is known only once both are timed.
+
+    Args:
+        candidate: a part with its estimates.
+        budgets: of which those of time count where they hold at the target.
+        target: the title of the one that the latency table is of.
+        teacher: bytes of the teacher's files, where they are known.
     """
     for budget in budgets:
         sizes = [budget.size, teacher and budget.smaller and teacher / budget.smaller]
         if any(most is not None and candidate.bytes > MARGIN * most for most in sizes):
             return False
-        if any(most is not None and candidate.milliseconds > MARGIN * most for most in (budget.p50, budget.p95)):
+        times = (budget.p50, budget.p95) if budget.target in (None, target) else ()
+        if any(most is not None and candidate.milliseconds > MARGIN * most for most in times):
             return False
     return True
 

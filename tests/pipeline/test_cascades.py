@@ -20,6 +20,7 @@ from compress.pipeline.steps.package_format import FormatPackager
 from compress.publish.places import open_place
 from compress.publish.zoo import publish_entry
 from compress.recipe.measure_schema import Target
+from compress.recipe.student_schema import Part
 from compress.report.report_schema import read_report
 from compress.report.winner_summary import compare_winners
 from compress.runtime.predictor import Placement
@@ -48,6 +49,15 @@ def plan(tmp_path):
         return make_plan(resolve(read_recipe(path)))
 
     return make
+
+
+def test_auto_pairs_parts_of_a_shared_student_with_the_teacher_alone(plan):
+    parts = ({"kind": "part", "layers": layers, "heads": 1, "ffn": 8} for layers in (1, 2))
+    recipe = plan("[]").recipe.model_copy(update={"students": tuple(Part(**each) for each in parts), "cascade": "auto"})
+    assert [model.name for model in make_plan(recipe).cascades] == [
+        "part-1x1x8-then-teacher",
+        "part-2x1x8-then-teacher",
+    ]
 
 
 def test_auto_pairs_students_without_attention_with_transformers(plan):

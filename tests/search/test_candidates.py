@@ -66,10 +66,12 @@ def test_size_is_that_of_the_smallest_file_with_its_tokenizer():
         ({"smaller": 10.0}, True),
         ({"smaller": 30.0}, False),
         ({"speedup": 1000.0}, True),  # known only once the teacher is timed
+        ({"p50": "0.1ms", "target": "cpu"}, False),
+        ({"p50": "0.1ms", "target": "server"}, True),
     ],
 )
 def test_what_may_fit(budget, fits):
-    assert may_fit(candidate(0.5, 0.9), [Budget(**budget)], teacher=20_000) is fits
+    assert may_fit(candidate(0.5, 0.9), [Budget(**budget)], "cpu", teacher=20_000) is fits
 
 
 def test_the_front_has_what_is_faster_or_better():

@@ -6,13 +6,15 @@ from pathlib import Path
 import pytest
 
 from compress.cli import main
+from compress.console import Console
 from compress.errors import UsageError
 from compress.pipeline.plan import make_plan
 from compress.pipeline.preflight.resolve import resolve
 from compress.pipeline.run import read_recipe
 from compress.report.report_schema import read_report
 from compress.search.candidates import SearchInfo
-from compress.search.run_search import _winning, budget_overrides
+from compress.search.run_search import search_recipe
+from compress.search.search_recipes import budget_overrides, searched_recipe, timed_target, winner_recipe
 from tests.conftest import write_tiny_recipe
 
 LIGHT = "{kind: static, hidden: 16, buckets: 100, head_width: 16, epochs: 4, batch_size: 16, learning_rate: 0.03}"
@@ -80,12 +82,52 @@ CASCADES = "cascade=[{first: static-2, then: part-1x1x8}, {first: conv/numpy-fp3
 )
 def test_the_winners_recipe_has_what_it_is_made_of(winner, students, cascades, recipe_file):
     recipe = resolve(read_recipe(recipe_file, ["prune=null", STUDENTS, CASCADES]))
-    left = _winning(recipe, winner)
+    left = winner_recipe(recipe, winner)
     assert [each.kind for each in left.students] == students
     assert [each.first for each in left.cascade] == cascades
     assert left.name == "tiny-winner"
     made = {model.name for model in make_plan(left).models}
     assert winner.partition("/")[0] in made or left.cascade
+
+
+def test_pruning_stays_with_the_student_it_goes_on_from(recipe_file):
+    students = STUDENTS.replace("[", "[{layers: 1}, ", 1)
+    recipe = resolve(read_recipe(recipe_file, [students, "budget={size: 5MB}"]))
+    assert searched_recipe(recipe, Console("quiet")).prune == recipe.prune
+    assert winner_recipe(recipe, "part-1x1x8/onnx-int8").prune is None
+    assert winner_recipe(recipe, "pruned/onnx-int8").prune == recipe.prune
+    assert [each.layers for each in winner_recipe(recipe, "pruned/onnx-int8").students] == [1.0]
+    alone = resolve(read_recipe(recipe_file, ["student=null", "budget={size: 5MB}"]))
+    assert searched_recipe(alone, Console("quiet")).prune is None
+
+
+@pytest.mark.parametrize(
+    ("targets", "budget", "timed"),
+    [
+        ("[{device: cuda}, {device: cpu, name: here}]", "{p50: 1ms}", "here"),
+        ("[{device: cpu, batch: 8, name: many}, {device: cpu, name: one}]", "{p50: 1ms, target: one}", "one"),
+        ("[{device: cpu, batch: 8, name: many}, {device: cpu, name: one}]", "{size: 5MB}", "many"),
+    ],
+)
+def test_parts_are_timed_where_the_budget_holds_on_a_cpu(targets, budget, timed, recipe_file):
+    recipe = read_recipe(recipe_file, [f"targets={targets}", f"budget={budget}"])
+    assert timed_target(recipe).title == timed
+
+
+@pytest.mark.parametrize(
+    ("budget", "goal", "message"),
+    [("p50=1ms", "score", "no goal 'score'"), ("", None, "a search needs a budget"), ("size=5", None, "give the unit")],
+)
+def test_in_python_bad_input_is_an_exception(budget, goal, message, recipe_file):
+    with pytest.raises(UsageError, match=message):
+        search_recipe(recipe_file, budget, goal=goal)
+
+
+def test_a_search_without_a_cpu_target_is_refused(recipe_file, capsys):
+    options = ["--budget", "p50=1ms", "--set", "targets=[{device: cuda}]", "--runs", str(recipe_file.parent / "runs")]
+    assert main(["search", str(recipe_file), *options]) == 2
+    assert "a search times parts on the CPU" in capsys.readouterr().err
+    assert not (recipe_file.parent / "runs").exists()
 
 
 @pytest.mark.slow
@@ -109,8 +151,13 @@ def test_a_search_ends_with_a_winner_and_its_recipe(tmp_path: Path, monkeypatch,
         path.name.rpartition("-")[0] for path in (tmp_path / "runs" / ".steps").iterdir() if path.name not in steps
     }
     assert not {name for name in later if name.startswith(("finetune", "shared", "part", "static", "build", "export"))}
-    assert json.loads((folder / "search.json").read_bytes())["winner"] == found.winner
+    again = search_recipe(tmp_path / "tiny.yaml", "size=5MB,drop=1", overrides=QUICK[1::2][:3], finalists=2)
+    assert {path.name for path in (tmp_path / "runs" / ".steps").iterdir()} >= steps
+    assert (again.info.winner, again.result.report.name) == (found.winner, "tiny")
     capsys.readouterr()
+    assert main([*command[:-1], "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["winner"] == found.winner
+    assert main([*command, "--dry-run"]) == 0
 
 
 @pytest.mark.slow

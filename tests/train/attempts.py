@@ -5,7 +5,8 @@
 The results are FOLDER/whole and FOLDER/killed. STEP is finetune, probe (fine-tuning of an encoder without a head),
 open (until select stops improving), grid (of settings and seeds), unfreeze, distill, recover, own (distillation of
 FOLDER/start, whose vocabulary is a part of the teacher's), qat (quantization-aware training of the teacher) or light
-(distillation of a student without attention), or shared (distillation of a student with its parts). KILLS
+(distillation of a student without attention), shared (distillation of a student with its parts) or part (of a
+shared student). KILLS
 are points at which an attempt is killed, one each: `update:7` (in the middle of an update), `tensors:1` (while the
 first checkpoint is written), `named:1` (before the first checkpoint replaces older ones), `best:2` (after the second
 best weights), `saved:1` (after the model folder is written, before checkpoints are removed), `fit:2` (before the
@@ -25,14 +26,14 @@ import compress.train.save_trained as made
 from compress.models.load_save import load_model
 from compress.quantize.quantization_aware import quantization_aware
 from compress.recipe.distill_schema import Distill, LightDistill, QuantizationAware, SharedDistill
-from compress.recipe.student_schema import LightStudent, Student
+from compress.recipe.student_schema import LightStudent, Part, Student
 from compress.recipe.training_schema import Checkpoints, EpochBounds, Finetune
 from compress.train.core.checkpoints import CheckpointStore
 from compress.train.core.optimizer import ModelAndOptimizer
 from compress.train.distill import distill
 from compress.train.finetune import finetune
 from compress.train.light_student import distill_light
-from compress.train.shared_student import train_shared
+from compress.train.shared_student import distill_part, train_shared
 
 COMMON = {"epochs": 3, "batch_size": 8, "learning_rate": 3e-3, "precision": "bf16", "evaluations": 2}
 
@@ -93,6 +94,9 @@ def attempt(step, teacher, data, work):
     elif step == "shared":
         settings = SharedDistill(**COMMON | {"precision": "fp32"}, checkpoint=checkpoint)
         train_shared(teacher, teacher, data, settings, 5, work)
+    elif step == "part":
+        settings = Distill(**COMMON, checkpoint=checkpoint)
+        distill_part(teacher, teacher, Part(layers=1, heads=2, ffn=16), data, settings, 5, work, step="part")
     else:
         spec = {
             "distill": {"layers": 1, "hidden": 16},

@@ -22,6 +22,7 @@ KILLS = {
     "recover": ["best:1", "update:5"],
     "own": ["best:1", "update:7", "tensors:2"],
     "qat": ["best:1", "update:7"],
+    "part": ["update:7", "tensors:1", "saved:1"],
     "shared": ["update:7", "tensors:2", "saved:1"],
     "light": ["start:1", "best:1", "update:7", "tensors:2", "saved:1"],
 }

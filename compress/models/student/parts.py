@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -21,7 +22,7 @@ from compress.model_shapes import choose_layers
 from compress.models.encoder_parts import base_of, family_of, head_channels, head_size, layer_shapes, layers_of
 from compress.models.nonuniform_models import set_head_count
 from compress.models.student.build_student import build_student
-from compress.models.student.slicing import Importance
+from compress.models.student.slicing import Importance, uniform_importance
 from compress.recipe.student_schema import Part, Student
 
 
@@ -41,15 +42,15 @@ def order_units(model: PreTrainedModel, importance: Importance) -> None:
 
 def take_part(model: PreTrainedModel, part: Part) -> PreTrainedModel:
     """Return a part of a model as a model of its own, with copies of the weights."""
-    layers, shapes = part_layers(model, part), layer_shapes(model)
-    first_ones = Importance(
-        hidden=torch.ones(int(model.config.hidden_size)),
-        heads=[-torch.arange(heads, dtype=torch.float32) for heads, _ in shapes],
-        neurons=[-torch.arange(ffn, dtype=torch.float32) for _, ffn in shapes],
-        moments=torch.eye(int(model.config.hidden_size)),
-    )
-    student = Student(layers=tuple(layers), heads=part.heads, ffn=part.ffn)
+    heads, neurons = zip(*layer_shapes(model), strict=True)
+    first_ones = replace(uniform_importance(model), heads=_falling(heads), neurons=_falling(neurons))
+    student = Student(layers=tuple(part_layers(model, part)), heads=part.heads, ffn=part.ffn)
     return build_student(model, student, importance=first_ones)
+
+
+def _falling(counts: Sequence[int]) -> list[Tensor]:
+    """Return importance by which the first units of each layer are the most important ones."""
+    return [torch.arange(count, 0, -1, dtype=torch.float32) for count in counts]
 
 
 def part_layers(model: PreTrainedModel, part: Part) -> list[int]:
@@ -57,9 +58,10 @@ def part_layers(model: PreTrainedModel, part: Part) -> list[int]:
     return choose_layers(part.layers, len(layers_of(model)))
 
 
-def run_part(model: PreTrainedModel, part: Part, inputs: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """Return what a part of a model gives out; gradients reach the weights that it shares."""
+def run_part(model: PreTrainedModel, batch: Mapping[str, Tensor], part: Part) -> Mapping[str, Tensor]:
+    """Return what a part of a model gives out for a batch; gradients reach the weights that it shares."""
     family, size = family_of(model), head_size(model)
+    inputs = {name: value for name, value in batch.items() if name in family.inputs}
     widths = {"heads": part.heads * size, "neurons": part.ffn}
     with _only_layers(model, part_layers(model, part)) as layers:
         narrowed: dict[str, Tensor] = {}
@@ -69,7 +71,7 @@ def run_part(model: PreTrainedModel, part: Part, inputs: Mapping[str, Tensor]) -
                 for name, units, dim in _parameters_of_units(family):
                     parameter = layer.get_parameter(name)
                     narrowed[names[id(parameter)]] = parameter.narrow(dim, 0, widths[units])
-            outputs: Mapping[str, Tensor] = functional_call(model, narrowed, kwargs=dict(inputs))
+            outputs: Mapping[str, Tensor] = functional_call(model, narrowed, kwargs=inputs)
     return outputs
 
 

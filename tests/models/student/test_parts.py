@@ -33,21 +33,21 @@ def test_a_part_computes_what_it_computes_as_a_model_of_its_own(model, batch, pa
     taken = take_part(model, part).train(False)
     assert layer_shapes(taken) == [(part.heads, part.ffn)] * part.layers
     assert shape_of(taken).heads == part_shape(shape_of(model), part).heads
-    torch.testing.assert_close(logits(run_part(model, part, batch(model))), logits(taken(**batch(taken))))
+    torch.testing.assert_close(logits(run_part(model, batch(model), part)), logits(taken(**batch(taken))))
 
 
 def test_the_model_is_the_same_afterwards(model, batch) -> None:
     before, layers = logits(model(**batch(model))), layers_of(model)
-    run_part(model, SMALLER, batch(model))
+    run_part(model, batch(model), SMALLER)
     assert layers_of(model) == layers
     assert torch.equal(logits(model(**batch(model))), before)
     with pytest.raises(RuntimeError):
-        run_part(model, Part(layers=2, heads=9, ffn=24), batch(model))
+        run_part(model, batch(model), Part(layers=2, heads=9, ffn=24))
     assert torch.equal(logits(model(**batch(model))), before)
 
 
 def test_gradients_reach_the_shared_weights_of_the_part_alone(model, batch) -> None:
-    run_part(model, SMALLER, batch(model))["logits"].sum().backward()
+    run_part(model, batch(model), SMALLER)["logits"].sum().backward()
     first, *others = layers_of(model)
     assert all(parameter.grad is None for parameter in first.parameters())
     for layer in others:
@@ -77,7 +77,7 @@ def test_every_head_reads_a_part(head, tiny_model, batch) -> None:
     made = tiny_model("bert", head=head, num_hidden_layers=3).train(False)
     inputs = batch(made)
     taken = take_part(made, SMALLER).train(False)
-    found, expected = run_part(made, SMALLER, inputs), taken(**inputs)
+    found, expected = run_part(made, inputs, SMALLER), taken(**inputs)
     names = [name for name in expected if name in ("logits", "start_logits", "end_logits", "sentence_embedding")]
     assert names
     for name in names:

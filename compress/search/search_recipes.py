@@ -1,0 +1,110 @@
+"""The recipes of a search: the given one without what the search decides, the finalists' and the winner's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from compress.console import Console
+from compress.environment import usable_cores
+from compress.errors import UsageError, nearest
+from compress.recipe.measure_schema import Target
+from compress.recipe.schema import Budget, Quantize, Recipe
+from compress.recipe.student_schema import AnyStudent, Cascade, LightStudent, Part
+from compress.tasks import KINDS
+
+LIMITS = tuple(name for name in Budget.model_fields if name != "target")
+GOALS: Mapping[str, str] = {"speed": "p50", "size": "size"}
+"""What a winner has least of, by goal: `rank_by` of the recipe."""
+
+
+def budget_overrides(text: str, goal: str | None) -> list[str]:
+    """Return `p50=0.5ms,size=5MB,drop=0.015` as overrides of a recipe, as `--set` takes them."""
+    limits = dict[str, str]()
+    for each in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = each.partition("=")
+        if not equals or not value:
+            raise UsageError(f"--budget: '{each}' is no limit.", hint="--budget p50=0.5ms,size=5MB,drop=0.015")
+        if name not in (*LIMITS, "drop"):
+            raise UsageError(f"--budget has no limit '{name}'{nearest(name, (*LIMITS, 'drop'))}")
+        if name in limits:
+            raise UsageError(f"--budget: {name} is given twice.")
+        limits[name] = value
+    drop = limits.pop("drop", None)
+    overrides = [f"budget={{{', '.join(f'{name}: {value}' for name, value in limits.items())}}}"] if limits else []
+    overrides += [f"gate.max_drop={drop}"] if drop else []
+    if goal is not None and goal not in GOALS:
+        raise UsageError(f"there is no goal '{goal}'{nearest(goal, GOALS)}")
+    return [*overrides, *([f"rank_by={GOALS[goal]}"] if goal else [])]
+
+
+def searched_recipe(recipe: Recipe, console: Console) -> Recipe:
+    """Return the recipe without what the search decides; refuse tasks and budgets that it cannot serve."""
+    kind = KINDS[recipe.task.kind]
+    if kind.searches:
+        reason = "parts are compared on rows of train, for which there are no documents to search"
+        raise UsageError(f"a search cannot serve {recipe.task.kind}: {reason}.")
+    if not recipe.budget:
+        raise UsageError("a search needs a budget.", hint="--budget p50=0.5ms,size=5MB, or the section budget")
+    if not recipe.distill:
+        raise UsageError("a search distils its candidates, and distill is off in this recipe.")
+    changes: dict[str, Any] = {}
+    if recipe.prune is not None and recipe.student is None:
+        console.note("search: prune is left out: the search chooses heads and neurons")
+        changes["prune"] = None
+        if recipe.prune.vocabulary:
+            changes["shared"] = recipe.shared.model_copy(update={"vocabulary": recipe.prune.vocabulary})
+    if recipe.quantize is None:
+        changes["quantize"] = Quantize()
+    return recipe.model_copy(update=changes)
+
+
+def timed_target(recipe: Recipe) -> Target:
+    """Return the target at which parts are timed: the first on the CPU that the budget names, else the first."""
+    named = {budget.target for budget in recipe.budget}
+    here = [each for each in recipe.targets if each.device == "cpu" and each.threads <= usable_cores()]
+    if not here:
+        raise UsageError(
+            f"a search times parts on the CPU, and no target is on it with {usable_cores()} threads or fewer.",
+            hint="targets: [cpu]",
+        )
+    return next((each for each in here if each.title in named), here[0])
+
+
+def light_students(recipe: Recipe) -> list[LightStudent]:
+    """Return the students without attention that compete: the recipe's, else both kinds where the task allows them."""
+    kind = KINDS[recipe.task.kind]
+    if recipe.light_students or kind.needs_attention:
+        return [*recipe.light_students.values()]
+    return [LightStudent(kind="conv")] if kind.needs_order else [LightStudent(kind="static"), LightStudent(kind="conv")]
+
+
+def finalists_recipe(recipe: Recipe, parts: Sequence[Part]) -> Recipe:
+    """Return the recipe of the finalists: with students without attention, and cascades of these and the best ones."""
+    light = light_students(recipe)
+    students = (*([recipe.student] if recipe.student else []), *parts, *light)
+    final = recipe.model_copy(update={"students": students})
+    if recipe.cascade or KINDS[recipe.task.kind].no_certainty or not light:
+        return final
+    seconds = (*([parts[-1].name] if parts else []), "teacher")
+    cascades = tuple(Cascade(first=name, then=then) for name in final.light_students for then in seconds)
+    return final.model_copy(update={"cascade": cascades})
+
+
+def winner_recipe(recipe: Recipe, winner: str) -> Recipe:
+    """Return the recipe of the winning row alone, every training of which is done.
+
+    Further students without attention of its kind stay: they are called by their order. Pruning goes on from the
+    recipe's own student, and stays with it.
+    """
+    model = winner.partition("/")[0]
+    cascades = () if recipe.cascade == "auto" else recipe.cascade
+    cascades = tuple(each for each in cascades if f"{each.first}-then-{each.then}".replace("/", "-") == model)
+    names = {name.partition("/")[0] for each in cascades for name in (each.first, each.then)} | {model}
+    kinds = {each.kind for name, each in recipe.light_students.items() if name in names}
+    kept: list[AnyStudent] = [each for name, each in recipe.parts.items() if name in names]
+    kept += [each for each in recipe.light_students.values() if each.kind in kinds]
+    changes: dict[str, Any] = {"name": f"{recipe.name}-winner", "cascade": cascades}
+    if recipe.student and not names & {*recipe.parts, *recipe.light_students}:
+        return recipe.model_copy(update=changes | {"students": (recipe.student, *kept)})
+    return recipe.model_copy(update=changes | {"students": tuple(kept), "prune": None})
