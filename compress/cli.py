@@ -191,7 +191,7 @@ def _label(command: Command) -> None:
 
 
 def _ls(command: Command) -> None:
-    sub = command("ls", "list tasks, kinds, teachers, students, recipes, losses, variants or runs")
+    sub = command("ls", "list tasks, kinds, teachers, students, recipes, losses, variants, runs or searches")
     sub.add_argument("what", nargs="?", help="one of these; all by default")
     runs = sub.add_argument_group("runs")
     runs.add_argument("--task", metavar="NAME", help="of this task")
@@ -224,8 +224,10 @@ def _search(command: Command) -> None:
     sub.add_argument("recipe", help="a recipe file, or the name of a shipped one (compress ls recipes)")
     sub.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help="such as seed=5")
     sub.add_argument("--budget", default="", metavar="LIMITS", help="p50=0.5ms,size=5MB,drop=0.015 (docs/searching.md)")
-    sub.add_argument("--goal", choices=("speed", "size"), help="what to improve within it (speed)")
+    sub.add_argument("--goal", choices=("speed", "size", "score"), help="what to improve within it (speed)")
     about = "parts that are trained on, up to 20 (6)"
+    limit = "what may be taken for it: fewer finalists, by forecast"
+    sub.add_argument("--minutes", type=partial(_count, most=10_000), metavar="N", help=limit)
     sub.add_argument("--finalists", type=partial(_count, most=20), default=6, metavar="N", help=about)
     _verbose(sub)
     sub.add_argument("--dry-run", action="store_true", help="say about what it would do and take; run nothing")

@@ -52,20 +52,22 @@ def label(options: argparse.Namespace, console: Console) -> None:
 
 
 def ls(options: argparse.Namespace, console: Console) -> None:
-    """List tasks, cards, recipes, losses, variants or runs."""
-    from compress.pipeline.commands.listing import LISTINGS, RUN_FILTERS, listing
+    """List tasks, cards, recipes, losses, variants, runs or searches."""
+    from compress.pipeline.commands.listing import LISTINGS, RUN_FILTERS
+    from compress.search.search_folder import listed_searches
 
+    lists = {**LISTINGS, "searches": listed_searches}
     given = [name for name in RUN_FILTERS if getattr(options, name) is not None]
     if given and options.what != "runs":
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise UsageError(f"{flags} has an effect on one list only: compress ls runs.")
     if options.what is None:
-        names = {what: dict.fromkeys(row["name"] for row in listing(what, options)) for what in LISTINGS}
+        names = {what: dict.fromkeys(row["name"] for row in rows(options)) for what, rows in lists.items()}
         console.table([{"what": what, "names": [*each]} for what, each in names.items()], ["what", "names"])
         return
-    if options.what not in LISTINGS:
-        raise UsageError(f"there is no list of '{options.what}'{nearest(options.what, LISTINGS)}")
-    rows = listing(options.what, options)
+    if options.what not in lists:
+        raise UsageError(f"there is no list of '{options.what}'{nearest(options.what, lists)}")
+    rows = list(lists[options.what](options))
     if not rows and console.format == "human":
         console.note(f"no {options.what} {'passes these filters' if given else 'here'}")
     console.table(rows)
@@ -110,23 +112,25 @@ def run(options: argparse.Namespace, console: Console) -> None:
 
 def search(options: argparse.Namespace, console: Console) -> None:
     """Search for the best model within a budget, and show what was compared and the ledger of what was trained."""
-    from compress.search.run_search import SEARCH_FILE, WINNER_FILE, expected_plan, front_table
+    from compress.search.run_search import front_table, plan_search
     from compress.search.run_search import search as run_search
+    from compress.search.search_folder import SEARCH_FILE, WINNER_FILE
     from compress.search.search_recipes import budget_overrides
 
     overrides = [*options.overrides, *budget_overrides(options.budget, options.goal)]
     if options.dry_run:
         from compress.pipeline.commands.plan_command import show_plan
 
-        expected = expected_plan(options.recipe, overrides, _options(options), options.finalists)
+        expected = plan_search(options.recipe, overrides, _options(options), options.finalists)
         show_plan(expected, _options(options), console, here=True, whole=options.verbose)
         return
-    found = run_search(options.recipe, overrides, _options(options), console, finalists=options.finalists)
+    wanted = {"finalists": options.finalists, "minutes": options.minutes}
+    found = run_search(options.recipe, overrides, _options(options), console, **wanted)
     if console.format == "json":
         console.data(found.info)
     elif found.result.report is not None:
         if console.format == "human":
-            console.table(front_table(found.info), title="parts of the shared student, by estimated time")
+            console.table(front_table(found.info), title="candidates, by estimated time")
         _show(found.result.report, found.result.folder, console, whole=False)
         console.note(f"what was compared: {found.folder / SEARCH_FILE}")
     if found.info.winner:

@@ -57,6 +57,8 @@ class Options:
     until: str | None = None
     force: bool = False
     smoke: bool = False
+    folder: Path | None = None
+    """That of the run; by default the recipe's name in the folder of runs."""
 
     @property
     def root(self) -> Path:
@@ -159,7 +161,7 @@ def execute(plan: Plan, options: Options, console: Console) -> Result:
 
 def _execute(plan: Plan, options: Options, console: Console, launch: Launch) -> Result:
     store = StepStore(options.root)
-    folder = options.root / plan.recipe.name
+    folder = options.folder or options.root / plan.recipe.name
     forced = forced_steps(plan, options)
     left = None
     if console.has_live_line:

@@ -20,6 +20,11 @@ PREVIOUS_FOLDER = "previous"
 """In a run's folder: reports of its former recipes, each with its winners and lock."""
 
 
+def searches_folder(runs: Path) -> Path:
+    """Return the folder of searches, which is beside that of runs; each has a lock too."""
+    return runs.parent / "searches"
+
+
 def write_lock(folder: Path, planned: Sequence[Step], *, has_report: bool = False) -> None:
     """Write the steps of a run; until the report that the folder has is replaced, they stand beside those of that one.
 

@@ -247,14 +247,14 @@ def compare_times(first: Predictor, second: Predictor, arrays: Arrays, seconds: 
     end = time.perf_counter() + seconds
     while len(times) < MIN_ROUNDS or (len(times) < ROUNDS and time.perf_counter() < end):
         if len(times) % 2:
-            later = _turn(second, arrays)
-            times.append((_turn(first, arrays), later))
+            later = undisturbed_time(second, arrays)
+            times.append((undisturbed_time(first, arrays), later))
         else:
-            times.append((_turn(first, arrays), _turn(second, arrays)))
+            times.append((undisturbed_time(first, arrays), undisturbed_time(second, arrays)))
     return Comparison(statistics.median(own for own, _ in times), statistics.median(b / a for a, b in times))
 
 
-def _turn(predictor: Predictor, arrays: Arrays) -> float:
+def undisturbed_time(predictor: Predictor, arrays: Arrays) -> float:
     """Return the milliseconds of an undisturbed call, without what it waited for a core."""
 
     def run(_: int) -> object:

@@ -16,6 +16,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -112,6 +113,10 @@ class Budget(Frozen):
     p50: Milliseconds | None = None
     """The median of the model alone (`0.5ms`)."""
     p95: Milliseconds | None = None
+    end_to_end: Milliseconds | None = None
+    """The median from text to answer, with the tokenizer."""
+    memory: Bytes | None = None
+    """The most that a process which serves it, one by one, holds at any time, everything in it included (`200MB`)."""
     size: Bytes | None = None
     """All files that predicting needs (`5MB`)."""
     speedup: PositiveFloat | None = None
@@ -119,13 +124,13 @@ class Budget(Frozen):
     smaller: PositiveFloat | None = None
     """How many times smaller than it."""
 
-    @field_validator("size")
+    @field_validator("size", "memory")
     @classmethod
-    def _check_unit(cls, size: int | None) -> int | None:
+    def _check_unit(cls, given: int | None, field: ValidationInfo) -> int | None:
         """Refuse `size: 5`, which means five bytes."""
-        if size is not None and size < LEAST_SIZE:
-            raise ValueError(f"{size} bytes are less than any model; give the unit: size: {size}MB")
-        return size
+        if given is not None and given < LEAST_SIZE:
+            raise ValueError(f"{given} bytes are less than any model; give the unit: {field.field_name}: {given}MB")
+        return given
 
     @model_validator(mode="after")
     def _check_limits(self) -> Budget:
@@ -188,9 +193,9 @@ class Recipe(RecipeFile):
     gate: Gate = Gate()
     targets: Annotated[tuple[Target, ...], as_list] = Field((Target(device="cpu"),), min_length=1)
     budget: Annotated[tuple[Budget, ...], as_list] = ()
-    rank_by: Literal["p50", "p95", "p99", "size", "end_to_end"] = "p50"
-    """What the winner has least of, among those that pass the gate within the budget; `end_to_end`: the median time
-    from text to answer, tokenizing included, which is most of a small model's."""
+    rank_by: Literal["p50", "p95", "p99", "size", "end_to_end", "score"] = "p50"
+    """What the winner has least of, among those that pass the gate within the budget; with `score`, the best on select
+    wins. `end_to_end`: the median time from text to answer, tokenizing included, which is most of a small model's."""
     runs_in: Annotated[tuple[Annotated[str, AfterValidator(check_runs_in)], ...], as_list] = ()
     """Where else the winner must run: `web` (transformers.js in browsers), `onnxruntime-1.20` or any other release."""
     measure: Measure = Measure()

@@ -64,7 +64,7 @@ class Head(NamedTuple):
 class NumpyPredictor:
     """The tables and the head of a model without attention; calls change nothing in it."""
 
-    inputs = ("input_ids", "attention_mask")
+    inputs: tuple[str, ...] = ("input_ids", "attention_mask")
 
     def __init__(self, model_file: ModelFile, placement: Placement, variant: VariantInfo) -> None:
         self._placement, self._variant = placement, variant

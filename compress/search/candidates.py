@@ -1,7 +1,8 @@
-"""The candidates of a search: what each part of the shared student takes, weighs and scores, and which are trained on.
+"""The candidates of a search: what each student takes, weighs and scores, and which ones are trained on.
 
-Time and size are known before any training: from the latency table, and by arithmetic. The score is that of the part as
-the shared training left it, on rows of train that were held out of it: it ranks parts, and decides nothing else.
+Time and size are known before any training: from the latency table or an untrained student, and by arithmetic. A score
+is that of a part as the shared training left it, on rows of train that were held out of it: it ranks parts, and decides
+nothing else.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from compress.model_folder.model_info import ShapeInfo
-from compress.model_shapes import part_shape
+from compress.model_shapes import light_shape, part_shape
 from compress.prune.latency_table import LatencyTable
 from compress.recipe.schema import Budget
-from compress.recipe.student_schema import Part
+from compress.recipe.student_schema import LightStudent, Part
 from compress.steps.shared_step import SECTION
 from compress.storage.stored_info import Info, up_to
 
@@ -34,15 +35,18 @@ MARGIN = 1.15
 
 
 class Candidate(Info):
-    """A part of the shared student."""
+    """A part of the shared student, or a student without attention."""
 
-    part: Part
+    name: str
+    """Of its model in the run of the finalists."""
+    student: Part | LightStudent
     milliseconds: float
-    """By the latency table."""
+    """By the latency table; of a student without attention, of an untrained one."""
     bytes: int
-    """By arithmetic, of its smallest file and the tokenizer."""
+    """By arithmetic, of its smallest file and the tokenizer; of a student without attention that chooses its own
+    pieces, and of parts before the shared training, without these."""
     score: float | None = None
-    """Before it is trained on, on rows held out of train; None before the shared training."""
+    """Of a part before it is trained on, on rows held out of train; None before the shared training."""
     within: bool = True
     """Whether it can be within the budget, by these estimates."""
     is_finalist: bool = False
@@ -53,12 +57,32 @@ class SearchInfo(Info):
 
     schema_version: Annotated[int, up_to(1)] = 1
     name: str
-    budget: Mapping[str, Any]
+    limits: tuple[Mapping[str, Any], ...]
+    """Those of the recipe's budget that are given."""
+    max_drop: float
+    goal: str
+    """What the winner is the first by, as `rank_by` of a recipe."""
     variant: str
     """That of the latency table."""
     candidates: tuple[Candidate, ...]
+    run: str
+    """The run of the finalists, whose report has what they take and score, measured."""
+    finished: bool = False
     winner: str | None = None
-    """The row of the run's report that is within the budget and passed the gate; None where there is none."""
+    """The row of that report that is within the budget and passed the gate; None where there is none."""
+
+    @property
+    def budget_text(self) -> str:
+        """`p50 0.5ms, size 5MB, drop 0.015`."""
+        texts = [f"{name} {_limit_text(value)}" for limits in self.limits for name, value in limits.items()]
+        return ", ".join([*texts, f"drop {self.max_drop:g}"])
+
+
+def _limit_text(value: object) -> str:
+    """Return a limit as a budget has it; whole numbers are bytes."""
+    if isinstance(value, int):
+        return f"{value / 1e6:g}MB"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def add_comparison(plan: Plan, cards: Sequence[Path] = ()) -> None:
@@ -81,6 +105,17 @@ def read_scores(folder: Path) -> dict[str, float]:
     return scores
 
 
+def estimate_light(name: str, student: LightStudent, milliseconds: float, vocabulary: int) -> Candidate:
+    """Return the size of a student without attention beside its time; ``vocabulary``: pieces of the teacher's.
+
+    Its own pieces are known only once it is made: then it is the least that it can have.
+    """
+    rule = student.vocabulary
+    kept = vocabulary if rule is None else 0 if rule == "seen" else rule.keep or 0
+    size = light_shape(student, min(kept, vocabulary)).parameters * PIECE_BITS / 8
+    return Candidate(name=name, student=student, milliseconds=milliseconds, bytes=round(size))
+
+
 def estimate(table: LatencyTable, shared: ShapeInfo, part: Part, tokenizer: int) -> Candidate:
     """Return the time and size of a part of a shared student; ``tokenizer``: bytes of its files."""
     absent = [0] * (table.layers - part.layers)
@@ -90,7 +125,8 @@ def estimate(table: LatencyTable, shared: ShapeInfo, part: Part, tokenizer: int)
     others = OTHER_BITS if table.variant != "onnx-fp32" else FP32_BITS
     inner = shape.parameters - shape.embedding_parameters
     size = (shape.embedding_parameters * bits + inner * others) / 8 + tokenizer
-    return Candidate(part=part, milliseconds=table.model_time(heads + absent, ffn + absent), bytes=round(size))
+    time = table.model_time(heads + absent, ffn + absent)
+    return Candidate(name=part.name, student=part, milliseconds=time, bytes=round(size))
 
 
 def may_fit(candidate: Candidate, budgets: Sequence[Budget], target: str, teacher: int | None) -> bool:
@@ -99,7 +135,7 @@ def may_fit(candidate: Candidate, budgets: Sequence[Budget], target: str, teache
     A ratio of speed to the teacher in PyTorch is known only once both are timed.
 
     Args:
-        candidate: a part with its estimates.
+        candidate: with its estimates.
         budgets: of which those of time count where they hold at the target.
         target: the title of the one that the latency table is of.
         teacher: bytes of the teacher's files, where they are known.
@@ -108,7 +144,7 @@ def may_fit(candidate: Candidate, budgets: Sequence[Budget], target: str, teache
         sizes = [budget.size, teacher and budget.smaller and teacher / budget.smaller]
         if any(most is not None and candidate.bytes > MARGIN * most for most in sizes):
             return False
-        times = (budget.p50, budget.p95) if budget.target in (None, target) else ()
+        times = (budget.p50, budget.p95, budget.end_to_end) if budget.target in (None, target) else ()
         if any(most is not None and candidate.milliseconds > MARGIN * most for most in times):
             return False
     return True

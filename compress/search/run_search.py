@@ -6,26 +6,29 @@ not see rank them; a few are then trained on, and gated and timed together as th
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from compress.console import Console
+from compress.console import Console, duration
 from compress.errors import CompressError, UsageError
-from compress.model_folder.model_info import ShapeInfo
 from compress.model_shapes import parts_of, shape_of_folder, student_shape
 from compress.model_sources import local_folder
+from compress.pipeline.forecast.step_forecasts import StepForecasts, StepRow
 from compress.pipeline.graph import Plan
 from compress.pipeline.plan import ModelPlanner, default_models, make_plan
 from compress.pipeline.preflight.resolve import resolve
 from compress.pipeline.run import Options, RecipeSource, Result, execute, read_recipe
+from compress.pipeline.run_lock import searches_folder
 from compress.pipeline.step_store import StepStore
 from compress.pipeline.steps.latency_step import add_table, read_workload
 from compress.prune.latency_table import LATENCY_STEP, TABLE_FILE, LatencyTable, read_table
 from compress.recipe.load import dump_recipe
 from compress.recipe.schema import Recipe
-from compress.recipe.student_schema import Part
+from compress.recipe.student_schema import LightStudent, Part
 from compress.search.candidates import (
     COMPARE,
     Candidate,
@@ -33,10 +36,13 @@ from compress.search.candidates import (
     add_comparison,
     choose_finalists,
     estimate,
+    estimate_light,
     front,
     may_fit,
     read_scores,
 )
+from compress.search.light_times import LIGHT_TIMES, add_light_times, read_light_times
+from compress.search.search_folder import FINALISTS_FILE, SEARCH_FILE, WINNER_FILE
 from compress.search.search_recipes import (
     budget_overrides,
     finalists_recipe,
@@ -48,10 +54,10 @@ from compress.search.search_recipes import (
 from compress.steps.shared_step import SECTION, add_shared, whole_student
 from compress.storage.atomic_write import atomic_write, write_model
 
-SEARCHES, SEARCH_FILE, FINALISTS_FILE, WINNER_FILE = "searches", "search.json", "finalists.yaml", "winner.yaml"
 ANY_PART = Part(layers=1, heads=1, ffn=1)
 """Stands for all parts while the shared student is planned."""
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "config.json")
+FP32_BYTES = 4
 ROUND_TO = 16
 """Neurons between the widths that the latency table lists, as `prune.round_to`."""
 
@@ -72,34 +78,44 @@ def search(
     console: Console,
     *,
     finalists: int = 6,
+    minutes: float | None = None,
 ) -> Search:
     """Search for the best model within a recipe's budget, and write its recipe."""
+    began = time.monotonic()
     recipe = searched_recipe(resolve(read_recipe(source, overrides, options.cards), options.cards), console)
+    folder = searches_folder(options.runs) / recipe.name
     plan = _plan_comparison(recipe, options)
-    found = _candidates(plan, recipe, options, console)
-    chosen = choose_finalists(found.candidates, finalists)
-    if not chosen and not light_students(recipe):
-        raise UsageError(
-            f"no part of the shared student can be within this budget: {_nearest_parts(found.candidates)}."
-        )
-    found = found.model_copy(
-        update={
-            "candidates": tuple(each.model_copy(update={"is_finalist": each in chosen}) for each in found.candidates)
-        }
+    if minutes is not None:
+        _check_minutes(expected_plan(recipe, options, 1), options, minutes)
+    candidates, variant = _compare(plan, recipe, replace(options, folder=folder), console)
+    light, parts = _kept_light(recipe, candidates), [each for each in candidates if isinstance(each.student, Part)]
+    chosen = choose_finalists(parts, finalists)
+    if minutes is not None:
+        chosen = _in_time(recipe, parts, light, len(chosen), options, 60 * minutes - (time.monotonic() - began))
+    trained = [*chosen, *light]
+    _check_any(recipe, trained, candidates)
+    names = ", ".join(each.name for each in trained) or "the recipe's own student"
+    console.note(f"search: {len(trained)} of {len(candidates)} candidates are trained on: {names}")
+    final = _finalists(recipe, chosen, light)
+    found = SearchInfo(
+        name=recipe.name,
+        limits=tuple(each.model_dump(exclude_none=True) for each in recipe.budget),
+        max_drop=recipe.gate.max_drop,
+        goal=recipe.rank_by,
+        variant=variant,
+        candidates=tuple(each.model_copy(update={"is_finalist": each in trained}) for each in candidates),
+        run=final.name,
     )
-    names = ", ".join(each.part.name for each in chosen) or _nearest_parts(found.candidates)
-    console.note(f"search: {len(chosen)} of {len(found.candidates)} parts are trained on: {names}")
-    final = finalists_recipe(recipe, [each.part for each in chosen])
-    folder = options.runs.parent / SEARCHES / recipe.name
-    folder.mkdir(parents=True, exist_ok=True)
     atomic_write(folder / FINALISTS_FILE, dump_recipe(final))
     write_model(folder / SEARCH_FILE, found)
     result = execute(make_plan(final, options.cards), options, console)
     if result.report is not None:
-        found = found.model_copy(update={"winner": next((each.winner for each in result.report.verdicts), None)})
+        winner = next((each.winner for each in result.report.verdicts), None)
+        found = found.model_copy(update={"winner": winner, "finished": True})
+        (folder / WINNER_FILE).unlink(missing_ok=True)
+        if winner:
+            atomic_write(folder / WINNER_FILE, dump_recipe(winner_recipe(final, winner)))
         write_model(folder / SEARCH_FILE, found)
-        if found.winner:
-            atomic_write(folder / WINNER_FILE, dump_recipe(winner_recipe(final, found.winner)))
     return Search(found, result, folder)
 
 
@@ -112,6 +128,7 @@ def search_recipe(
     runs: str | Path = "runs",
     cards: Sequence[str | Path] = (),
     finalists: int = 6,
+    minutes: float | None = None,
     console: Console | None = None,
 ) -> Search:
     """Search as `compress search` does; ``result.report`` is the ledger of all that was trained.
@@ -120,34 +137,41 @@ def search_recipe(
     """
     options = Options(runs=Path(runs), cards=tuple(map(Path, cards)))
     given = [*overrides, *budget_overrides(budget, goal)]
-    found = search(source, given, options, console or Console("quiet"), finalists=finalists)
+    found = search(source, given, options, console or Console("quiet"), finalists=finalists, minutes=minutes)
     found.result.raise_for_failures()
     return found
 
 
-def expected_plan(source: RecipeSource, overrides: Sequence[str], options: Options, finalists: int = 6) -> Plan:
+def plan_search(source: RecipeSource, overrides: Sequence[str], options: Options, finalists: int = 6) -> Plan:
     """Return the plan of a search as it will be about: its finalists are known only once all parts are compared."""
-    recipe = searched_recipe(resolve(read_recipe(source, overrides, options.cards), options.cards), Console("quiet"))
+    recipe = resolve(read_recipe(source, overrides, options.cards), options.cards)
+    return expected_plan(searched_recipe(recipe, Console("quiet")), options, finalists)
+
+
+def expected_plan(recipe: Recipe, options: Options, finalists: int) -> Plan:
+    """Return the plan of a searched recipe with so many parts, spread over all there are."""
     teacher = shape_of_folder(local_folder(recipe.teacher.source, recipe.teacher.revision, options.cards))
     whole = whole_student(recipe.shared)
     shape = student_shape(teacher, whole) if teacher and whole else teacher
     parts = parts_of(shape) if shape else [ANY_PART]
     step = max(1, len(parts) // finalists)
-    return make_plan(finalists_recipe(recipe, parts[step - 1 :: step][:finalists]), options.cards, limits=False)
+    chosen, light = parts[step - 1 :: step][:finalists], [*light_students(recipe).values()]
+    return make_plan(finalists_recipe(recipe, chosen, light), options.cards, limits=False)
 
 
 def front_table(found: SearchInfo) -> list[dict[str, Any]]:
-    """Return the parts that no other one is better than without being slower, for a table."""
+    """Return the parts that no other one is better than without being slower, and the others, for a table."""
+    light = [each for each in found.candidates if isinstance(each.student, LightStudent)]
     return [
         {
-            "part": each.part.name,
+            "student": each.name,
             "estimated p50": f"{each.milliseconds:.3g} ms",
             "estimated size": f"{each.bytes / 1e6:.1f} MB",
-            "score before training": f"{100 * (each.score or 0.0):.1f}",
+            "score before training": "" if each.score is None else f"{100 * each.score:.1f}",
             "within": "yes" if each.within else "no",
             "trained on": "yes" if each.is_finalist else "",
         }
-        for each in front(found.candidates)
+        for each in [*light, *front([each for each in found.candidates if isinstance(each.student, Part)])]
     ]
 
 
@@ -155,10 +179,10 @@ def _plan_comparison(recipe: Recipe, options: Options) -> Plan:
     """Plan a search up to the comparison of all parts."""
     alone = recipe.model_copy(update={"students": (), "cascade": (), "prune": None})
     first = timed_target(recipe)
-    targets = (first, *(each for each in recipe.targets if each != first))  # parts are timed at the first
+    targets = (first, *(each for each in recipe.targets if each != first))  # students are timed at the first
     with_parts = alone.model_copy(update={"students": (ANY_PART,), "targets": targets})
-    finetune = default_models(alone)
-    planners: list[ModelPlanner] = [_add_table, *finetune, add_shared, add_comparison]
+    light = partial(add_light_times, students=light_students(recipe))
+    planners: list[ModelPlanner] = [_add_table, light, *default_models(alone), add_shared, add_comparison]
     return make_plan(with_parts, options.cards, limits=False, models=planners)
 
 
@@ -166,50 +190,103 @@ def _add_table(plan: Plan, cards: Sequence[Path]) -> None:
     add_table(plan, cards, whole_student(plan.recipe.shared), ROUND_TO)
 
 
-def _candidates(plan: Plan, recipe: Recipe, options: Options, console: Console) -> SearchInfo:
-    """Return all parts with what they take, weigh and score; a budget out of reach is refused before any training."""
-    timed = execute(plan, replace(options, until=LATENCY_STEP), console)
+def _compare(plan: Plan, recipe: Recipe, options: Options, console: Console) -> tuple[list[Candidate], str]:
+    """Return all candidates with what they take, weigh and score, and the variant in which parts were timed.
+
+    A budget out of reach is refused before anything is trained; where no part can be within it, none is trained.
+    """
+    timed = execute(plan, replace(options, until=LIGHT_TIMES), console)
     store = StepStore(options.root)
-    table = read_table(store.folder_of(timed.outcome.records[LATENCY_STEP]) / TABLE_FILE)
-    shape, _ = read_workload(store.folder_of(timed.outcome.records["workload"]))
-    _check_reach(recipe, table, shape)
+    folders = {name: store.folder_of(record) for name, record in timed.outcome.records.items()}
+    table, times = read_table(folders[LATENCY_STEP] / TABLE_FILE), read_light_times(folders[LIGHT_TIMES])
+    shape, _ = read_workload(folders["workload"])
+    teacher = local_folder(recipe.teacher.source, recipe.teacher.revision, options.cards)
+    whole = shape_of_folder(teacher)
+    size = FP32_BYTES * whole.parameters + _tokenizer_bytes(teacher) if whole else None
+    fits = partial(_with_fit, recipe=recipe, teacher=size)
+    vocabulary = (whole or shape).vocabulary
+    named = light_students(recipe).items()
+    light = [fits(estimate_light(name, each, times[name], vocabulary)) for name, each in named]
+    parts = [fits(estimate(table, shape, part, 0)) for part in parts_of(shape)]
+    _check_any(recipe, [each for each in (*parts, *light) if each.within], [*parts, *light])
+    if any(each.within for each in parts):
+        parts = [fits(each) for each in _scored(plan, table, options, console)]
+    return [*parts, *light], table.variant
+
+
+def _kept_light(recipe: Recipe, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return the students without attention that are trained: all of the recipe's own, else what can be within."""
+    light = [each for each in candidates if isinstance(each.student, LightStudent)]
+    return [each for each in light if each.within or each.name in recipe.light_students]
+
+
+def _finalists(recipe: Recipe, parts: Sequence[Candidate], light: Sequence[Candidate]) -> Recipe:
+    return finalists_recipe(recipe, [each.student for each in parts], [each.student for each in light])
+
+
+def _check_minutes(plan: Plan, options: Options, minutes: float) -> None:
+    """Refuse a limit of time in which not even one finalist can be trained and timed."""
+    least = sum(row["least"] for row in _left(plan, options))
+    if least > 60 * minutes:
+        raise UsageError(
+            f"--minutes {minutes:g}: with a single finalist this search takes {duration(least)} at least, by forecast.",
+            hint="fewer rows (--set task.data.limit=2000), or compress search … --dry-run for the time of each stage",
+        )
+
+
+def _in_time(
+    recipe: Recipe,
+    parts: Sequence[Candidate],
+    light: Sequence[Candidate],
+    most: int,
+    options: Options,
+    seconds: float,
+) -> list[Candidate]:
+    """Return as many finalists as can be trained and timed in these seconds by forecast, one at least."""
+    for count in range(most, 1, -1):
+        chosen = choose_finalists(parts, count)
+        plan = make_plan(_finalists(recipe, chosen, light), options.cards)
+        if sum((row["least"] + row["most"]) / 2 for row in _left(plan, options)) <= seconds:
+            return chosen
+    return choose_finalists(parts, min(most, 1))
+
+
+def _left(plan: Plan, options: Options) -> list[StepRow]:
+    """Return the forecast of the steps that a run would still do."""
+    rows = StepForecasts(plan, StepStore(options.root), options.cards, ()).rows()
+    return [row for row in rows if row["state"] not in ("done", "skipped")]
+
+
+def _with_fit(candidate: Candidate, recipe: Recipe, teacher: int | None) -> Candidate:
+    within = may_fit(candidate, recipe.budget, timed_target(recipe).title, teacher)
+    return candidate.model_copy(update={"within": within})
+
+
+def _scored(plan: Plan, table: LatencyTable, options: Options, console: Console) -> list[Candidate]:
+    """Train the shared student, and return all its parts with their scores."""
     compared = execute(plan, replace(options, until=COMPARE), console)
+    store = StepStore(options.root)
     folders = {name: store.folder_of(record) for name, record in compared.outcome.records.items()}
     if COMPARE not in folders:
         raise CompressError("the parts of the shared student could not be compared; the log has the reason.")
-    target, scores, shared = (
-        timed_target(recipe).title,
-        read_scores(folders[COMPARE]),
-        shape_of_folder(folders[SECTION]),
-    )
+    scores, shared = read_scores(folders[COMPARE]), shape_of_folder(folders[SECTION])
     assert shared is not None
-    tokenizer = sum(
-        (folders[SECTION] / name).stat().st_size for name in TOKENIZER_FILES if (folders[SECTION] / name).is_file()
-    )
-    teacher = sum(file.stat().st_size for file in folders[plan.teacher.step].iterdir() if file.is_file())
-    candidates = list[Candidate]()
-    for part in parts_of(shared):
-        made = estimate(table, shared, part, tokenizer).model_copy(update={"score": scores[part.name]})
-        candidates.append(made.model_copy(update={"within": may_fit(made, recipe.budget, target, teacher)}))
-    budget = {"limits": [each.model_dump(exclude_none=True) for each in recipe.budget], "drop": recipe.gate.max_drop}
-    return SearchInfo(name=recipe.name, budget=budget, variant=table.variant, candidates=tuple(candidates))
+    made = [estimate(table, shared, part, _tokenizer_bytes(folders[SECTION])) for part in parts_of(shared)]
+    return [each.model_copy(update={"score": scores[each.name]}) for each in made]
 
 
-def _nearest_parts(candidates: Sequence[Candidate]) -> str:
-    """Return what the fastest part takes and what the smallest weighs, by estimate."""
+def _tokenizer_bytes(folder: Path | None) -> int:
+    files = [folder / name for name in TOKENIZER_FILES] if folder else []
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def _check_any(recipe: Recipe, left: Sequence[Candidate], candidates: Sequence[Candidate]) -> None:
+    """Refuse a budget that nothing can meet; what the recipe's own students take is known once they are trained."""
+    if left or recipe.student or recipe.light_students:
+        return
     fastest = min(candidates, key=lambda each: each.milliseconds)
     smallest = min(candidates, key=lambda each: each.bytes)
-    return f"the fastest takes {fastest.milliseconds:.3g} ms, the smallest has {smallest.bytes / 1e6:.2g} MB"
-
-
-def _check_reach(recipe: Recipe, table: LatencyTable, shape: ShapeInfo) -> None:
-    """Refuse a budget of time that no part can meet, where no student without attention can do the task either."""
-    if light_students(recipe):
-        return
-    fastest = min((estimate(table, shape, part, 0) for part in parts_of(shape)), key=lambda each: each.milliseconds)
-    if not may_fit(fastest.model_copy(update={"bytes": 0}), recipe.budget, timed_target(recipe).title, None):
-        raise UsageError(
-            f"nothing can meet this budget: the smallest part takes {fastest.milliseconds:.3g} ms by the latency table"
-            f" ({table.variant}, {table.length} word pieces), and a student without attention cannot do"
-            f" {recipe.task.kind}."
-        )
+    raise UsageError(
+        f"nothing can meet this budget: of {len(candidates)} candidates, the fastest, {fastest.name}, takes about"
+        f" {fastest.milliseconds:.3g} ms, and the smallest, {smallest.name}, has {smallest.bytes / 1e6:.2g} MB."
+    )

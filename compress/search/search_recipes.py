@@ -10,12 +10,14 @@ from compress.environment import usable_cores
 from compress.errors import UsageError, nearest
 from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Budget, Quantize, Recipe
-from compress.recipe.student_schema import AnyStudent, Cascade, LightStudent, Part
+from compress.recipe.student_schema import AnyStudent, Cascade, LightStudent
 from compress.tasks import KINDS
 
+OF_FINALISTS = "-search"
+"""After the recipe's name: the run of its finalists, beside a run of the recipe itself."""
 LIMITS = tuple(name for name in Budget.model_fields if name != "target")
-GOALS: Mapping[str, str] = {"speed": "p50", "size": "size"}
-"""What a winner has least of, by goal: `rank_by` of the recipe."""
+GOALS: Mapping[str, str] = {"speed": "p50", "size": "size", "score": "score"}
+"""What a winner is the first by, by goal: `rank_by` of the recipe."""
 
 
 def budget_overrides(text: str, goal: str | None) -> list[str]:
@@ -71,22 +73,27 @@ def timed_target(recipe: Recipe) -> Target:
     return next((each for each in here if each.title in named), here[0])
 
 
-def light_students(recipe: Recipe) -> list[LightStudent]:
-    """Return the students without attention that compete: the recipe's, else both kinds where the task allows them."""
+def light_students(recipe: Recipe) -> dict[str, LightStudent]:
+    """Return the students without attention that compete, by their models' names: the recipe's, else one of each kind.
+
+    These are the kinds that the task allows.
+    """
     kind = KINDS[recipe.task.kind]
     if recipe.light_students or kind.needs_attention:
-        return [*recipe.light_students.values()]
-    return [LightStudent(kind="conv")] if kind.needs_order else [LightStudent(kind="static"), LightStudent(kind="conv")]
+        return recipe.light_students
+    conv = {"conv": LightStudent(kind="conv")}
+    return conv if kind.needs_order else {"static": LightStudent(kind="static"), **conv}
 
 
-def finalists_recipe(recipe: Recipe, parts: Sequence[Part]) -> Recipe:
+def finalists_recipe(recipe: Recipe, parts: Sequence[AnyStudent], light: Sequence[AnyStudent]) -> Recipe:
     """Return the recipe of the finalists: with students without attention, and cascades of these and the best ones."""
-    light = light_students(recipe)
     students = (*([recipe.student] if recipe.student else []), *parts, *light)
-    final = recipe.model_copy(update={"students": students})
+    publish = recipe.publish and recipe.publish.model_copy(update={"name": recipe.publish.name or recipe.name})
+    changes = {"name": f"{recipe.name}{OF_FINALISTS}", "students": students, "publish": publish}
+    final = recipe.model_copy(update=changes)
     if recipe.cascade or KINDS[recipe.task.kind].no_certainty or not light:
         return final
-    seconds = (*([parts[-1].name] if parts else []), "teacher")
+    seconds = (*([[*final.parts][-1]] if parts else []), "teacher")
     cascades = tuple(Cascade(first=name, then=then) for name in final.light_students for then in seconds)
     return final.model_copy(update={"cascade": cascades})
 
@@ -104,7 +111,7 @@ def winner_recipe(recipe: Recipe, winner: str) -> Recipe:
     kinds = {each.kind for name, each in recipe.light_students.items() if name in names}
     kept: list[AnyStudent] = [each for name, each in recipe.parts.items() if name in names]
     kept += [each for each in recipe.light_students.values() if each.kind in kinds]
-    changes: dict[str, Any] = {"name": f"{recipe.name}-winner", "cascade": cascades}
+    changes: dict[str, Any] = {"name": f"{recipe.name.removesuffix(OF_FINALISTS)}-winner", "cascade": cascades}
     if recipe.student and not names & {*recipe.parts, *recipe.light_students}:
         return recipe.model_copy(update=changes | {"students": (recipe.student, *kept)})
     return recipe.model_copy(update=changes | {"students": tuple(kept), "prune": None})

@@ -27,7 +27,11 @@ LEDGER_FILE = "ledger.json"
 Outcome = Literal["passed", "undecided", "missed"]
 
 
-RankBy = Literal["p50", "p95", "p99", "size", "end_to_end"]
+RankBy = Literal["p50", "p95", "p99", "size", "end_to_end", "score"]
+
+
+LATER = ("end_to_end", "memory")
+"""Limits that versions before 0.3 do not know."""
 
 
 class Limits(ResultModel):
@@ -38,12 +42,21 @@ class Limits(ResultModel):
     p50: float | None = None
     """Milliseconds of the model alone, and so is the next."""
     p95: float | None = None
+    end_to_end: float | None = None
+    """Milliseconds from text to answer, with the tokenizer."""
+    memory: int | None = None
+    """Bytes that a process which serves it one by one holds at most, everything in it included."""
     size: int | None = None
     """Bytes of all files that predicting needs."""
     speedup: float | None = None
     """How many times faster than the teacher in PyTorch it must be."""
     smaller: float | None = None
     """How many times smaller than it."""
+
+    @model_serializer(mode="wrap")
+    def _omit_unused(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out the limits of later versions where they are not given: selections without them stay as they are."""
+        return {name: value for name, value in serialize(self).items() if name not in LATER or value is not None}
 
 
 class Rules(ResultModel):
@@ -188,6 +201,11 @@ class TargetResult(ResultModel):
     """Whether it runs wherever the root of a published entry does (`runtime_releases.EVERYWHERE`)."""
     gate: GateResult | None = None
     """None before selection, and for the reference, which is not a candidate."""
+
+    @property
+    def peak_memory(self) -> int | None:
+        """Bytes that serving one by one takes at most."""
+        return next((each.peak for each in self.serving if each.batch == 1), None)
 
     def joined(self, other: TargetResult | None) -> TargetResult:
         """Return this result with the columns that another one of the same row and target has."""

@@ -1,4 +1,4 @@
-"""The winner on a target: of the candidates that pass the gate within the budget the fastest, or the smallest.
+"""The winner on a target: of the candidates that pass the gate within the budget the fastest, smallest or best.
 
 The budget is what a winner may take and weigh; it rules rows out whatever they score.
 """
@@ -17,6 +17,8 @@ from compress.runtimes import EVERYWHERE
 from compress.select.gate import MANY, SEVERITY, format_change, format_more_rows, gate
 from compress.select.ledger import GateResult, HeldBack, Limits, Rules, TargetResult, Trade, Verdict
 
+BEST = {"size": "the smallest", "score": "the best on select"}
+"""What the first in rank is called, where rows are ranked by no time."""
 SHARED_REASONS = 2
 """Reasons for which rows are ruled out that are listed with all their rows."""
 
@@ -91,16 +93,20 @@ def _best(timed: Sequence[TargetResult], rules: Rules) -> tuple[TargetResult, Ta
 
 
 def _rank(row: TargetResult, rules: Rules) -> float | None:
-    """Return what rows are ranked by: milliseconds or bytes; None where it is not known."""
+    """Return what rows are ranked by, the least first: milliseconds, bytes or errors; None where it is not known."""
     if rules.rank_by == "size":
         return row.bytes_total
+    if rules.rank_by == "score":
+        if row.select is None:
+            return None
+        return row.select.primary.value * (-1.0 if row.select.larger_is_better else 1.0)
     quantile = _quantile(row, rules)
     return quantile.value if quantile else None
 
 
 def _quantile(row: TargetResult, rules: Rules) -> Score | None:
     """Return the time that rows are ranked by, where it is one."""
-    if rules.rank_by == "size":
+    if rules.rank_by == "size" or rules.rank_by == "score":
         return None
     if rules.rank_by == "end_to_end":
         return row.latency.typical("end_to_end")
@@ -115,7 +121,7 @@ def _order(row: TargetResult, rules: Rules) -> tuple[float, float]:
 
 def _is_level(row: TargetResult, first: TargetResult, rules: Rules) -> bool:
     """Whether the interval leaves open which is faster: of the ratio for p50, of the quantiles themselves else."""
-    if rules.rank_by == "size":
+    if rules.rank_by in ("size", "score"):
         return False
     if rules.rank_by in ("p50", "end_to_end"):
         factor = ratio(row.latency, first.latency, "model" if rules.rank_by == "p50" else "end_to_end")
@@ -136,9 +142,14 @@ def _held_back(
     for row in sorted(candidates, key=partial(_order, rules=rules)):
         result = gates.get(row.key)
         if result and result.state != "passed" and _is_ahead(row, winner, rules):
-            rank = _rank(row, rules) or 0.0
-            shown = f"{rank / 1e6:.3g} MB" if rules.rank_by == "size" else f"{rank:.3g} ms"
-            yield HeldBack(key=row.key, text=f"{shown}, {result.state}: {result.why}")
+            yield HeldBack(key=row.key, text=f"{_shown_rank(row, rules)}, {result.state}: {result.why}")
+
+
+def _shown_rank(row: TargetResult, rules: Rules) -> str:
+    rank = _rank(row, rules) or 0.0
+    if rules.rank_by == "score":
+        return f"{abs(rank):.4g} on select"
+    return f"{rank / MEGABYTE:.3g} MB" if rules.rank_by == "size" else f"{rank:.3g} ms"
 
 
 def _is_trade(row: TargetResult, result: GateResult, winner: TargetResult, rules: Rules) -> bool:
@@ -172,7 +183,7 @@ def _why(winner: TargetResult, first: TargetResult, timed: int, result: GateResu
     among = f"of {timed} {'that passed the gate' if passed else 'undecided ones'}{within}"
     if timed == 1:
         among = f"and the only {'one that passed the gate' if passed else 'undecided one'}{within}"
-    best = "the smallest" if rules.rank_by == "size" else "the fastest"
+    best = BEST.get(rules.rank_by, "the fastest")
     won = f"{best} {among}" if first is winner else f"as fast as {first.key} and the smaller, {among}"
     larger = winner.select.larger_is_better if winner.select else True
     more = "" if passed else f"; {format_more_rows(result.more_rows)}"
@@ -231,28 +242,32 @@ def over_budget(
     for budget in budgets:
         if budget.target in (None, target):
             yield from _slow(budget, row)
-            yield from _large(budget, row)
+            yield from _large("size", budget.size, row.bytes_total)
+            yield from _large("memory", budget.memory, row.peak_memory)
             yield from _small_factors(budget, row, reference)
 
 
 def _slow(budget: Limits, row: TargetResult) -> Iterator[str]:
-    limits = {"p50": budget.p50, "p95": budget.p95}
-    for name, limit in limits.items():
-        taken = row.latency.quantile("p50" if name == "p50" else "p95")
+    limits = {
+        "p50": (budget.p50, row.latency.quantile("p50")),
+        "p95": (budget.p95, row.latency.quantile("p95")),
+        "end to end": (budget.end_to_end, row.latency.typical("end_to_end")),
+    }
+    for name, (limit, taken) in limits.items():
         if limit is not None and taken is None:
             yield f"its {name} is not known ({row.latency.reason or 'too few calls'}), {limit:g} ms allowed"
         elif limit is not None and taken is not None and taken.value > limit:
             yield f"takes {taken.value:.3g} ms ({name}), {limit:g} ms allowed"
 
 
-def _large(budget: Limits, row: TargetResult) -> Iterator[str]:
-    if budget.size is None:
+def _large(name: str, limit: int | None, taken: int | None) -> Iterator[str]:
+    if limit is None:
         return
-    allowed = f"{budget.size / MEGABYTE:g} MB allowed"
-    if row.bytes_total is None:
-        yield f"its size is not known, {allowed}"
-    elif row.bytes_total > budget.size:
-        yield f"has {row.bytes_total / MEGABYTE:.3g} MB, {allowed}"
+    allowed = f"{limit / MEGABYTE:g} MB allowed"
+    if taken is None:
+        yield f"its {name} is not known, {allowed}"
+    elif taken > limit:
+        yield f"has {taken / MEGABYTE:.3g} MB{' in memory' if name == 'memory' else ''}, {allowed}"
 
 
 def _small_factors(budget: Limits, row: TargetResult, reference: TargetResult | None) -> Iterator[str]:

@@ -20,7 +20,7 @@ from compress.model_folder.model_info import TaskInfo
 from compress.models.checkpoint_task import config_for
 from compress.models.embedding_model import SentenceEmbedding, embedding_size
 from compress.models.encoder_parts import base_of, shape_of
-from compress.models.heads import HEADS, head_for
+from compress.models.heads import EMBEDDING, HEADS, head_for
 from compress.models.light_models import LIGHT_CONFIGS
 from compress.models.load_save import load_model, load_tokenizer
 from compress.models.nonuniform_models import from_config
@@ -96,25 +96,38 @@ def light_config(
     tokenizer = choice.tokenizer
     first, last = tokenizer.cls_token_id, tokenizer.sep_token_id
     special = sorted({index for index in (first, last, tokenizer.pad_token_id) if index is not None})
+    tokens = {"special_token_ids": special, "sep_token_id": last, "pad_token_id": tokenizer.pad_token_id}
+    width = embedding_size(teacher) if isinstance(teacher, SentenceEmbedding) else None
+    if reads_pairs(task) and last is None:
+        raise ModelError(f"the tokenizer of {teacher.name_or_path} has no separator, which divides two texts.")
+    return config_for(_config(student, task, len(choice.kept), width, **tokens), task)
+
+
+def untrained_config(student: LightStudent, task: TaskInfo, vocabulary: int) -> PreTrainedConfig:
+    """Return the config of a student that has pieces of no tokenizer, to be timed."""
+    width = (student.embedding or student.hidden) if head_for(task) is EMBEDDING else None
+    tokens = {"special_token_ids": [0, 1, 2], "sep_token_id": 2, "pad_token_id": 0}
+    return config_for(_config(student, task, vocabulary, width, **tokens), task)
+
+
+def _config(
+    student: LightStudent, task: TaskInfo, vocabulary: int, embedding: int | None, **tokens: Any
+) -> PreTrainedConfig:
     shape: dict[str, Any] = {
-        "vocab_size": len(choice.kept),
+        "vocab_size": vocabulary,
         "hidden_size": student.hidden,
         "factors": student.factors,
         "num_hidden_layers": student.depth,
         "ngrams": student.ngrams,
         "buckets": student.buckets,
         "head_width": student.head_width,
-        "special_token_ids": special,
-        "sep_token_id": last,
-        "pad_token_id": tokenizer.pad_token_id,
         "pairs": reads_pairs(task),
+        **tokens,
     }
     config = LIGHT_CONFIGS[student.kind](**shape)
-    if isinstance(teacher, SentenceEmbedding):
-        config.update({"pooling": "mean", "sentence_size": embedding_size(teacher)})
-    if reads_pairs(task) and last is None:
-        raise ModelError(f"the tokenizer of {teacher.name_or_path} has no separator, which divides two texts.")
-    return config_for(config, task)
+    if embedding is not None:
+        config.update({"pooling": "mean", "sentence_size": embedding})
+    return config
 
 
 def reads_pairs(task: TaskInfo) -> bool:

@@ -3,11 +3,19 @@
 import pytest
 
 from compress.model_folder.model_info import ShapeInfo
-from compress.model_shapes import part_shape, parts_of
+from compress.model_shapes import light_shape, part_shape, parts_of
 from compress.prune.latency_table import LatencyTable
 from compress.recipe.schema import Budget
-from compress.recipe.student_schema import Part
-from compress.search.candidates import Candidate, choose_finalists, estimate, front, may_fit
+from compress.recipe.student_schema import LightStudent, Part
+from compress.search.candidates import (
+    Candidate,
+    SearchInfo,
+    choose_finalists,
+    estimate,
+    estimate_light,
+    front,
+    may_fit,
+)
 
 SHAPE = ShapeInfo(
     family="bert",
@@ -37,7 +45,9 @@ TABLE = LatencyTable(
 
 
 def candidate(milliseconds, score, **changes):
-    return Candidate(part=Part(layers=1, heads=1, ffn=8), milliseconds=milliseconds, bytes=1000, score=score, **changes)
+    part = Part(layers=1, heads=1, ffn=8)
+    sizes = {"milliseconds": milliseconds, "bytes": 1000}
+    return Candidate(name=part.name, student=part, score=score, **sizes, **changes)
 
 
 def test_time_is_that_of_the_table_and_layers_that_are_left_out_take_none():
@@ -62,6 +72,8 @@ def test_size_is_that_of_the_smallest_file_with_its_tokenizer():
         ({"p50": "0.45ms"}, True),  # an estimate may be 15 % off
         ({"p50": "0.4ms"}, False),
         ({"p95": "0.3ms"}, False),
+        ({"end_to_end": "0.3ms"}, False),  # the model alone takes longer
+        ({"memory": 5000}, True),  # measured of finalists
         ({"size": 1000}, True),
         ({"smaller": 10.0}, True),
         ({"smaller": 30.0}, False),
@@ -72,6 +84,30 @@ def test_size_is_that_of_the_smallest_file_with_its_tokenizer():
 )
 def test_what_may_fit(budget, fits):
     assert may_fit(candidate(0.5, 0.9), [Budget(**budget)], "cpu", teacher=20_000) is fits
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "pieces"),
+    [("seen", 0), (None, 100), ({"keep": 40}, 40), ({"keep": 400}, 100), ({"min_count": 2}, 0)],
+)
+def test_a_light_student_has_at_least_the_pieces_that_its_rule_keeps(vocabulary, pieces):
+    student = LightStudent(kind="static", vocabulary=vocabulary)
+    made = estimate_light("static", student, 0.04, vocabulary=100)
+    assert (made.milliseconds, made.score) == (0.04, None)
+    assert made.bytes == round(light_shape(student, pieces).parameters * 4.5 / 8)
+
+
+def test_a_budget_is_shown_as_it_is_written():
+    limits = tuple(each.model_dump(exclude_none=True) for each in (Budget(p50="0.5ms", size="5MB", speedup=12.0),))
+    facts = {
+        "name": "my",
+        "limits": limits,
+        "max_drop": 0.01,
+        "goal": "p50",
+        "variant": "onnx-int8",
+        "run": "my-search",
+    }
+    assert SearchInfo(**facts, candidates=()).budget_text == "p50 0.5ms, size 5MB, speedup 12, drop 0.01"
 
 
 def test_the_front_has_what_is_faster_or_better():

@@ -8,13 +8,21 @@ import pytest
 from compress.cli import main
 from compress.console import Console
 from compress.errors import UsageError
+from compress.pipeline.commands.clean import clean
 from compress.pipeline.plan import make_plan
 from compress.pipeline.preflight.resolve import resolve
 from compress.pipeline.run import read_recipe
 from compress.report.report_schema import read_report
-from compress.search.candidates import SearchInfo
 from compress.search.run_search import search_recipe
-from compress.search.search_recipes import budget_overrides, searched_recipe, timed_target, winner_recipe
+from compress.search.search_folder import read_search
+from compress.search.search_recipes import (
+    budget_overrides,
+    finalists_recipe,
+    light_students,
+    searched_recipe,
+    timed_target,
+    winner_recipe,
+)
 from tests.conftest import write_tiny_recipe
 
 LIGHT = "{kind: static, hidden: 16, buckets: 100, head_width: 16, epochs: 4, batch_size: 16, learning_rate: 0.03}"
@@ -116,7 +124,11 @@ def test_parts_are_timed_where_the_budget_holds_on_a_cpu(targets, budget, timed,
 
 @pytest.mark.parametrize(
     ("budget", "goal", "message"),
-    [("p50=1ms", "score", "no goal 'score'"), ("", None, "a search needs a budget"), ("size=5", None, "give the unit")],
+    [
+        ("p50=1ms", "scores", "no goal 'scores'; did you mean score"),
+        ("", None, "a search needs a budget"),
+        ("size=5", None, "give the unit"),
+    ],
 )
 def test_in_python_bad_input_is_an_exception(budget, goal, message, recipe_file):
     with pytest.raises(UsageError, match=message):
@@ -136,12 +148,14 @@ def test_a_search_ends_with_a_winner_and_its_recipe(tmp_path: Path, monkeypatch,
     command = ["search", str(write_tiny_recipe(tmp_path)), "--budget", "size=5MB,drop=1", *QUICK]
     assert main(command) == 0
     folder = tmp_path / "searches" / "tiny"
-    found = SearchInfo.model_validate_json((folder / "search.json").read_bytes())
-    assert len(found.candidates) == 2 * 4 * 5
-    assert 1 <= sum(each.is_finalist for each in found.candidates) <= 2
-    report = read_report(tmp_path / "runs" / "tiny")
-    finalists = {each.part.name for each in found.candidates if each.is_finalist}
-    assert {row.model for row in report.rows} >= {"teacher", "static", *finalists}
+    found = read_search(folder)
+    assert len(found.candidates) == 2 * 4 * 5 + 1
+    finalists = {each.name for each in found.candidates if each.is_finalist}
+    assert "static" in finalists
+    assert 2 <= len(finalists) <= 3
+    report = read_report(tmp_path / "runs" / found.run)
+    assert {row.model for row in report.rows} >= {"teacher", *finalists}
+    assert all(each["why"] == "unfinished, and no run uses it" for each in clean(tmp_path / "runs", dry_run=True))
     steps = {path.name for path in (tmp_path / "runs" / ".steps").iterdir()}
     assert main(command) == 0
     assert {path.name for path in (tmp_path / "runs" / ".steps").iterdir()} == steps
@@ -153,11 +167,71 @@ def test_a_search_ends_with_a_winner_and_its_recipe(tmp_path: Path, monkeypatch,
     assert not {name for name in later if name.startswith(("finetune", "shared", "part", "static", "build", "export"))}
     again = search_recipe(tmp_path / "tiny.yaml", "size=5MB,drop=1", overrides=QUICK[1::2][:3], finalists=2)
     assert {path.name for path in (tmp_path / "runs" / ".steps").iterdir()} >= steps
-    assert (again.info.winner, again.result.report.name) == (found.winner, "tiny")
+    assert (again.info.winner, again.result.report.name) == (found.winner, "tiny-search")
+    assert {path.name for path in (tmp_path / "runs").glob("[!.]*")} == {"tiny-search", "tiny-winner"}
     capsys.readouterr()
+    assert main(["ls", "searches", "--format", "json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row == {
+        "name": "tiny",
+        "budget": "size 5MB, drop 1",
+        "goal": "p50",
+        "candidates": 41,
+        "trained on": len(finalists),
+        "winner": found.winner,
+        "run": "tiny-search",
+    }
     assert main([*command[:-1], "json"]) == 0
     assert json.loads(capsys.readouterr().out)["winner"] == found.winner
     assert main([*command, "--dry-run"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [("{", "cannot be read"), ('{"schema_version": 9}', "written by a newer version")]
+)
+def test_a_search_that_cannot_be_read_is_a_row_of_the_list(content, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "searches" / "my").mkdir(parents=True)
+    (tmp_path / "searches" / "my" / "search.json").write_text(content)
+    assert main(["ls", "searches", "--format", "json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert message in row["winner"]
+
+
+def test_steps_that_a_search_uses_are_not_cleaned(tmp_path):
+    kept, other = (tmp_path / "runs" / ".steps" / name for name in ("latency-1", "latency-2"))
+    kept.mkdir(parents=True)
+    other.mkdir()
+    (tmp_path / "searches" / "my").mkdir(parents=True)
+    (tmp_path / "searches" / "my" / "lock.json").write_text(json.dumps({"steps": {"latency": "latency-1"}}))
+    assert [Path(row["folder"]).name for row in clean(tmp_path / "runs")] == ["latency-2"]
+    assert kept.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("kind", "named"),
+    [("classification", ["static", "conv"]), ("token_classification", ["conv"]), ("multiple_choice", [])],
+)
+def test_light_students_of_the_budget_compete_where_the_task_allows_them(kind, named, recipe_file):
+    recipe = read_recipe(recipe_file)
+    task = recipe.task.model_copy(update={"kind": kind})
+    assert [*light_students(recipe.model_copy(update={"task": task}))] == named
+
+
+def test_a_published_winner_has_the_name_of_the_recipe(recipe_file):
+    recipe = resolve(read_recipe(recipe_file, ["prune=null", "publish=zoo", STUDENTS]))
+    final = finalists_recipe(recipe, [*recipe.parts.values()], [])
+    assert (final.name, final.publish.name) == ("tiny-search", "tiny")
+    winner = winner_recipe(final, "part-1x1x8/onnx-int8")
+    assert (winner.name, winner.publish.name) == ("tiny-winner", "tiny")
+
+
+def test_a_limit_of_time_that_one_finalist_exceeds_is_refused(tmp_path, capsys):
+    recipe = write_tiny_recipe(tmp_path)
+    options = ["--budget", "size=5MB", "--minutes", "1", "--runs", str(tmp_path / "runs"), "--set", "publish=null"]
+    assert main(["search", str(recipe), *options, "--set", "measure.budget=20m"]) == 2
+    assert "--minutes 1: with a single finalist this search takes 2" in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.slow
@@ -172,5 +246,5 @@ def test_a_time_that_no_part_can_meet_is_refused_before_training(tmp_path: Path,
     assert main(["search", str(recipe), *options]) == 2
     message = " ".join(capsys.readouterr().err.split())
     assert "prune is left out" in message
-    assert "nothing can meet this budget: the smallest part takes" in message
+    assert "nothing can meet this budget: of 40 candidates, the fastest, part-1x1x" in message
     assert not [*(tmp_path / "runs" / ".steps").glob("finetune-*")]

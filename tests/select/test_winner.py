@@ -1,6 +1,8 @@
 import pytest
 
 from compress.measure.quality.quality_result import ClassScore, Difference, Quality
+from compress.measure.resources.serving_memory import ServingMemory
+from compress.measure.result_base import Score
 from compress.measure.timing.latency import Latency
 from compress.report.pages.render import render_html, render_markdown
 from compress.report.report_schema import Report, report_json
@@ -415,7 +417,55 @@ def test_the_smallest_wins_where_rows_are_ranked_by_size(make_report):
     assert apply_gates(failed).verdicts[0].winner == "student/onnx-int8"
 
 
+def test_the_best_wins_where_rows_are_ranked_by_score(make_report):
+    report = make_report(rules=RULES.model_copy(update={"rank_by": "score"}))
+    verdict = apply_gates(report).verdicts[0]
+    rows = [each for each in report.results if each.select and each.key != "teacher/torch-fp32"]
+    scores = {each.key: each.select.primary.value for each in rows}
+    assert scores[verdict.winner] == max(scores.values())
+    assert verdict.why.startswith("the best on select of 8 that passed the gate")
+    limited = RULES.model_copy(update={"rank_by": "score", "budget": (Limits(size=20_000_000),)})
+    small = apply_gates(make_report(rules=limited)).verdicts[0]
+    assert small.winner == "student/onnx-int8"
+    assert "on select, ruled out: has" in small.held_back[0].text
+
+
+def test_less_is_better_where_the_score_is_an_error(make_report):
+    report = make_report(rules=RULES.model_copy(update={"rank_by": "score"}))
+    first = apply_gates(report).verdicts[0].winner
+    best = report.result(first, "cpu")
+    worse = best.select.model_copy(update={"larger_is_better": False, "primary": Score(value=9.0, low=9.0, high=9.0)})
+    assert apply_gates(edited(report, first, select=worse)).verdicts[0].winner != first
+
+
+@pytest.mark.parametrize(
+    ("serving", "reason"),
+    [
+        ((ServingMemory(batch=1, peak=90_000_000),), "has 90 MB in memory, 80 MB allowed"),
+        ((ServingMemory(batch=32, peak=1_000_000),), "its memory is not known, 80 MB allowed"),
+        ((ServingMemory(batch=1, peak=70_000_000),), None),
+    ],
+)
+def test_memory_is_that_of_serving_one_by_one(serving, reason, make_report):
+    report = edited(make_report(rules=budget(memory=80_000_000)), "pruned/onnx-int8", serving=serving)
+    gate = apply_gates(report).result("pruned/onnx-int8", "cpu").gate
+    assert gate.ruled_out == ((reason,) if reason else ())
+
+
+def test_a_limit_from_text_to_answer(make_report, latency_of):
+    report = make_report(rules=budget(end_to_end=1.0))
+    result = report.result("pruned/onnx-int8", "cpu").latency
+    slow = edited(report, "pruned/onnx-int8", latency=result.model_copy(update={"end_to_end": latency_of(2.0).model}))
+    (reason,) = apply_gates(slow).result("pruned/onnx-int8", "cpu").gate.ruled_out
+    assert reason.endswith(" ms (end to end), 1 ms allowed")
+    unknown = edited(report, "pruned/onnx-int8", latency=result.model_copy(update={"end_to_end": None}))
+    (reason,) = apply_gates(unknown).result("pruned/onnx-int8", "cpu").gate.ruled_out
+    assert reason == "its end to end is not known (too few calls), 1 ms allowed"
+
+
 def test_rules_without_a_budget_are_stored_as_before():
+    assert "memory" not in budget(size=5).model_dump(mode="json")["budget"][0]
+    assert budget(memory=5).model_dump(mode="json")["budget"][0]["memory"] == 5
     assert "budget" not in RULES.model_dump(mode="json")
     assert budget(size=5).model_dump(mode="json")["budget"][0]["size"] == 5
 

@@ -7,17 +7,20 @@ from pathlib import Path
 from typing import Any
 
 from compress.data.encoded_cache import ENCODED_FOLDER
-from compress.pipeline.run_lock import LOCK_FILE, PREVIOUS_FOLDER, named_steps
+from compress.pipeline.run_lock import LOCK_FILE, PREVIOUS_FOLDER, named_steps, searches_folder
 from compress.pipeline.step_store import StepStore
 
 
 def clean(runs: Path, *, dry_run: bool = False) -> list[dict[str, Any]]:
-    """Remove every step folder below ``runs`` that no run's lock.json names and no process is using, and encoded rows.
+    """Remove every step folder below ``runs`` that no lock.json names and no process is using, and encoded rows.
+
+    Locks are those of runs and of searches.
 
     A lock that cannot be read stops everything, since it may name any.
     """
     store = StepStore(runs)
     locks = [*runs.glob(f"*/{LOCK_FILE}"), *runs.glob(f"*/{PREVIOUS_FOLDER}/*/{LOCK_FILE}")]
+    locks += searches_folder(runs).glob(f"*/{LOCK_FILE}")
     named = set[str]().union(*map(named_steps, locks))
     finished = [(path, "no run uses it") for path in sorted(store.steps.glob("[!.]*"))]
     partial = [(path, "unfinished, and no run uses it") for path in sorted((store.steps / ".partial").glob("*"))]

@@ -33,11 +33,6 @@ ListedRow = dict[str, Any]
 Rows = list[ListedRow]
 
 
-def listing(what: str, options: argparse.Namespace) -> Rows:
-    """Return the rows of one list, each with a `name`."""
-    return list(LISTINGS[what](options))
-
-
 def run_folder(name: str, runs: Path) -> Path:
     """Return a run's folder from its name, its path or its report.json."""
     for path in (Path(name), runs / name):

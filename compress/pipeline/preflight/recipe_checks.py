@@ -42,6 +42,7 @@ def unused_settings(recipe: Recipe) -> Iterator[Problem]:
     yield from _quantization(recipe)
     yield from _cascades(recipe)
     yield from _runs_nowhere(recipe)
+    yield from _not_measured(recipe)
     for step in STEPS.values():
         yield from step.problems(recipe)
     for path, training in trainings(recipe):
@@ -70,6 +71,19 @@ def _runs_nowhere(recipe: Recipe) -> Iterator[Problem]:
     if reasons and all(reasons.values()):
         listing = "; ".join(f"{names}: {reason}" for reason, names in group_by_reason(reasons.items()).items())
         yield Problem(("runs_in",), f"no variant of this recipe runs there ({listing}); add onnx to export")
+
+
+def _not_measured(recipe: Recipe) -> Iterator[Problem]:
+    """Yield limits and a rank of what is not measured: every row would be ruled out."""
+    if any(budget.memory for budget in recipe.budget) and 1 not in recipe.measure.memory:
+        yield Problem(("budget", "memory"), "is that of serving one by one; add 1 to measure.memory")
+    fixed = {target.title for target in recipe.targets if target.length != "data"}
+    for title in sorted(fixed):
+        limited = any(budget.end_to_end and budget.target in (None, title) for budget in recipe.budget)
+        if limited or recipe.rank_by == "end_to_end":
+            path = ("budget", "end_to_end") if limited else ("rank_by",)
+            reason = f"{title} times pieces of a fixed length, not texts"
+            yield Problem(path, f"{reason}; leave the target's length out, or give the budget another target")
 
 
 def _cascades(recipe: Recipe) -> Iterator[Problem]:

@@ -109,3 +109,15 @@ def test_training_for_int8_needs_the_method_that_it_imitates(recipe_file):
         "quantize.training: imitates the method dynamic, and methods are static-minmax; add dynamic"
     )
     assert read_recipe(recipe_file, ["quantize={methods: [static-minmax, dynamic], training: true}"])
+
+
+def test_limits_of_what_is_not_measured_are_refused(recipe_file):
+    (error,) = errors(recipe_file, "budget={memory: 100MB}", "measure.memory=[8]")
+    assert error.startswith("budget.memory: is that of serving one by one; add 1 to measure.memory")
+    targets = "targets=[{device: cpu, length: 32, name: short}, {device: cpu, name: texts}]"
+    (error,) = errors(recipe_file, targets, "budget={end_to_end: 1ms}")
+    assert error.startswith("budget.end_to_end: short times pieces of a fixed length, not texts")
+    (error,) = errors(recipe_file, targets, "rank_by=end_to_end")
+    assert error.startswith("rank_by: short times pieces")
+    read_recipe(recipe_file, [targets, "budget={end_to_end: 1ms, target: texts}"])
+    read_recipe(recipe_file, ["budget={memory: 100MB}", "measure.memory=[1, 8]"])

@@ -1,0 +1,41 @@
+"""The folder of a search, `searches/NAME` beside the folder of runs: what is in it, and the list of all of them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from compress.errors import ModelError, first_error
+from compress.pipeline.run_lock import searches_folder
+from compress.search.candidates import SearchInfo
+
+SEARCH_FILE, FINALISTS_FILE, WINNER_FILE = "search.json", "finalists.yaml", "winner.yaml"
+
+
+def read_search(folder: Path) -> SearchInfo:
+    """Return what a search looked at and found; raise `ModelError` where its file cannot be read."""
+    file = folder / SEARCH_FILE
+    try:
+        return SearchInfo.model_validate_json(file.read_bytes())
+    except (OSError, ValidationError) as error:
+        reason = first_error(error) if isinstance(error, ValidationError) else error.strerror
+        raise ModelError(f"{file} cannot be read: {reason}.", hint="compress search writes it again") from error
+
+
+def listed_searches(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Yield a row for each search: its budget, how many candidates it looked at and trained on, and its winner."""
+    for file in sorted(searches_folder(options.runs).glob(f"*/{SEARCH_FILE}")):
+        row: dict[str, Any] = {"name": file.parent.name}
+        row |= dict.fromkeys(("budget", "goal", "candidates", "trained on", "run"))
+        try:
+            found = read_search(file.parent)
+        except ModelError as error:
+            yield row | {"winner": error.message}
+            continue
+        row |= {"budget": found.budget_text, "goal": found.goal, "candidates": len(found.candidates)}
+        row |= {"trained on": sum(each.is_finalist for each in found.candidates), "run": found.run}
+        yield row | {"winner": found.winner or ("none" if found.finished else "not finished")}
