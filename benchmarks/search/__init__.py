@@ -1,0 +1,1 @@
+"""`python -m benchmarks.search`: a search beside other ways to find a small model."""

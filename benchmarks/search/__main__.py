@@ -1,0 +1,156 @@
+"""`python -m benchmarks.search`: hypervolume against training minutes; whether budgets are met when measured again."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from benchmarks.markdown_page import machine, origin, table
+from benchmarks.report_store import Store, beginning, carry_out, chosen, in_place, positive, run
+from benchmarks.search.search_case import TITLES, WAYS, Case
+from benchmarks.search.search_results import Budget, Made, SearchReport, over_time, volume_at
+from compress.console import Console
+from compress.errors import CompressError
+
+SETS = ("mrpc", "snips_slots", "sst2")
+ROWS, TRIAL_ROWS = 4000, 200
+COLUMNS = ("set", "seed", "way", "models", "minutes", "hypervolume", "search after as long", "in a third of it")
+BUDGET_COLUMNS = ("set", "seed", "budget", "winner", "speed-up, measured again", "met within 5 %")
+METHOD = (
+    "Each way begins with the same fine-tuned teacher. Minutes: of trainings alone, without fine-tuning and timing."
+    " Hypervolume: of the logarithm to base 10 of how many times faster than the teacher in PyTorch fp32 a model is,"
+    " and the share of the teacher's test score; its corner is the teacher's time and the bag of words' score. Budgets"
+    " are searched one after the other; the second finds the shared student of the first. Their winners are timed again"
+    " beside the teacher, in a session of their own."
+)
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.search", description=__doc__)
+    parser.add_argument("--sets", default=",".join(SETS), help="(default: %(default)s)")
+    parser.add_argument("--ways", default=",".join(WAYS), help="(default: %(default)s)")
+    parser.add_argument("--rows", type=positive, help=f"of each role, at most (default: {ROWS})")
+    parser.add_argument("--seeds", type=positive, default=2, help="(default: 2)")
+    parser.add_argument("--out", type=Path, help="folder of the report (default: reports/search; none in a trial)")
+    parser.add_argument("--work", type=Path, help="folder of the runs, kept (default: a temporary one)")
+    parser.add_argument("--trial", action="store_true", help="everything in small, to see that it runs")
+    given = parser.parse_args(arguments)
+    given.sets = chosen(parser, "--sets", given.sets, SETS)
+    given.ways = chosen(parser, "--ways", given.ways, WAYS)
+    given.rows = given.rows or (TRIAL_ROWS if given.trial else ROWS)
+    if given.out is None and not given.trial:
+        given.out = Path("reports/search")
+    return given
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what is missing; 130 where it was interrupted."""
+    given = parse(arguments)
+    trial = ["--trial"] if given.trial else []
+    command = " ".join(["python -m benchmarks.search", *trial, f"--rows {given.rows}"])
+    store, console = (
+        Store(SearchReport(**beginning(command, given.trial), rows=given.rows), given.out, page),
+        Console("human"),
+    )
+    if store.resume():
+        store.earlier = store.report.seconds or 0.0
+        console.note(f"goes on with {len(store.report.made)} stored results")
+    return carry_out(store, console, lambda work: compare(given, work, store, console), show, given.work)
+
+
+def compare(given: argparse.Namespace, work: Path, store: Store[SearchReport], console: Console) -> None:
+    """Search each set with each seed in every way; Optuna has as long as the search took."""
+    for seed in range(1 if given.trial else given.seeds):
+        for name in given.sets:
+            case = Case(name, seed, work, given.rows, given.trial)
+            for way in given.ways:
+                try:
+                    attempt(case, way, store, console)
+                except CompressError as error:
+                    add(store, console, Made(set=name, seed=seed, way=way, number=99, reason=error.message))
+
+
+def attempt(case: Case, way: str, store: Store[SearchReport], console: Console) -> None:
+    """Search one set in one way; runs that are stored are found done."""
+    if way == "search":
+        for made, budgets in case.search():
+            add(store, console, made)
+            for each in budgets:
+                known = {one.key for one in store.report.budgets}
+                stored = store.report.budgets
+                store.update(budgets=in_place(stored, each) if each.key in known else (*stored, each))
+        store.update(floors={**store.report.floors, case.set: case.floor()})
+        return
+    longest = sum(each.minutes for each in store.report.of(case.set, case.seed, "search"))
+    runs = case.optuna(longest) if way == "optuna" else case.grid() if way == "grid" else case.init()
+    for made in runs:
+        add(store, console, made)
+
+
+def add(store: Store[SearchReport], console: Console, made: Made) -> None:
+    """Store what a run made; one that was found done keeps its minutes."""
+    known = {each.key: each for each in store.report.made}
+    if (earlier := known.get(made.key)) is not None and not made.minutes:
+        made = made.model_copy(update={"minutes": earlier.minutes})
+    stored = store.report.made
+    store.update(made=in_place(stored, made) if made.key in known else (*stored, made))
+    console.note(
+        f"[{store.seconds / 60:4.1f} min] {made.key} {made.title}: {made.reason or f'{len(made.points)} files'}"
+    )
+
+
+def lines(report: SearchReport) -> Iterator[dict[str, str]]:
+    """Yield a row for each way, set and seed."""
+    for name, seed in dict.fromkeys((each.set, each.seed) for each in report.made):
+        floor = report.floors.get(name, 0.0)
+        ours = over_time(report.of(name, seed, "search"), floor)
+        for way in WAYS:
+            runs = [each for each in report.of(name, seed, way) if each.reason is None]
+            if not runs:
+                continue
+            minutes, volume = over_time(runs, floor)[-1]
+            later = {"search after as long": minutes, "in a third of it": minutes / 3}
+            yield {
+                "set": name,
+                "seed": str(seed),
+                "way": TITLES[way],
+                "models": str(len(runs) if way != "search" else max(len(each.points) for each in runs)),
+                "minutes": f"{minutes:.1f}",
+                "hypervolume": f"{volume:.3f}",
+                **{title: "" if way == "search" else f"{volume_at(ours, when):.3f}" for title, when in later.items()},
+            }
+
+
+def budget_lines(budgets: Sequence[Budget]) -> Iterator[dict[str, str]]:
+    """Yield a row for each budget."""
+    for each in budgets:
+        yield {
+            "set": each.set,
+            "seed": str(each.seed),
+            "budget": each.asked,
+            "winner": each.winner or "none",
+            "speed-up, measured again": f"{each.measured:.1f}×" if each.measured else "",
+            "met within 5 %": {True: "yes", False: "no", None: ""}[each.is_met],
+        }
+
+
+def page(report: SearchReport) -> str:
+    """Return the page in Markdown."""
+    blocks = ["# Search", origin(report), f"{METHOD} At most {report.rows:,} rows of each role."]
+    blocks += [table(lines(report), COLUMNS, COLUMNS[3:]), "## Budgets, measured again"]
+    blocks.append(table(budget_lines(report.budgets), BUDGET_COLUMNS, BUDGET_COLUMNS[4:5]))
+    reasons = [f"- {each.key}: {each.reason}" for each in report.made if each.reason]
+    blocks += ["## Not run\n\n" + "\n".join(reasons)] if reasons else []
+    return "\n\n".join([*blocks, machine(report)]) + "\n"
+
+
+def show(report: SearchReport, console: Console) -> None:
+    """Print the tables."""
+    console.table(list(lines(report)), COLUMNS)
+    console.table(list(budget_lines(report.budgets)), BUDGET_COLUMNS)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,201 @@
+"""One set with one seed: a teacher, and what each way of searching makes of it in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from benchmarks.defaults.real_sets import SETS
+from benchmarks.distill_throughput.environments import Environment, NotInstalled
+from benchmarks.finished_run import FinishedRun
+from benchmarks.search.search_results import Budget, Made, Point
+from compress.errors import CompressError
+from compress.measure import Job, time_jobs
+from compress.measure.timing.latency import ratio
+from compress.measure.timing.worker_process import error_line
+from compress.model_folder.model_info import VariantInfo
+from compress.pipeline.step_store import StepStore
+from compress.pipeline.steps.measure_step import sample_texts
+from compress.recipe.measure_schema import Measure
+from compress.report.report_schema import LedgerRow
+from compress.runtime.predictor import Placement
+from compress.search.candidates import COMPARING
+from compress.steps import KINDS
+from compress.tasks import kind_of
+
+ENCODER, TEACHER = "minilm-l6", "teacher/torch-fp32"
+BUDGETS = ("speedup=20,drop=0.02", "speedup=60,smaller=20,drop=0.03")
+GRID = tuple(
+    {"layers": layers, "heads": heads, "ffn": ffn} for layers in (1, 2, 3, 4) for heads, ffn in ((6, 768), (3, 384))
+)
+"""Eight students: half and a quarter of the teacher's heads and neurons, in one to four of its six layers."""
+SPEEDUPS = (2, 4)
+"""Goals of the starter recipe, which prunes its teacher."""
+QUANTIZE = {"methods": ["dynamic", "rows-8bit"]}
+MEASURE = {"rounds": 12, "processes": 3, "seconds": 0.1, "memory": []}
+TRIAL_TRAINING = {"epochs": 1, "batch_size": 16}
+OPTUNA = Environment("optuna", ("optuna==5.0.0",))
+WAYS = ("search", "grid", "optuna", "init")
+TITLES: Mapping[str, str] = {
+    "search": "compress search",
+    "grid": "eight students, one by one",
+    "optuna": "Optuna's TPE, one student after another",
+    "init": "the starter recipe, pruned to 2 and 4 times",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One set with one seed."""
+
+    set: str
+    seed: int
+    work: Path
+    rows: int
+    trial: bool
+
+    @property
+    def folder(self) -> Path:
+        """Where its runs are."""
+        return self.work / f"{self.set}-{self.seed}-{self.rows}"
+
+    @cached_property
+    def teacher(self) -> Path:
+        """The fine-tuned teacher of all ways."""
+        training = {"finetune": TRIAL_TRAINING} if self.trial else {}
+        self._compress("teacher", "run", self._recipe("teacher", ENCODER) | training, "--until", "finetune")
+        (folder,) = (self.folder / "teacher" / "runs" / ".steps").glob("finetune-*")
+        return folder
+
+    def search(self) -> Iterator[tuple[Made, list[Budget]]]:
+        """Search within each budget, one after the other; the second finds what the first one trained."""
+        minutes = 0.0
+        for number, asked in enumerate(BUDGETS):
+            recipe = self._tuned("my") | ({"shared": {"epochs": 1}} if self.trial else {})
+            finalists = ("--finalists", "2") if self.trial else ()
+            self._compress("search", "search", recipe, "--budget", asked, *finalists)
+            run = FinishedRun(self.folder / "search", "my-search")
+            total = self._minutes("search")
+            made = self._made("search", number, asked, run, total - minutes)
+            minutes = total
+            yield made, [self._budget(run, asked)]
+
+    def grid(self) -> Iterator[Made]:
+        """Train each student of the grid."""
+        for number, shape in enumerate(GRID[:2] if self.trial else GRID):
+            yield self._student("grid", number, shape)
+
+    def optuna(self, minutes: float) -> Iterator[Made]:
+        """Train what Optuna's sampler asks for, until the minutes are used up."""
+        try:
+            OPTUNA.install()
+        except NotInstalled as error:
+            raise CompressError(str(error)) from error
+        trials, used = list[dict[str, Any]](), 0.0
+        while used < minutes and len(trials) < (2 if self.trial else 100):
+            history = self.folder / "optuna.json"
+            history.write_text(json.dumps({"seed": self.seed, "trials": trials}), encoding="utf-8")
+            command = [str(OPTUNA.python), str(Path(__file__).with_name("tpe_job.py")), str(history)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise CompressError(f"Optuna failed: {error_line(done.stderr)}")
+            shape: dict[str, Any] = json.loads(done.stdout)
+            made = self._student("optuna", len(trials), shape)
+            speed, score = max(made.points, default=(1.0, 0.0), key=lambda each: each[0])
+            trials.append({"shape": shape, "speed": math.log(speed), "score": score})
+            used += made.minutes
+            yield made
+
+    def init(self) -> Iterator[Made]:
+        """Run the starter recipe, which prunes its teacher to a speed-up."""
+        for number, speedup in enumerate(SPEEDUPS[:1] if self.trial else SPEEDUPS):
+            recipe = self._tuned(f"to-{speedup}") | {"prune": {"to": {"speedup": speedup}}}
+            before = self._minutes("init")
+            self._compress("init", "run", recipe)
+            run = FinishedRun(self.folder / "init", f"to-{speedup}")
+            yield self._made("init", number, f"{speedup} times", run, self._minutes("init") - before)
+
+    def floor(self) -> float:
+        """Return the bag of words' share of the teacher's score."""
+        report = FinishedRun(self.folder / "search", "my-search").report
+        teacher = report.result(TEACHER, "cpu")
+        if report.floor is None or teacher is None or teacher.test is None:
+            return 0.0
+        return report.floor.primary.value / teacher.test.primary.value
+
+    def _student(self, way: str, number: int, shape: Mapping[str, int]) -> Made:
+        """Train one student of a shape by itself."""
+        title = "x".join(str(size) for size in shape.values())
+        before = self._minutes(way)
+        self._compress(way, "run", self._tuned(title) | {"student": dict(shape)})
+        run = FinishedRun(self.folder / way, title)
+        return self._made(way, number, title, run, self._minutes(way) - before)
+
+    def _recipe(self, name: str, teacher: str) -> dict[str, Any]:
+        section = SETS[self.set].section(self.work)
+        section["data"]["limit"] = self.rows
+        recipe = {"name": name, "seed": self.seed, "task": section, "teacher": teacher, "student": None}
+        return recipe | {"quantize": QUANTIZE, "measure": MEASURE, "gate": {"max_drop": 0.02}}
+
+    def _tuned(self, name: str) -> dict[str, Any]:
+        """Return a recipe whose teacher is the fine-tuned one."""
+        distill = {"distill": TRIAL_TRAINING} if self.trial else {}
+        return self._recipe(name, str(self.teacher)) | {"finetune": False} | distill
+
+    def _compress(self, way: str, command: str, recipe: Mapping[str, Any], *options: str) -> None:
+        """Run a command of compress in a way's folder; a killed one goes on, a finished one does nothing."""
+        folder = self.folder / way
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{recipe['name']}.yaml"
+        path.write_text(yaml.safe_dump(dict(recipe), sort_keys=False), encoding="utf-8")
+        words = [sys.executable, "-m", "compress", command, path.name, *options, "--format", "quiet"]
+        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+        if done.returncode not in (0, 3):  # 3: nothing passed the gate within the budget, and there is a report
+            raise CompressError(f"compress {command}: {error_line(done.stderr)}")
+
+    def _minutes(self, way: str) -> float:
+        """Return the minutes of all trainings in a way's folder, and of comparing parts."""
+        store = StepStore(self.folder / way / "runs")
+        return sum(each.seconds for each in store.records() if each.kind in (*KINDS, COMPARING)) / 60
+
+    def _made(self, way: str, number: int, title: str, run: FinishedRun, minutes: float) -> Made:
+        facts = {"set": self.set, "seed": self.seed, "way": way, "number": number, "title": title}
+        return Made(**facts, minutes=minutes, points=tuple(self._points(run)))
+
+    def _points(self, run: FinishedRun) -> Iterator[Point]:
+        """Yield the speed and score of every file of a run, the teacher's INT8 ones too."""
+        teacher = run.report.result(TEACHER, "cpu")
+        for row in run.report.rows:
+            result = run.report.result(row.key, "cpu")
+            if teacher is None or teacher.test is None or result is None or result.test is None:
+                continue
+            if (faster := ratio(teacher.latency, result.latency)) is not None:
+                yield faster.value, result.test.primary.value / teacher.test.primary.value
+
+    def _budget(self, run: FinishedRun, asked: str) -> Budget:
+        """Time a budget's winner beside the teacher again."""
+        winner = run.report.verdicts[0].winner
+        limits = dict(each.split("=") for each in asked.split(","))
+        facts = {"set": self.set, "seed": self.seed, "asked": asked, "winner": winner, "speedup": limits["speedup"]}
+        if winner is None:
+            return Budget(**facts)
+        rows = [each for each in run.report.rows if each.key in (TEACHER, winner)]
+        jobs = [Job(each.key, run.step(each.steps[-1]), _variant(each), Placement("cpu", 1)) for each in rows]
+        texts = sample_texts(run.roles.rows("test"), kind_of(run.roles.info.task_info))
+        timed = time_jobs(jobs, texts, Measure(memory=()), seed=self.seed + 1)
+        again = ratio(timed[TEACHER], timed[winner])
+        return Budget(**facts, measured=again.value if again else None)
+
+
+def _variant(row: LedgerRow) -> VariantInfo | None:
+    """Return how a model folder runs; None for an exported one."""
+    return row.variant if row.variant.format == "torch" else None
