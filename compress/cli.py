@@ -228,6 +228,8 @@ def _search(command: Command) -> None:
     about = "parts that are trained on, up to 20 (6)"
     limit = "what may be taken for it: fewer finalists, by forecast"
     sub.add_argument("--minutes", type=partial(_count, most=10_000), metavar="N", help=limit)
+    cluster = "train the finalists on a Ray cluster that shares the folder of runs: host:port, or auto"
+    sub.add_argument("--ray", metavar="ADDRESS", help=cluster)
     sub.add_argument("--finalists", type=partial(_count, most=20), default=6, metavar="N", help=about)
     _verbose(sub)
     sub.add_argument("--dry-run", action="store_true", help="say about what it would do and take; run nothing")

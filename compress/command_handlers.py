@@ -124,7 +124,7 @@ def search(options: argparse.Namespace, console: Console) -> None:
         expected = plan_search(options.recipe, overrides, _options(options), options.finalists)
         show_plan(expected, _options(options), console, here=True, whole=options.verbose)
         return
-    wanted = {"finalists": options.finalists, "minutes": options.minutes}
+    wanted = {"finalists": options.finalists, "minutes": options.minutes, "ray": options.ray}
     found = run_search(options.recipe, overrides, _options(options), console, **wanted)
     if console.format == "json":
         console.data(found.info)

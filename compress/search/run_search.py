@@ -42,6 +42,7 @@ from compress.search.candidates import (
     read_scores,
 )
 from compress.search.light_times import LIGHT_TIMES, add_light_times, read_light_times
+from compress.search.ray_trainings import train_on_cluster
 from compress.search.search_folder import FINALISTS_FILE, SEARCH_FILE, WINNER_FILE
 from compress.search.search_recipes import (
     budget_overrides,
@@ -79,8 +80,19 @@ def search(
     *,
     finalists: int = 6,
     minutes: float | None = None,
+    ray: str | None = None,
 ) -> Search:
-    """Search for the best model within a recipe's budget, and write its recipe."""
+    """Search for the best model within a recipe's budget, and write its recipe.
+
+    Args:
+        source: the recipe.
+        overrides: of its keys, the budget among them.
+        options: where runs and cards are.
+        console: shows what is done.
+        finalists: parts that are trained on, at most.
+        minutes: what the search may take, by forecast.
+        ray: the address of a cluster that trains the finalists.
+    """
     began = time.monotonic()
     recipe = searched_recipe(resolve(read_recipe(source, overrides, options.cards), options.cards), console)
     folder = searches_folder(options.runs) / recipe.name
@@ -108,6 +120,8 @@ def search(
     )
     atomic_write(folder / FINALISTS_FILE, dump_recipe(final))
     write_model(folder / SEARCH_FILE, found)
+    if ray is not None:
+        train_on_cluster(ray, final, options, folder / "trainings", console)
     result = execute(make_plan(final, options.cards), options, console)
     if result.report is not None:
         winner = next((each.winner for each in result.report.verdicts), None)
@@ -129,6 +143,7 @@ def search_recipe(
     cards: Sequence[str | Path] = (),
     finalists: int = 6,
     minutes: float | None = None,
+    ray: str | None = None,
     console: Console | None = None,
 ) -> Search:
     """Search as `compress search` does; ``result.report`` is the ledger of all that was trained.
@@ -137,7 +152,8 @@ def search_recipe(
     """
     options = Options(runs=Path(runs), cards=tuple(map(Path, cards)))
     given = [*overrides, *budget_overrides(budget, goal)]
-    found = search(source, given, options, console or Console("quiet"), finalists=finalists, minutes=minutes)
+    limits: dict[str, Any] = {"finalists": finalists, "minutes": minutes, "ray": ray}
+    found = search(source, given, options, console or Console("quiet"), **limits)
     found.result.raise_for_failures()
     return found
 
