@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from compress.console import Console
-from compress.environment import LIBRARIES, require, usable_cores, versions
+from compress.environment import LIBRARIES, require, versions
 from compress.errors import CompressError, UsageError
 from compress.pipeline.plan import make_plan
 from compress.pipeline.run import Options, execute, read_recipe
@@ -38,16 +38,16 @@ def train_on_cluster(address: str, final: Recipe, options: Options, folder: Path
         folder: of the search, for what each task logs.
         console: names each training as it ends.
     """
-    cores, here = usable_cores(), versions(LIBRARIES)
+    threads, here = training_threads(), versions(LIBRARIES)
     with _cluster(address) as ray:
         most = max((node["Resources"].get("CPU", 0.0) for node in ray.nodes() if node["Alive"]), default=0.0)
-        if most < cores:
-            hint = f"start its machines with {cores} CPUs, or give the search fewer cores (taskset)"
-            reason = f"no machine of {address} has {cores} cores, as trainings here"
-            raise UsageError(f"--ray: {reason}: with other threads their results would differ.", hint=hint)
-        task = ray.remote(num_cpus=cores, max_retries=3)(train)
+        if most < threads:
+            hint = f"start its machines with {threads} CPUs, or set OMP_NUM_THREADS for the search"
+            reason = f"no machine of {address} has the {threads} cores that trainings here use"
+            raise UsageError(f"--ray: {reason}: with fewer threads their results would differ.", hint=hint)
+        task = ray.remote(num_cpus=threads, max_retries=3)(train)
         places = {"runs": options.runs.absolute(), "cards": tuple(map(Path.absolute, options.cards)), "cwd": Path.cwd()}
-        given: dict[str, Any] = {"cores": cores, "libraries": here, **places}
+        given: dict[str, Any] = {"threads": threads, "libraries": here, **places}
         waiting = {
             task.remote(dump_recipe(recipe), folder.absolute() / name, **given): name
             for name, recipe in trainings(final).items()
@@ -63,6 +63,13 @@ def train_on_cluster(address: str, final: Recipe, options: Options, folder: Path
     if failures:
         hint = "the other trainings are stored; run the search again, or without --ray"
         raise CompressError(f"on the cluster {'; '.join(failures)}", hint=hint)
+
+
+def training_threads() -> int:
+    """Return how many threads a training has on this machine."""
+    import torch
+
+    return torch.get_num_threads()
 
 
 def trainings(final: Recipe) -> dict[str, Recipe]:
@@ -96,7 +103,7 @@ def train(
     runs: Path,
     cards: Sequence[Path],
     cwd: Path,
-    cores: int,
+    threads: int,
     libraries: Mapping[str, str],
 ) -> str:
     """Run a recipe up to its last training, on a machine of the cluster; returns the machine's name."""
@@ -110,7 +117,7 @@ def train(
     os.chdir(cwd)
     import torch
 
-    torch.set_num_threads(cores)
+    torch.set_num_threads(threads)
     path = folder / "recipe.yaml"
     folder.mkdir(parents=True, exist_ok=True)
     path.write_text(recipe, encoding="utf-8")
