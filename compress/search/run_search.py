@@ -9,39 +9,25 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from compress.console import Console, duration
-from compress.errors import CompressError, UsageError
+from compress.errors import UsageError
 from compress.model_shapes import parts_of, shape_of_folder, student_shape
 from compress.model_sources import local_folder
 from compress.pipeline.forecast.step_forecasts import StepForecasts, StepRow
 from compress.pipeline.graph import Plan
-from compress.pipeline.plan import ModelPlanner, default_models, make_plan
+from compress.pipeline.plan import make_plan
 from compress.pipeline.preflight.resolve import resolve
 from compress.pipeline.run import Options, RecipeSource, Result, execute, read_recipe
 from compress.pipeline.run_lock import searches_folder
 from compress.pipeline.step_store import StepStore
-from compress.pipeline.steps.latency_step import add_table, read_workload
-from compress.prune.latency_table import LATENCY_STEP, TABLE_FILE, LatencyTable, read_table
 from compress.recipe.load import dump_recipe
 from compress.recipe.schema import Recipe
 from compress.recipe.student_schema import LightStudent, Part
-from compress.search.candidates import (
-    COMPARE,
-    Candidate,
-    SearchInfo,
-    add_comparison,
-    choose_finalists,
-    estimate,
-    estimate_light,
-    front,
-    may_fit,
-    read_scores,
-)
-from compress.search.light_times import LIGHT_TIMES, add_light_times, read_light_times
+from compress.search.candidates import Candidate, SearchInfo, choose_finalists, front
+from compress.search.compare_candidates import ANY_PART, check_any, compare, plan_comparison
 from compress.search.ray_trainings import train_on_cluster
 from compress.search.search_folder import FINALISTS_FILE, SEARCH_FILE, WINNER_FILE
 from compress.search.search_recipes import (
@@ -49,18 +35,10 @@ from compress.search.search_recipes import (
     finalists_recipe,
     light_students,
     searched_recipe,
-    timed_target,
     winner_recipe,
 )
-from compress.steps.shared_step import SECTION, add_shared, whole_student
+from compress.steps.shared_step import whole_student
 from compress.storage.atomic_write import atomic_write, write_model
-
-ANY_PART = Part(layers=1, heads=1, ffn=1)
-"""Stands for all parts while the shared student is planned."""
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "config.json")
-FP32_BYTES = 4
-ROUND_TO = 16
-"""Neurons between the widths that the latency table lists, as `prune.round_to`."""
 
 
 class Search(NamedTuple):
@@ -96,16 +74,16 @@ def search(
     began = time.monotonic()
     recipe = searched_recipe(resolve(read_recipe(source, overrides, options.cards), options.cards), console)
     folder = searches_folder(options.runs) / recipe.name
-    plan = _plan_comparison(recipe, options)
+    plan = plan_comparison(recipe, options)
     if minutes is not None:
         _check_minutes(expected_plan(recipe, options, 1), options, minutes)
-    candidates, variant = _compare(plan, recipe, replace(options, folder=folder), console)
+    candidates, variant = compare(plan, recipe, replace(options, folder=folder), console)
     light, parts = _kept_light(recipe, candidates), [each for each in candidates if isinstance(each.student, Part)]
     chosen = choose_finalists(parts, finalists)
     if minutes is not None:
         chosen = _in_time(recipe, parts, light, len(chosen), options, 60 * minutes - (time.monotonic() - began))
     trained = [*chosen, *light]
-    _check_any(recipe, trained, candidates)
+    check_any(recipe, trained, candidates)
     names = ", ".join(each.name for each in trained) or "the recipe's own student"
     console.note(f"search: {len(trained)} of {len(candidates)} candidates are trained on: {names}")
     final = _finalists(recipe, chosen, light)
@@ -191,45 +169,6 @@ def front_table(found: SearchInfo) -> list[dict[str, Any]]:
     ]
 
 
-def _plan_comparison(recipe: Recipe, options: Options) -> Plan:
-    """Plan a search up to the comparison of all parts."""
-    alone = recipe.model_copy(update={"students": (), "cascade": (), "prune": None})
-    first = timed_target(recipe)
-    targets = (first, *(each for each in recipe.targets if each != first))  # students are timed at the first
-    with_parts = alone.model_copy(update={"students": (ANY_PART,), "targets": targets})
-    light = partial(add_light_times, students=light_students(recipe))
-    planners: list[ModelPlanner] = [_add_table, light, *default_models(alone), add_shared, add_comparison]
-    return make_plan(with_parts, options.cards, limits=False, models=planners)
-
-
-def _add_table(plan: Plan, cards: Sequence[Path]) -> None:
-    add_table(plan, cards, whole_student(plan.recipe.shared), ROUND_TO)
-
-
-def _compare(plan: Plan, recipe: Recipe, options: Options, console: Console) -> tuple[list[Candidate], str]:
-    """Return all candidates with what they take, weigh and score, and the variant in which parts were timed.
-
-    A budget out of reach is refused before anything is trained; where no part can be within it, none is trained.
-    """
-    timed = execute(plan, replace(options, until=LIGHT_TIMES), console)
-    store = StepStore(options.root)
-    folders = {name: store.folder_of(record) for name, record in timed.outcome.records.items()}
-    table, times = read_table(folders[LATENCY_STEP] / TABLE_FILE), read_light_times(folders[LIGHT_TIMES])
-    shape, _ = read_workload(folders["workload"])
-    teacher = local_folder(recipe.teacher.source, recipe.teacher.revision, options.cards)
-    whole = shape_of_folder(teacher)
-    size = FP32_BYTES * whole.parameters + _tokenizer_bytes(teacher) if whole else None
-    fits = partial(_with_fit, recipe=recipe, teacher=size)
-    vocabulary = (whole or shape).vocabulary
-    named = light_students(recipe).items()
-    light = [fits(estimate_light(name, each, times[name], vocabulary)) for name, each in named]
-    parts = [fits(estimate(table, shape, part, 0)) for part in parts_of(shape)]
-    _check_any(recipe, [each for each in (*parts, *light) if each.within], [*parts, *light])
-    if any(each.within for each in parts):
-        parts = [fits(each) for each in _scored(plan, table, options, console)]
-    return [*parts, *light], table.variant
-
-
 def _kept_light(recipe: Recipe, candidates: Sequence[Candidate]) -> list[Candidate]:
     """Return the students without attention that are trained: all of the recipe's own, else what can be within."""
     light = [each for each in candidates if isinstance(each.student, LightStudent)]
@@ -271,38 +210,3 @@ def _left(plan: Plan, options: Options) -> list[StepRow]:
     """Return the forecast of the steps that a run would still do."""
     rows = StepForecasts(plan, StepStore(options.root), options.cards, ()).rows()
     return [row for row in rows if row["state"] not in ("done", "skipped")]
-
-
-def _with_fit(candidate: Candidate, recipe: Recipe, teacher: int | None) -> Candidate:
-    within = may_fit(candidate, recipe.budget, timed_target(recipe).title, teacher)
-    return candidate.model_copy(update={"within": within})
-
-
-def _scored(plan: Plan, table: LatencyTable, options: Options, console: Console) -> list[Candidate]:
-    """Train the shared student, and return all its parts with their scores."""
-    compared = execute(plan, replace(options, until=COMPARE), console)
-    store = StepStore(options.root)
-    folders = {name: store.folder_of(record) for name, record in compared.outcome.records.items()}
-    if COMPARE not in folders:
-        raise CompressError("the parts of the shared student could not be compared; the log has the reason.")
-    scores, shared = read_scores(folders[COMPARE]), shape_of_folder(folders[SECTION])
-    assert shared is not None
-    made = [estimate(table, shared, part, _tokenizer_bytes(folders[SECTION])) for part in parts_of(shared)]
-    return [each.model_copy(update={"score": scores[each.name]}) for each in made]
-
-
-def _tokenizer_bytes(folder: Path | None) -> int:
-    files = [folder / name for name in TOKENIZER_FILES] if folder else []
-    return sum(file.stat().st_size for file in files if file.is_file())
-
-
-def _check_any(recipe: Recipe, left: Sequence[Candidate], candidates: Sequence[Candidate]) -> None:
-    """Refuse a budget that nothing can meet; what the recipe's own students take is known once they are trained."""
-    if left or recipe.student or recipe.light_students:
-        return
-    fastest = min(candidates, key=lambda each: each.milliseconds)
-    smallest = min(candidates, key=lambda each: each.bytes)
-    raise UsageError(
-        f"nothing can meet this budget: of {len(candidates)} candidates, the fastest, {fastest.name}, takes about"
-        f" {fastest.milliseconds:.3g} ms, and the smallest, {smallest.name}, has {smallest.bytes / 1e6:.2g} MB."
-    )

@@ -1,0 +1,114 @@
+"""What all candidates of a search take, weigh and score: the steps that find out, and a budget out of reach refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from compress.console import Console
+from compress.errors import CompressError, UsageError
+from compress.model_shapes import parts_of, shape_of_folder
+from compress.model_sources import local_folder
+from compress.pipeline.graph import Plan
+from compress.pipeline.plan import ModelPlanner, default_models, make_plan
+from compress.pipeline.run import Options, execute
+from compress.pipeline.step_store import StepStore
+from compress.pipeline.steps.latency_step import add_table, read_workload
+from compress.prune.latency_table import LATENCY_STEP, TABLE_FILE, LatencyTable, read_table
+from compress.recipe.schema import Recipe
+from compress.recipe.student_schema import Part
+from compress.search.candidates import (
+    COMPARE,
+    Candidate,
+    add_comparison,
+    estimate,
+    estimate_light,
+    may_fit,
+    read_scores,
+)
+from compress.search.light_times import LIGHT_TIMES, add_light_times, read_light_times
+from compress.search.search_recipes import light_students, timed_target
+from compress.steps.shared_step import SECTION, add_shared, whole_student
+
+ANY_PART = Part(layers=1, heads=1, ffn=1)
+"""Stands for all parts while the shared student is planned."""
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "config.json")
+FP32_BYTES = 4
+ROUND_TO = 16
+"""Neurons between the widths that the latency table lists, as `prune.round_to`."""
+
+
+def plan_comparison(recipe: Recipe, options: Options) -> Plan:
+    """Plan a search up to the comparison of all parts."""
+    alone = recipe.model_copy(update={"students": (), "cascade": (), "prune": None})
+    first = timed_target(recipe)
+    targets = (first, *(each for each in recipe.targets if each != first))  # students are timed at the first
+    with_parts = alone.model_copy(update={"students": (ANY_PART,), "targets": targets})
+    light = partial(add_light_times, students=light_students(recipe))
+    planners: list[ModelPlanner] = [_add_table, light, *default_models(alone), add_shared, add_comparison]
+    return make_plan(with_parts, options.cards, limits=False, models=planners)
+
+
+def _add_table(plan: Plan, cards: Sequence[Path]) -> None:
+    add_table(plan, cards, whole_student(plan.recipe.shared), ROUND_TO)
+
+
+def compare(plan: Plan, recipe: Recipe, options: Options, console: Console) -> tuple[list[Candidate], str]:
+    """Return all candidates with what they take, weigh and score, and the variant in which parts were timed.
+
+    A budget out of reach is refused before anything is trained; where no part can be within it, none is trained.
+    """
+    timed = execute(plan, replace(options, until=LIGHT_TIMES), console)
+    store = StepStore(options.root)
+    folders = {name: store.folder_of(record) for name, record in timed.outcome.records.items()}
+    table, times = read_table(folders[LATENCY_STEP] / TABLE_FILE), read_light_times(folders[LIGHT_TIMES])
+    shape, _ = read_workload(folders["workload"])
+    teacher = local_folder(recipe.teacher.source, recipe.teacher.revision, options.cards)
+    whole = shape_of_folder(teacher)
+    size = FP32_BYTES * whole.parameters + _tokenizer_bytes(teacher) if whole else None
+    fits = partial(_with_fit, recipe=recipe, teacher=size)
+    vocabulary = (whole or shape).vocabulary
+    named = light_students(recipe).items()
+    light = [fits(estimate_light(name, each, times[name], vocabulary)) for name, each in named]
+    parts = [fits(estimate(table, shape, part, 0)) for part in parts_of(shape)]
+    check_any(recipe, [each for each in (*parts, *light) if each.within], [*parts, *light])
+    if any(each.within for each in parts):
+        parts = [fits(each) for each in _scored(plan, table, options, console)]
+    return [*parts, *light], table.variant
+
+
+def _with_fit(candidate: Candidate, recipe: Recipe, teacher: int | None) -> Candidate:
+    within = may_fit(candidate, recipe.budget, timed_target(recipe).title, teacher)
+    return candidate.model_copy(update={"within": within})
+
+
+def _scored(plan: Plan, table: LatencyTable, options: Options, console: Console) -> list[Candidate]:
+    """Train the shared student, and return all its parts with their scores."""
+    compared = execute(plan, replace(options, until=COMPARE), console)
+    store = StepStore(options.root)
+    folders = {name: store.folder_of(record) for name, record in compared.outcome.records.items()}
+    if COMPARE not in folders:
+        raise CompressError("the parts of the shared student could not be compared; the log has the reason.")
+    scores, shared = read_scores(folders[COMPARE]), shape_of_folder(folders[SECTION])
+    assert shared is not None
+    made = [estimate(table, shared, part, _tokenizer_bytes(folders[SECTION])) for part in parts_of(shared)]
+    return [each.model_copy(update={"score": scores[each.name]}) for each in made]
+
+
+def _tokenizer_bytes(folder: Path | None) -> int:
+    files = [folder / name for name in TOKENIZER_FILES] if folder else []
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def check_any(recipe: Recipe, left: Sequence[Candidate], candidates: Sequence[Candidate]) -> None:
+    """Refuse a budget that nothing can meet; what the recipe's own students take is known once they are trained."""
+    if left or recipe.student or recipe.light_students:
+        return
+    fastest = min(candidates, key=lambda each: each.milliseconds)
+    smallest = min(candidates, key=lambda each: each.bytes)
+    raise UsageError(
+        f"nothing can meet this budget: of {len(candidates)} candidates, the fastest, {fastest.name}, takes about"
+        f" {fastest.milliseconds:.3g} ms, and the smallest, {smallest.name}, has {smallest.bytes / 1e6:.2g} MB."
+    )
