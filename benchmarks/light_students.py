@@ -24,17 +24,21 @@ from compress.recipe.student_schema import LightStudent
 from compress.train.core.training_data import make_evaluator
 from compress.train.light_student import distill_light
 
-SMALL = {"hidden": 8, "buckets": 40, "head_width": 8}
+SMALL = {"hidden": 8, "head_width": 8}
 """Sizes of a trial."""
 
 STUDENTS: Mapping[str, dict[str, Any]] = {
     "static": {},
-    "no n-grams": {"ngrams": 1},
+    "all pieces, not those seen alone": {"vocabulary": None},
+    "n-grams of up to three pieces": {"ngrams": 3},
     "n-grams of up to four pieces": {"ngrams": 4},
     "random vectors": {"start": []},
     "random directions in place of principal components": {"start": ["pieces", "frequencies"]},
     "no weights by frequency": {"start": ["pieces", "components"]},
-    "n-grams start as the teacher reads them": {"start": ["pieces", "ngrams", "components", "frequencies"]},
+    "n-grams that start as the teacher reads them": {
+        "ngrams": 3,
+        "start": ["pieces", "ngrams", "components", "frequencies"],
+    },
     "conv, one convolution": {"kind": "conv"},
     "conv, two convolutions": {"kind": "conv", "convolutions": 2},
     "conv, one convolution and n-grams of up to three pieces": {"kind": "conv", "ngrams": 3},

@@ -103,8 +103,9 @@ def shape_of_config(config: Mapping[str, Any]) -> ShapeInfo:
 
 def _light_student(kind: str, config: Mapping[str, Any]) -> LightStudent:
     """Return the settings of a model without attention that its config describes."""
-    names = {"hidden": "hidden_size", "factors": "factors", "ngrams": "ngrams", "buckets": "buckets"}
-    given = {name: config.get(key) for name, key in names.items()} | {"head_width": config.get("head_width")}
+    names = {"hidden": "hidden_size", "factors": "factors", "ngrams": "ngrams", "head_width": "head_width"}
+    names |= {"buckets": "buckets"} if config.get("ngrams") != 1 else {}
+    given = {name: config.get(key) for name, key in names.items()}
     depth = {"convolutions": config.get("num_hidden_layers")} if kind == "conv" else {}
     try:
         return LightStudent.model_validate({"kind": kind, **given, **depth})

@@ -37,19 +37,19 @@ from compress.tasks import kind_of
 ENCODER = "minilm-l6"
 STUDENTS: tuple[Any, ...] = (
     {"layers": 0.5},
-    {"kind": "static", "hidden": 64, "ngrams": 1, "head_width": 128},
-    {"kind": "static"},
-    {"kind": "static", "hidden": 256},
-    {"kind": "conv", "hidden": 64, "ngrams": 1, "head_width": 128},
+    {"kind": "static", "hidden": 64, "head_width": 128},
+    {"kind": "static", "ngrams": 3},
+    {"kind": "static", "ngrams": 3, "hidden": 256},
+    {"kind": "conv", "hidden": 64, "head_width": 128},
     {"kind": "conv"},
     {"kind": "conv", "hidden": 256},
 )
-"""A transformer of half the layers, and three sizes of both kinds, of which the one in the middle is the default."""
-NAMES = {"static": "static, small", "static-2": "static", "static-3": "static, large"}
+"""A transformer of half the layers, and three sizes of both kinds; the larger static ones have n-grams."""
+NAMES = {"static": "static, small", "static-2": "static, n-grams", "static-3": "static, large, n-grams"}
 NAMES |= {"conv": "conv, small", "conv-2": "conv", "conv-3": "conv, large", "student": "half the layers"}
 """What the page calls the models of a run."""
 CASCADES = [{"first": first, "then": then} for first in ("static-2", "conv-2") for then in ("student", "teacher")]
-TRIAL = {"buckets": 100, "epochs": 1}
+TRIAL = {"epochs": 1}
 MODEL2VEC = Environment("model2vec", (TORCH, "model2vec[distill,train]==0.10.0", "scikit-learn==1.9.1"))
 FASTTEXT = Environment("fasttext", ("fasttext-wheel==0.9.2", "numpy<2"))
 TIMED_TEXTS = 64

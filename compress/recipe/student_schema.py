@@ -74,11 +74,12 @@ class Student(ShortForm):
         return self
 
 
+BUCKETS = 20_000
 Start = Literal["pieces", "ngrams", "components", "frequencies"]
 
 
 class LightStudent(Frozen):
-    """A student without attention: a vector for each word piece and for each n-gram of pieces, and a small head.
+    """A student without attention: a vector for each word piece, and for n-grams of pieces, and a small head.
 
     `static` reads their mean and maximum over the text; `conv` lets depthwise convolutions read them in order first.
     """
@@ -88,10 +89,10 @@ class LightStudent(Frozen):
     """Width of the vectors."""
     factors: Width | None = None
     """Store vectors of this width, and one matrix that widens them to `hidden`."""
-    ngrams: Natural = Field(3, le=5)
-    """The longest n-grams of pieces that have vectors; 1 leaves them out, as `conv` does unless it is given: its
-    convolutions read neighbours, and hashed vectors beside them cost it several points."""
-    buckets: Natural = Field(20_000, ge=2, le=MAX_BUCKETS)
+    ngrams: Natural = Field(1, le=5)
+    """The longest n-grams of pieces that have vectors; 1 leaves them out. Of few texts most n-grams are seen once, and
+    their hashed vectors cost points; the convolutions of `conv` read neighbours anyway."""
+    buckets: Natural = Field(BUCKETS, ge=2, le=MAX_BUCKETS)
     """Vectors that all n-grams share, each the weighted sum of two of them."""
     head_width: Width = 512
     """Width of the hidden layer of the head."""
@@ -110,11 +111,6 @@ class LightStudent(Frozen):
     batch_size: BatchSize | Auto = AUTO
     learning_rate: LearningRate | Auto = AUTO
 
-    @model_validator(mode="before")
-    @classmethod
-    def _without_ngrams(cls, value: Any) -> Any:
-        return {"ngrams": 1, **value} if isinstance(value, Mapping) and value.get("kind") == "conv" else value
-
     @model_validator(mode="after")
     def _check_parts(self) -> LightStudent:
         if self.convolutions is not None and self.kind == "static":
@@ -123,6 +119,8 @@ class LightStudent(Frozen):
             raise ValueError(f"factors: {self.factors} should be less than hidden, {self.hidden}")
         if "pieces" not in self.start and self.start:
             raise ValueError(f"start: {', '.join(self.start)} has no effect without pieces; give pieces too, or []")
+        if self.buckets != BUCKETS and self.ngrams == 1:
+            raise ValueError("buckets has no effect without n-grams; give ngrams: 3 too")
         if "ngrams" in self.start and self.ngrams == 1:
             raise ValueError("start: ngrams has no effect without n-grams; give ngrams: 3 too")
         return self

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from compress.pipeline.step_context import StepContext
 
 SECTION = "light"
-SMALL = {"hidden": 24, "buckets": 50, "head_width": 16}
+SMALL, FEW_BUCKETS = {"hidden": 24, "head_width": 16}, 50
 """Sizes of a smoke run."""
 
 
@@ -116,14 +116,17 @@ def _shape(student: LightStudent, parent: ShapeInfo | None, cards: Sequence[Path
 def _shrink(recipe: Recipe, smoke: Smoke) -> Recipe:
     """The same kinds, with few vectors; the settings of the training are those of `distill`, which is small already."""
     students = tuple(
-        each.model_copy(update={**SMALL, "factors": each.factors and 8, "vocabulary": smoke_rule(each.vocabulary)})
-        if isinstance(each, LightStudent)
-        else each
+        each.model_copy(update=_small_sizes(each)) if isinstance(each, LightStudent) else each
         for each in recipe.students
     )
     if recipe.light_students and recipe.distill and recipe.distill.max_steps is None:
         recipe = recipe.model_copy(update={"distill": smoke_distillation(recipe.distill, smoke)})
     return recipe.model_copy(update={"students": students})
+
+
+def _small_sizes(student: LightStudent) -> dict[str, Any]:
+    few = {"buckets": FEW_BUCKETS} if student.ngrams > 1 else {}
+    return {**SMALL, **few, "factors": student.factors and 8, "vocabulary": smoke_rule(student.vocabulary)}
 
 
 def _start(student: LightStudent, parent: str, folder: Path | None) -> str:

@@ -28,7 +28,7 @@ from compress.select.ledger import GateResult
 from compress.serve.served_model import open_served
 from tests.conftest import write_rows, write_tiny_recipe
 
-LIGHT = "hidden: 16, buckets: 100, head_width: 16, epochs: 10, batch_size: 16, learning_rate: 0.03"
+LIGHT = "hidden: 16, ngrams: 3, buckets: 100, head_width: 16, epochs: 10, batch_size: 16, learning_rate: 0.03"
 RECIPE = """\
 task: {{kind: {kind}, data: {{train: {folder}/train.csv, test: {folder}/test.csv}}}}
 teacher: minilm-l6

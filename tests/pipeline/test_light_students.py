@@ -11,7 +11,7 @@ from compress.model_folder.model_info import read_info
 from compress.report.report_schema import read_report
 from tests.conftest import write_tiny_recipe
 
-LIGHT = "hidden: 16, buckets: 100, head_width: 16, epochs: 10, batch_size: 16, learning_rate: 0.03"
+LIGHT = "hidden: 16, ngrams: 3, buckets: 100, head_width: 16, epochs: 10, batch_size: 16, learning_rate: 0.03"
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from compress.search.ray_trainings import train, train_on_cluster, training_thre
 from compress.search.run_search import search_recipe
 from tests.conftest import write_tiny_recipe
 
-LIGHT = "{kind: static, hidden: 16, buckets: 100, head_width: 16, epochs: 4, batch_size: 16, learning_rate: 0.03}"
+LIGHT = "{kind: static, hidden: 16, head_width: 16, epochs: 4, batch_size: 16, learning_rate: 0.03}"
 QUICK = [
     f"student={LIGHT}",
     "shared={epochs: 2, batch_size: 16, learning_rate: 0.003}",

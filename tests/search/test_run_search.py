@@ -25,7 +25,7 @@ from compress.search.search_recipes import (
 )
 from tests.conftest import write_tiny_recipe
 
-LIGHT = "{kind: static, hidden: 16, buckets: 100, head_width: 16, epochs: 4, batch_size: 16, learning_rate: 0.03}"
+LIGHT = "{kind: static, hidden: 16, head_width: 16, epochs: 4, batch_size: 16, learning_rate: 0.03}"
 QUICK = ["--set", f"student={LIGHT}", "--set", "shared={epochs: 2, batch_size: 16, learning_rate: 0.003}"]
 QUICK += ["--set", "publish=null", "--finalists", "2", "--format", "quiet"]
 

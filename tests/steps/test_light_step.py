@@ -61,6 +61,7 @@ def test_two_transformers_are_refused(read):
         ("{kind: static, convolutions: 2}", "static has no convolutions"),
         ("{kind: conv, factors: 128}", "should be less than hidden"),
         ("{kind: static, start: ngrams}", "has no effect without pieces"),
+        ("{kind: static, buckets: 500}", "buckets has no effect without n-grams"),
         ("{kind: static, layers: 3}", "unknown key"),
         ("{kind: statik}", "static"),
         ("[static, {kind: conv, ngrms: 2}]", "did you mean ngrams"),

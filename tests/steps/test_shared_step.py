@@ -78,7 +78,7 @@ def test_a_family_whose_heads_cannot_be_taken_apart_is_refused(recipe_file, tmp_
 
 @pytest.mark.slow
 def test_a_run_makes_parts_beside_other_students(recipe_file, tmp_path, capsys):
-    light = "{kind: static, hidden: 16, buckets: 100, head_width: 16, epochs: 4, batch_size: 16, learning_rate: 0.03}"
+    light = "{kind: static, hidden: 16, head_width: 16, epochs: 4, batch_size: 16, learning_rate: 0.03}"
     students = PARTS.replace("student=[", f"student=[{{layers: 1}}, {light}, ")
     runs = tmp_path / "runs"
     command = ["run", str(recipe_file), "--runs", str(runs), "--format", "quiet", "--set", students]

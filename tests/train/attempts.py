@@ -88,7 +88,7 @@ def attempt(step, teacher, data, work):
     elif step == "qat":
         quantization_aware(teacher, data, QuantizationAware(**COMMON, checkpoint=checkpoint), 5, work)
     elif step == "light":
-        student = LightStudent(kind="conv", hidden=8, buckets=40, head_width=8)
+        student = LightStudent(kind="conv", hidden=8, head_width=8)
         settings = LightDistill(**COMMON | {"precision": "fp32"}, checkpoint=checkpoint)
         distill_light(teacher, student, data, settings, 5, work)
     elif step == "shared":

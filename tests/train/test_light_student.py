@@ -12,7 +12,9 @@ SETTINGS = LightDistill(epochs=3.0, batch_size=8, learning_rate=1e-2)
 
 
 def small(kind="static", **settings):
-    return LightStudent(kind=kind, **{"hidden": 8, "buckets": 40, "head_width": 8} | settings)
+    ngrams = settings.pop("ngrams", 3 if kind == "static" else 1)
+    hashed = {"ngrams": ngrams, "buckets": 40} if ngrams > 1 else {}
+    return LightStudent(kind=kind, **{"hidden": 8, "head_width": 8} | hashed | settings)
 
 
 @pytest.fixture(scope="module")
