@@ -156,8 +156,8 @@ class Shared(Frozen):
     """How many of the teacher's layers it has, or which share; by default all."""
     factors: Width | None = None
     """As of other students: word vectors of this many numbers and one matrix."""
-    vocabulary: Vocabulary | None = "seen"
-    """The pieces that it keeps, and all its parts with it; null keeps all."""
+    vocabulary: Vocabulary | None = None
+    """The pieces that it keeps, and all its parts with it: all of the teacher's, unless given."""
     between: Natural = Field(2, le=16)
     """Parts that each update trains besides the largest and the smallest, drawn from a grid of layers, heads
     and neurons."""

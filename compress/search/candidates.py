@@ -121,12 +121,16 @@ def estimate(table: LatencyTable, shared: ShapeInfo, part: Part, tokenizer: int)
     absent = [0] * (table.layers - part.layers)
     heads, ffn = [part.heads] * part.layers, [part.ffn] * part.layers
     shape = part_shape(shared, part)
-    bits = PIECE_BITS if table.variant != "onnx-fp32" else FP32_BITS
-    others = OTHER_BITS if table.variant != "onnx-fp32" else FP32_BITS
-    inner = shape.parameters - shape.embedding_parameters
-    size = (shape.embedding_parameters * bits + inner * others) / 8 + tokenizer
+    size = file_bytes(shape, quantized=table.variant != "onnx-fp32") + tokenizer
     time = table.model_time(heads + absent, ffn + absent)
-    return Candidate(name=part.name, student=part, milliseconds=time, bytes=round(size))
+    return Candidate(name=part.name, student=part, milliseconds=time, bytes=size)
+
+
+def file_bytes(shape: ShapeInfo, *, quantized: bool = True) -> int:
+    """Return what the smallest file of a part takes, without its tokenizer."""
+    pieces, others = (PIECE_BITS, OTHER_BITS) if quantized else (FP32_BITS, FP32_BITS)
+    inner = shape.parameters - shape.embedding_parameters
+    return round((shape.embedding_parameters * pieces + inner * others) / 8)
 
 
 def may_fit(candidate: Candidate, budgets: Sequence[Budget], target: str, teacher: int | None) -> bool:
@@ -141,13 +145,18 @@ def may_fit(candidate: Candidate, budgets: Sequence[Budget], target: str, teache
         teacher: bytes of the teacher's files, where they are known.
     """
     for budget in budgets:
-        sizes = [budget.size, teacher and budget.smaller and teacher / budget.smaller]
-        if any(most is not None and candidate.bytes > MARGIN * most for most in sizes):
+        if not may_weigh(candidate.bytes, [budget], teacher):
             return False
         times = (budget.p50, budget.p95, budget.end_to_end) if budget.target in (None, target) else ()
         if any(most is not None and candidate.milliseconds > MARGIN * most for most in times):
             return False
     return True
+
+
+def may_weigh(size: int, budgets: Sequence[Budget], teacher: int | None) -> bool:
+    """Return whether so many bytes can be within every budget."""
+    limits = [limit for each in budgets for limit in (each.size, teacher and each.smaller and teacher / each.smaller)]
+    return all(most is None or size <= MARGIN * most for most in limits)
 
 
 def front(candidates: Sequence[Candidate]) -> list[Candidate]:

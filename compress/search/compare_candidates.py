@@ -29,13 +29,11 @@ from compress.search.candidates import (
     read_scores,
 )
 from compress.search.light_times import LIGHT_TIMES, add_light_times, read_light_times
-from compress.search.search_recipes import light_students, timed_target
+from compress.search.search_recipes import light_students, teacher_bytes, timed_target, tokenizer_bytes
 from compress.steps.shared_step import SECTION, add_shared, whole_student
 
 ANY_PART = Part(layers=1, heads=1, ffn=1)
 """Stands for all parts while the shared student is planned."""
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "config.json")
-FP32_BYTES = 4
 ROUND_TO = 16
 """Neurons between the widths that the latency table lists, as `prune.round_to`."""
 
@@ -65,10 +63,8 @@ def compare(plan: Plan, recipe: Recipe, options: Options, console: Console) -> t
     folders = {name: store.folder_of(record) for name, record in timed.outcome.records.items()}
     table, times = read_table(folders[LATENCY_STEP] / TABLE_FILE), read_light_times(folders[LIGHT_TIMES])
     shape, _ = read_workload(folders["workload"])
-    teacher = local_folder(recipe.teacher.source, recipe.teacher.revision, options.cards)
-    whole = shape_of_folder(teacher)
-    size = FP32_BYTES * whole.parameters + _tokenizer_bytes(teacher) if whole else None
-    fits = partial(_with_fit, recipe=recipe, teacher=size)
+    fits = partial(_with_fit, recipe=recipe, teacher=teacher_bytes(recipe, options.cards))
+    whole = shape_of_folder(local_folder(recipe.teacher.source, recipe.teacher.revision, options.cards))
     vocabulary = (whole or shape).vocabulary
     named = light_students(recipe).items()
     light = [fits(estimate_light(name, each, times[name], vocabulary)) for name, each in named]
@@ -93,13 +89,8 @@ def _scored(plan: Plan, table: LatencyTable, options: Options, console: Console)
         raise CompressError("the parts of the shared student could not be compared; the log has the reason.")
     scores, shared = read_scores(folders[COMPARE]), shape_of_folder(folders[SECTION])
     assert shared is not None
-    made = [estimate(table, shared, part, _tokenizer_bytes(folders[SECTION])) for part in parts_of(shared)]
+    made = [estimate(table, shared, part, tokenizer_bytes(folders[SECTION])) for part in parts_of(shared)]
     return [each.model_copy(update={"score": scores[each.name]}) for each in made]
-
-
-def _tokenizer_bytes(folder: Path | None) -> int:
-    files = [folder / name for name in TOKENIZER_FILES] if folder else []
-    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def check_any(recipe: Recipe, left: Sequence[Candidate], candidates: Sequence[Candidate]) -> None:

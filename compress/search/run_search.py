@@ -72,7 +72,8 @@ def search(
         ray: the address of a cluster that trains the finalists.
     """
     began = time.monotonic()
-    recipe = searched_recipe(resolve(read_recipe(source, overrides, options.cards), options.cards), console)
+    recipe = resolve(read_recipe(source, overrides, options.cards), options.cards)
+    recipe = searched_recipe(recipe, console, options.cards)
     folder = searches_folder(options.runs) / recipe.name
     plan = plan_comparison(recipe, options)
     if minutes is not None:
@@ -139,7 +140,7 @@ def search_recipe(
 def plan_search(source: RecipeSource, overrides: Sequence[str], options: Options, finalists: int = 6) -> Plan:
     """Return the plan of a search as it will be about: its finalists are known only once all parts are compared."""
     recipe = resolve(read_recipe(source, overrides, options.cards), options.cards)
-    return expected_plan(searched_recipe(recipe, Console("quiet")), options, finalists)
+    return expected_plan(searched_recipe(recipe, Console("quiet"), options.cards), options, finalists)
 
 
 def expected_plan(recipe: Recipe, options: Options, finalists: int) -> Plan:

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from compress.console import Console
 from compress.environment import usable_cores
 from compress.errors import UsageError, nearest
+from compress.model_shapes import part_shape, parts_of, shape_of_folder, student_shape
+from compress.model_sources import local_folder
 from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Budget, Quantize, Recipe
 from compress.recipe.student_schema import AnyStudent, Cascade, LightStudent
+from compress.search.candidates import file_bytes, may_weigh
+from compress.steps.shared_step import whole_student
 from compress.tasks import KINDS
 
 OF_FINALISTS = "-search"
 """After the recipe's name: the run of its finalists, beside a run of the recipe itself."""
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "config.json")
+FP32_BYTES = 4
 LIMITS = tuple(name for name in Budget.model_fields if name != "target")
 GOALS: Mapping[str, str] = {"speed": "p50", "size": "size", "score": "score"}
 """What a winner is the first by, by goal: `rank_by` of the recipe."""
@@ -40,7 +47,7 @@ def budget_overrides(text: str, goal: str | None) -> list[str]:
     return [*overrides, *([f"rank_by={GOALS[goal]}"] if goal else [])]
 
 
-def searched_recipe(recipe: Recipe, console: Console) -> Recipe:
+def searched_recipe(recipe: Recipe, console: Console, cards: Sequence[Path] = ()) -> Recipe:
     """Return the recipe without what the search decides; refuse tasks and budgets that it cannot serve."""
     kind = KINDS[recipe.task.kind]
     if kind.searches:
@@ -51,14 +58,44 @@ def searched_recipe(recipe: Recipe, console: Console) -> Recipe:
     if not recipe.distill:
         raise UsageError("a search distils its candidates, and distill is off in this recipe.")
     changes: dict[str, Any] = {}
+    shared = recipe.shared
     if recipe.prune is not None and recipe.student is None:
         console.note("search: prune is left out: the search chooses heads and neurons")
         changes["prune"] = None
         if recipe.prune.vocabulary:
-            changes["shared"] = recipe.shared.model_copy(update={"vocabulary": recipe.prune.vocabulary})
+            shared = shared.model_copy(update={"vocabulary": recipe.prune.vocabulary})
     if recipe.quantize is None:
         changes["quantize"] = Quantize()
+    if "vocabulary" not in shared.model_fields_set and _needs_few_pieces(recipe, cards):
+        console.note("search: parts keep only the pieces of your texts (vocabulary: seen), as the budget's size needs")
+        shared = shared.model_copy(update={"vocabulary": "seen"})
+    changes["shared"] = shared
     return recipe.model_copy(update=changes)
+
+
+def teacher_bytes(recipe: Recipe, cards: Sequence[Path]) -> int | None:
+    """Return the size of the teacher's files, with 32 bits a parameter; None where its shape is not known yet."""
+    folder = local_folder(recipe.teacher.source, recipe.teacher.revision, cards)
+    shape = shape_of_folder(folder)
+    return FP32_BYTES * shape.parameters + tokenizer_bytes(folder) if shape else None
+
+
+def tokenizer_bytes(folder: Path | None) -> int:
+    """Return the size of the files of a folder that cut texts."""
+    files = [folder / name for name in TOKENIZER_FILES] if folder else []
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def _needs_few_pieces(recipe: Recipe, cards: Sequence[Path]) -> bool:
+    """Whether most parts weigh too much with all pieces of the teacher, whose vectors are most of a small part."""
+    folder = local_folder(recipe.teacher.source, recipe.teacher.revision, cards)
+    teacher, whole = shape_of_folder(folder), whole_student(recipe.shared)
+    if teacher is None:
+        return False
+    shared = student_shape(teacher, whole) if whole else teacher
+    size, others = teacher_bytes(recipe, cards), tokenizer_bytes(folder)
+    fit = [may_weigh(file_bytes(part_shape(shared, part)) + others, recipe.budget, size) for part in parts_of(shared)]
+    return sum(fit) < len(fit) / 2
 
 
 def timed_target(recipe: Recipe) -> Target:

@@ -12,6 +12,7 @@ from compress.pipeline.commands.clean import clean
 from compress.pipeline.plan import make_plan
 from compress.pipeline.preflight.resolve import resolve
 from compress.pipeline.run import read_recipe
+from compress.recipe.student_schema import VocabularyRule
 from compress.report.report_schema import read_report
 from compress.search.run_search import search_recipe
 from compress.search.search_folder import read_search
@@ -248,3 +249,20 @@ def test_a_time_that_no_part_can_meet_is_refused_before_training(tmp_path: Path,
     assert "prune is left out" in message
     assert "nothing can meet this budget: of 40 candidates, the fastest, part-1x1x" in message
     assert not [*(tmp_path / "runs" / ".steps").glob("finetune-*")]
+
+
+@pytest.mark.parametrize(
+    ("budget", "shared", "vocabulary"),
+    [
+        ("{p50: 1ms}", "{}", None),
+        ("{size: 5MB}", "{}", None),
+        ("{size: 20KB}", "{}", "seen"),
+        ("{smaller: 40}", "{}", "seen"),
+        ("{size: 20KB}", "{vocabulary: null}", None),
+        ("{p50: 1ms}", "{vocabulary: {keep: 50}}", VocabularyRule(keep=50)),
+    ],
+)
+def test_parts_keep_all_pieces_unless_the_size_needs_fewer(budget, shared, vocabulary, tmp_path):
+    given = [f"budget={budget}", f"shared={shared}", "student=null", "prune=null"]
+    recipe = resolve(read_recipe(write_tiny_recipe(tmp_path), given))
+    assert searched_recipe(recipe, Console("quiet")).shared.vocabulary == vocabulary
