@@ -44,9 +44,13 @@ def plan_comparison(recipe: Recipe, options: Options) -> Plan:
     first = timed_target(recipe)
     targets = (first, *(each for each in recipe.targets if each != first))  # students are timed at the first
     with_parts = alone.model_copy(update={"students": (ANY_PART,), "targets": targets})
-    light = partial(add_light_times, students=light_students(recipe))
-    planners: list[ModelPlanner] = [_add_table, light, *default_models(alone), add_shared, add_comparison]
+    planners = [*timing_planners(recipe), *default_models(alone), add_shared, add_comparison]
     return make_plan(with_parts, options.cards, limits=False, models=planners)
+
+
+def timing_planners(recipe: Recipe) -> list[ModelPlanner]:
+    """Return what plans the steps that time candidates before they are trained."""
+    return [_add_table, partial(add_light_times, students=light_students(recipe))]
 
 
 def _add_table(plan: Plan, cards: Sequence[Path]) -> None:

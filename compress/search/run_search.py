@@ -18,7 +18,7 @@ from compress.model_shapes import parts_of, shape_of_folder, student_shape
 from compress.model_sources import local_folder
 from compress.pipeline.forecast.step_forecasts import StepForecasts, StepRow
 from compress.pipeline.graph import Plan
-from compress.pipeline.plan import make_plan
+from compress.pipeline.plan import default_models, make_plan
 from compress.pipeline.preflight.resolve import resolve
 from compress.pipeline.run import Options, RecipeSource, Result, execute, read_recipe
 from compress.pipeline.run_lock import searches_folder
@@ -26,8 +26,8 @@ from compress.pipeline.step_store import StepStore
 from compress.recipe.load import dump_recipe
 from compress.recipe.schema import Recipe
 from compress.recipe.student_schema import LightStudent, Part
-from compress.search.candidates import Candidate, SearchInfo, choose_finalists, front
-from compress.search.compare_candidates import ANY_PART, check_any, compare, plan_comparison
+from compress.search.candidates import Candidate, SearchInfo, add_comparison, choose_finalists, front
+from compress.search.compare_candidates import ANY_PART, check_any, compare, plan_comparison, timing_planners
 from compress.search.ray_trainings import train_on_cluster
 from compress.search.search_folder import FINALISTS_FILE, SEARCH_FILE, WINNER_FILE
 from compress.search.search_recipes import (
@@ -151,7 +151,10 @@ def expected_plan(recipe: Recipe, options: Options, finalists: int) -> Plan:
     parts = parts_of(shape) if shape else [ANY_PART]
     step = max(1, len(parts) // finalists)
     chosen, light = parts[step - 1 :: step][:finalists], [*light_students(recipe).values()]
-    return make_plan(finalists_recipe(recipe, chosen, light), options.cards, limits=False)
+    final = finalists_recipe(recipe, chosen, light)
+    timing = [] if final.prune else timing_planners(recipe)  # pruning may have a latency table of its own
+    models = [*timing, *default_models(final), add_comparison]
+    return make_plan(final, options.cards, limits=False, models=models)
 
 
 def front_table(found: SearchInfo) -> list[dict[str, Any]]:
