@@ -122,13 +122,17 @@ def _static_goals(report: SmallReport, name: str) -> Iterator[dict[str, str]]:
             f"{full.faster_end_to_end:.0f}",
             (full.faster_end_to_end or 0) >= END_TO_END,
         )
-    small = min(
-        (each for each in own if (each.kept or 0.0) >= KEPT), key=lambda each: each.megabytes or 1e9, default=None
+    keeping = [each for each in own if (each.kept or 0.0) >= KEPT]
+    small = (
+        min(keeping, key=lambda each: each.megabytes or 1e9) if keeping else max(own, key=lambda each: each.kept or 0.0)
     )
-    if small and small.megabytes:
+    if small.megabytes:
         share = teacher.megabytes / small.megabytes
         yield _goal(
-            f"static a {SMALLER:g}th of the size, {100 * KEPT:g} % kept", name, f"a {share:.0f}th", share >= SMALLER
+            f"static a {SMALLER:g}th of the size, {100 * KEPT:g} % kept",
+            name,
+            f"a {share:.0f}th, {100 * (small.kept or 0.0):.1f} % kept",
+            bool(keeping) and share >= SMALLER,
         )
 
 
