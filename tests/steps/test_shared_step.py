@@ -82,7 +82,8 @@ def test_a_run_makes_parts_beside_other_students(recipe_file, tmp_path, capsys):
     students = PARTS.replace("student=[", f"student=[{{layers: 1}}, {light}, ")
     runs = tmp_path / "runs"
     command = ["run", str(recipe_file), "--runs", str(runs), "--format", "quiet", "--set", students]
-    command += ["--set", "publish=null", "--set", "shared={epochs: 2, batch_size: 16}", "--set", "quantize=null"]
+    command += ["--set", "publish=null", "--set", "shared={epochs: 2, batch_size: 16, vocabulary: seen}"]
+    command += ["--set", "quantize=null"]
     assert main(command) == 0
     report = read_report(runs / "tiny")
     assert {row.model for row in report.rows} == {"teacher", "student", "pruned", "static", "part-2x3x32", "part-1x1x8"}
