@@ -84,6 +84,8 @@ def attempt(case: Case, way: str, store: Store[SearchReport], console: Console) 
         store.update(floors={**store.report.floors, case.set: case.floor()})
         return
     longest = sum(each.minutes for each in store.report.of(case.set, case.seed, "search"))
+    if way == "optuna" and not longest:
+        raise CompressError("Optuna has as long as the search took, and there is none yet: --ways search,optuna")
     runs = case.optuna(longest) if way == "optuna" else case.grid() if way == "grid" else case.init()
     for made in runs:
         add(store, console, made)
