@@ -21,8 +21,8 @@ METHOD = (
     "Each way begins with the same fine-tuned teacher. Minutes: of trainings alone, without fine-tuning and timing."
     " Hypervolume: of the logarithm to base 10 of how many times faster than the teacher in PyTorch fp32 a model is,"
     " and the share of the teacher's test score; its corner is the teacher's time and the bag of words' score. Budgets"
-    " are searched one after the other; the second finds the shared student of the first. Their winners are timed again"
-    " beside the teacher, in a session of their own."
+    " are searched one after the other, and the second finds done what it shares with the first. Winners are timed"
+    " again beside the teacher, in a session of their own."
 )
 
 

@@ -18,7 +18,7 @@ from compress.model_folder.model_info import ShapeInfo
 from compress.model_shapes import light_shape, part_shape
 from compress.prune.latency_table import LatencyTable
 from compress.recipe.schema import Budget
-from compress.recipe.student_schema import LightStudent, Part
+from compress.recipe.student_schema import LightStudent, Part, Vocabulary
 from compress.steps.shared_step import SECTION
 from compress.storage.stored_info import Info, up_to
 
@@ -110,10 +110,21 @@ def estimate_light(name: str, student: LightStudent, milliseconds: float, vocabu
 
     Its own pieces are known only once it is made: then it is the least that it can have.
     """
-    rule = student.vocabulary
-    kept = vocabulary if rule is None else 0 if rule == "seen" else rule.keep or 0
-    size = light_shape(student, min(kept, vocabulary)).parameters * PIECE_BITS / 8
+    size = light_shape(student, least_pieces(student.vocabulary, vocabulary)).parameters * PIECE_BITS / 8
     return Candidate(name=name, student=student, milliseconds=milliseconds, bytes=round(size))
+
+
+def least_pieces(rule: Vocabulary | None, pieces: int) -> int:
+    """Return how many of a teacher's pieces a rule keeps at least; how many the texts have is not known yet."""
+    if rule is None:
+        return pieces
+    return 0 if rule == "seen" else min(rule.keep or 0, pieces)
+
+
+def with_least_pieces(shape: ShapeInfo, rule: Vocabulary | None) -> ShapeInfo:
+    """Return the shape of a shared student before its pieces are chosen, with as few as it can have."""
+    kept = least_pieces(rule, shape.vocabulary) / shape.vocabulary
+    return shape.model_copy(update={"embedding_parameters": round(kept * shape.embedding_parameters)})
 
 
 def estimate(table: LatencyTable, shared: ShapeInfo, part: Part, tokenizer: int) -> Candidate:

@@ -27,13 +27,14 @@ from compress.search.candidates import (
     estimate_light,
     may_fit,
     read_scores,
+    with_least_pieces,
 )
 from compress.search.light_times import LIGHT_TIMES, add_light_times, read_light_times
 from compress.search.search_recipes import light_students, teacher_bytes, timed_target, tokenizer_bytes
 from compress.steps.shared_step import SECTION, add_shared, whole_student
 
 ANY_PART = Part(layers=1, heads=1, ffn=1)
-"""Stands for all parts while the shared student is planned."""
+"""In place of all parts while the shared student is planned."""
 ROUND_TO = 16
 """Neurons between the widths that the latency table lists, as `prune.round_to`."""
 
@@ -66,7 +67,7 @@ def compare(plan: Plan, recipe: Recipe, options: Options, console: Console) -> t
     store = StepStore(options.root)
     folders = {name: store.folder_of(record) for name, record in timed.outcome.records.items()}
     table, times = read_table(folders[LATENCY_STEP] / TABLE_FILE), read_light_times(folders[LIGHT_TIMES])
-    shape, _ = read_workload(folders["workload"])
+    shape = with_least_pieces(read_workload(folders["workload"])[0], recipe.shared.vocabulary)
     fits = partial(_with_fit, recipe=recipe, teacher=teacher_bytes(recipe, options.cards))
     whole = shape_of_folder(local_folder(recipe.teacher.source, recipe.teacher.revision, options.cards))
     vocabulary = (whole or shape).vocabulary

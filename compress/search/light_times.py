@@ -51,7 +51,7 @@ def measure_light_times(context: StepContext, students: Mapping[str, LightStuden
     task = load_prepared(context.inputs["data"]).info.task_info
     arrays = random_inputs(batch, read_workload(context.inputs["workload"])[1], VOCABULARY)
     placement = Placement("cpu", threads)
-    times = {name: _milliseconds(student, task, placement, arrays) for name, student in students.items()}
+    times = {name: milliseconds_of(student, task, placement, arrays) for name, student in students.items()}
     context.write_json(TIMES_FILE, {"milliseconds": times})
 
 
@@ -61,7 +61,8 @@ def read_light_times(folder: Path) -> dict[str, float]:
     return times
 
 
-def _milliseconds(student: LightStudent, task: TaskInfo, placement: Placement, arrays: Arrays) -> float:
+def milliseconds_of(student: LightStudent, task: TaskInfo, placement: Placement, arrays: Arrays) -> float:
+    """Return the milliseconds of a call of an untrained student."""
     from safetensors.torch import save_file
 
     from compress.export.builders.numpy_tables import tables_of

@@ -14,13 +14,13 @@ from compress.model_sources import local_folder
 from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Budget, Quantize, Recipe
 from compress.recipe.student_schema import AnyStudent, Cascade, LightStudent
+from compress.runtime.model_formats import COMPANIONS
 from compress.search.candidates import file_bytes, may_weigh
 from compress.steps.shared_step import whole_student
 from compress.tasks import KINDS
 
 OF_FINALISTS = "-search"
 """After the recipe's name: the run of its finalists, beside a run of the recipe itself."""
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "config.json")
 FP32_BYTES = 4
 LIMITS = tuple(name for name in Budget.model_fields if name != "target")
 GOALS: Mapping[str, str] = {"speed": "p50", "size": "size", "score": "score"}
@@ -81,8 +81,8 @@ def teacher_bytes(recipe: Recipe, cards: Sequence[Path]) -> int | None:
 
 
 def tokenizer_bytes(folder: Path | None) -> int:
-    """Return the size of the files of a folder that cut texts."""
-    files = [folder / name for name in TOKENIZER_FILES] if folder else []
+    """Return the size of a folder's tokenizer and config, which every export of its model has too."""
+    files = [folder / name for name in COMPANIONS] if folder else []
     return sum(file.stat().st_size for file in files if file.is_file())
 
 

@@ -41,7 +41,7 @@ HELD_OUT, MOST_HELD_OUT = 0.1, 1000
 """The share of train on which parts are compared, and the most rows of it: the shared training does not see them."""
 
 FEW_ROWS = 100
-"""Rows by which parts are told apart badly: one row is a point."""
+"""Rows below which parts can hardly be ranked: one row is a point."""
 
 
 def train_shared(

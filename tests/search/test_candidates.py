@@ -6,7 +6,7 @@ from compress.model_folder.model_info import ShapeInfo
 from compress.model_shapes import light_shape, part_shape, parts_of
 from compress.prune.latency_table import LatencyTable
 from compress.recipe.schema import Budget
-from compress.recipe.student_schema import LightStudent, Part
+from compress.recipe.student_schema import LightStudent, Part, VocabularyRule
 from compress.search.candidates import (
     Candidate,
     SearchInfo,
@@ -15,6 +15,7 @@ from compress.search.candidates import (
     estimate_light,
     front,
     may_fit,
+    with_least_pieces,
 )
 
 SHAPE = ShapeInfo(
@@ -138,3 +139,10 @@ def test_only_what_may_fit_is_chosen():
 def test_every_part_has_one_name():
     names = [part.name for part in parts_of(SHAPE)]
     assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(("rule", "share"), [(None, 1.0), ("seen", 0.0), (VocabularyRule(keep=25), 0.25)])
+def test_before_pieces_are_chosen_a_part_may_have_as_few_as_its_rule_allows(rule, share):
+    part, whole = Part(layers=1, heads=1, ffn=16), estimate(TABLE, SHAPE, Part(layers=1, heads=1, ffn=16), 0).bytes
+    least = estimate(TABLE, with_least_pieces(SHAPE, rule), part, 0).bytes
+    assert least == pytest.approx(whole - (1 - share) * SHAPE.embedding_parameters * 4.5 / 8, abs=1)
