@@ -1,7 +1,8 @@
-"""A finished run of a recipe, for benchmarks that compare others with it on the same rows."""
+"""A finished run of a recipe, for benchmarks that compare others with it on the same rows, and the set it is of."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -34,3 +35,19 @@ class FinishedRun:
         """Return the folder of a step."""
         step = next(step for step in self.report.steps if step.name == name)
         return self.runs / ".steps" / f"{step.name}-{step.fingerprint}"
+
+
+@dataclass(frozen=True)
+class SetCase:
+    """One set with one seed."""
+
+    set: str
+    seed: int
+    work: Path
+    rows: int
+    trial: bool
+
+    @property
+    def folder(self) -> Path:
+        """Where its runs are."""
+        return self.work / f"{self.set}-{self.seed}-{self.rows}"

@@ -7,7 +7,6 @@ import math
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import yaml
 
 from benchmarks.defaults.real_sets import SETS
 from benchmarks.distill_throughput.environments import Environment, NotInstalled
-from benchmarks.finished_run import FinishedRun
+from benchmarks.finished_run import FinishedRun, SetCase
 from benchmarks.search.search_results import Budget, Made, Point
 from compress.errors import CompressError
 from compress.measure import Job, time_jobs
@@ -53,20 +52,8 @@ TITLES: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True)
-class Case:
-    """One set with one seed."""
-
-    set: str
-    seed: int
-    work: Path
-    rows: int
-    trial: bool
-
-    @property
-    def folder(self) -> Path:
-        """Where its runs are."""
-        return self.work / f"{self.set}-{self.seed}-{self.rows}"
+class Case(SetCase):
+    """The ways of searching on one set with one seed."""
 
     @cached_property
     def teacher(self) -> Path:

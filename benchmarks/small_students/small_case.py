@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from benchmarks.defaults.real_sets import SETS
 from benchmarks.distill_throughput.environments import TORCH, Environment, NotInstalled
-from benchmarks.finished_run import FinishedRun
+from benchmarks.finished_run import FinishedRun, SetCase
 from benchmarks.small_students.small_results import TEACHER, Entry
 from compress.bulk.bulk_predictor import BulkPredictor
 from compress.errors import CompressError
@@ -56,20 +55,8 @@ TIMED_TEXTS = 64
 """Of which other tools time each alone."""
 
 
-@dataclass(frozen=True)
-class Case:
-    """One set with one seed, in a folder of its own."""
-
-    set: str
-    seed: int
-    work: Path
-    rows: int
-    trial: bool
-
-    @property
-    def folder(self) -> Path:
-        """Where its run is."""
-        return self.work / f"{self.set}-{self.seed}-{self.rows}"
+class Case(SetCase):
+    """Students and other tools on one set with one seed."""
 
     @cached_property
     def ours(self) -> FinishedRun:
