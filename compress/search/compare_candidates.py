@@ -106,5 +106,6 @@ def check_any(recipe: Recipe, left: Sequence[Candidate], candidates: Sequence[Ca
     smallest = min(candidates, key=lambda each: each.bytes)
     raise UsageError(
         f"nothing can meet this budget: of {len(candidates)} candidates, the fastest, {fastest.name}, takes about"
-        f" {fastest.milliseconds:.3g} ms, and the smallest, {smallest.name}, has {smallest.bytes / 1e6:.2g} MB."
+        f" {fastest.milliseconds:.3g} ms, and the smallest, {smallest.name}, has {smallest.bytes / 1e6:.2g} MB"
+        " at least."
     )
