@@ -61,11 +61,11 @@ SBERT_CLASSES = dict.fromkeys(EMBEDDING_KINDS, "SentenceTransformer") | {"rankin
 TOLERANCES: Mapping[str, float] = {
     "onnx-fp32": TOLERANCE,
     "onnx-int8": 0.02,
-    "openvino-fp32": 0.05,
-    "openvino-int8": INT8_TOLERANCE,
+    "openvino-fp32": TOLERANCE,
+    "openvino-int8": 0.02,
 }
-"""By variant, how much outputs may differ, as a share of the largest one. OpenVINO computes in bf16 where it can, and
-the last bits of that decide between two integers in INT8."""
+"""By variant, how much outputs may differ, as a share of the largest one. The last bits of an input decide between two
+integers in INT8."""
 
 
 @dataclass(frozen=True)

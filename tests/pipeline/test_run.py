@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,13 +20,17 @@ from tests.conftest import write_tiny_recipe
 
 
 @pytest.fixture
-def copy(finished_run: Path, tmp_path: Path) -> Iterator[Path]:
-    """A copy of the finished run that a test may change; with its recipe, which publishes into the zoo of all tests."""
-    shutil.copytree(finished_run.parent, tmp_path / "copy", symlinks=True)
-    shutil.copytree(finished_run.parent / "zoo", tmp_path / "zoo")
-    yield tmp_path / "copy"
-    shutil.rmtree(finished_run.parent / "zoo")
-    shutil.copytree(tmp_path / "zoo", finished_run.parent / "zoo")
+def copy(finished_run: Path, tmp_path: Path) -> Path:
+    """A copy of the finished run that a test may change; it publishes into a zoo of its own."""
+    folder = Path(shutil.copytree(finished_run.parent, tmp_path / "copy", symlinks=True))
+    recipe = folder / "tiny.yaml"
+    shared, own = str(finished_run.parent / "zoo"), str(folder / "zoo")
+    text = recipe.read_text(encoding="utf-8")
+    assert shared in text
+    recipe.write_text(text.replace(shared, own), encoding="utf-8")
+    shutil.rmtree(own)
+    assert rerun(folder) == (0, ["publish"])
+    return folder
 
 
 def events(folder: Path) -> list[tuple[str, str]]:

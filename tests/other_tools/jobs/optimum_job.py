@@ -1,6 +1,6 @@
 """Runs exports in optimum's classes: `python optimum_job.py CASES.json ANSWERS.json`.
 
-`opens` is a class of `optimum.onnxruntime` or `optimum.intel`.
+`opens` is a class of `optimum.onnxruntime` or `optimum.intel`, given the options that our READMEs name.
 """
 
 import importlib
@@ -9,13 +9,15 @@ from case_files import groups, pack, run
 from transformers import AutoTokenizer
 
 PACKAGES = {"ORT": "optimum.onnxruntime", "OV": "optimum.intel"}
+OPTIONS = {"ORT": {}, "OV": {"ov_config": {"INFERENCE_PRECISION_HINT": "f32"}}}
 
 
 def answer(case):
     """Return what the class computes for each row."""
-    package = next(package for prefix, package in PACKAGES.items() if case["opens"].startswith(prefix))
+    prefix = next(prefix for prefix in PACKAGES if case["opens"].startswith(prefix))
     tokenizer = AutoTokenizer.from_pretrained(case["folder"])
-    model = getattr(importlib.import_module(package), case["opens"]).from_pretrained(case["folder"])
+    opened = getattr(importlib.import_module(PACKAGES[prefix]), case["opens"])
+    model = opened.from_pretrained(case["folder"], **OPTIONS[prefix])
     # Of a question and its text the text is cut, as transformers' documentation does.
     cut = "only_second" if case["opens"].endswith("QuestionAnswering") else True
 

@@ -1,6 +1,6 @@
 """Runs exports in sentence-transformers: `python sentence_transformers_job.py CASES.json ANSWERS.json`.
 
-`opens` is one of its classes; the backend is that of the folder's file.
+`opens` is one of its classes; the backend is that of the folder's file, with the options that our READMEs name.
 """
 
 from pathlib import Path
@@ -10,13 +10,14 @@ from case_files import pack, run
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
 BACKENDS = {"model.onnx": "onnx", "openvino_model.xml": "openvino", "model.safetensors": "torch"}
+OPTIONS = {"openvino": {"ov_config": {"INFERENCE_PRECISION_HINT": "f32"}}}
 
 
 def answer(case):
     """Return the embedding of each text, or the score of each pair."""
     backend = next(name for file, name in BACKENDS.items() if (Path(case["folder"]) / file).is_file())
     opened = {"SentenceTransformer": SentenceTransformer, "CrossEncoder": CrossEncoder}[case["opens"]]
-    model = opened(case["folder"], backend=backend, device="cpu")
+    model = opened(case["folder"], backend=backend, device="cpu", model_kwargs=OPTIONS.get(backend))
     score = embed if case["opens"] == "SentenceTransformer" else rank
     rows, size = case["rows"], case["batch"]
     return {"alone": score(model, rows, 1), "batched": score(model, rows, size) if size else []}
