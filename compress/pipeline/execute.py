@@ -47,20 +47,20 @@ class Executor:
         launch: Launch,
         log: Path | None = None,
         remaining: Remaining | None = None,
+        phase: str = "",
     ) -> None:
         self.plan = plan
         self.store = store
         self.console = console
         self.events = events
         self.launch = launch
-        self.output = RunOutput(plan.steps, console, log if launch.is_main else None, remaining)
+        self.output = RunOutput(plan.steps, console, log if launch.is_main else None, remaining, phase)
         self.outcome = Outcome()
 
     def run(self, forced: set[str], until: str | None = None) -> Outcome:
         """Run every step; ``forced`` ones even if they are cached, and none after ``until``."""
-        last = self.plan.steps.index(self.plan.matching(until)[-1]) if until else len(self.plan.steps)
         try:
-            steps = self.plan.steps[: last + 1]
+            steps = self.plan.until(until)
             with self.output.shown(steps):
                 for position, step in enumerate(steps):
                     self._do(step, step.name in forced, f"[{position + 1}/{len(self.plan.steps)}]")

@@ -99,6 +99,10 @@ class StepPlan:
             raise UsageError(f"this recipe has no step '{word}'{nearest(word, known)}")
         return matches
 
+    def until(self, word: str | None) -> list[Step]:
+        """Return the steps up to the last one that ``word`` means; None: all."""
+        return self.steps[: self.steps.index(self.matching(word)[-1]) + 1] if word else [*self.steps]
+
     def dependents(self, names: Sequence[str]) -> set[str]:
         """The named steps and every step that needs one of them, directly or not."""
         reached = set(names)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from compress.cards import find_recipe
 from compress.console import Console
@@ -19,14 +19,14 @@ from compress.data.loading.data_digest import file_problems
 from compress.errors import CompressError, GateMissed, UsageError
 from compress.pipeline.commands.smoke import SMOKE_FOLDER, smoke_recipe
 from compress.pipeline.execute import Executor, Outcome
-from compress.pipeline.forecast.step_forecasts import StepForecasts, time_left
+from compress.pipeline.forecast.step_forecasts import StepForecasts, StepRow, time_left
 from compress.pipeline.graph import Plan
 from compress.pipeline.plan import make_plan
 from compress.pipeline.preflight.preflight import Findings, check, source_problems
 from compress.pipeline.preflight.recipe_checks import NAMES, service_problems, unused_settings
 from compress.pipeline.preflight.resolve import resolve
 from compress.pipeline.run_lock import PREVIOUS_FOLDER, write_lock
-from compress.pipeline.run_output import LOG_FILE
+from compress.pipeline.run_output import LOG_FILE, Remaining
 from compress.pipeline.step_store import StepStore, share_folder
 from compress.pipeline.steps.latency_step import goal_problems
 from compress.pipeline.steps.package_step import WINNER_FOLDER, copy_winners
@@ -46,6 +46,15 @@ BESIDE_REPORT = (ROWS_PAGE, PROBE_PAGE, PROBE_FILE)
 RecipeSource = str | Path | Mapping[str, Any]
 
 
+class Phase(NamedTuple):
+    """Of what a run is a part, for the live line."""
+
+    title: str
+    """Before its stages."""
+    whole: Plan
+    """All steps of which its own are some: the time left is theirs."""
+
+
 @dataclass(frozen=True)
 class Options:
     """How a recipe is run; none of it changes the result."""
@@ -59,6 +68,7 @@ class Options:
     smoke: bool = False
     folder: Path | None = None
     """That of the run; by default the recipe's name in the folder of runs."""
+    phase: Phase | None = None
 
     @property
     def root(self) -> Path:
@@ -163,10 +173,9 @@ def _execute(plan: Plan, options: Options, console: Console, launch: Launch) -> 
     store = StepStore(options.root)
     folder = options.folder or options.root / plan.recipe.name
     forced = forced_steps(plan, options)
-    left = None
-    if console.has_live_line:
-        left = time_left(StepForecasts(plan, store, options.cards, forced).rows())
-    executor = Executor(plan, store, console, folder / "events.jsonl", launch, folder / LOG_FILE, left)
+    left = _time_left(plan, options, store, forced) if console.has_live_line else None
+    phase = options.phase.title if options.phase else ""
+    executor = Executor(plan, store, console, folder / "events.jsonl", launch, folder / LOG_FILE, left, phase)
     if not launch.is_main:
         return Result(folder, executor.run(forced, options.until), None)
     findings = check_plan(plan, options)
@@ -180,6 +189,16 @@ def _execute(plan: Plan, options: Options, console: Console, launch: Launch) -> 
         outcome = executor.run(forced, options.until)
         report = _finish(folder, plan, store, outcome)
     return Result(folder, outcome, report)
+
+
+def _time_left(plan: Plan, options: Options, store: StepStore, forced: set[str]) -> Remaining:
+    """Return what describes the time left; that of a phase includes those that follow it."""
+    later = list[StepRow]()
+    if options.phase is not None:
+        own = {step.name for step in plan.until(options.until)}
+        whole = StepForecasts(options.phase.whole, store, options.cards, ()).rows()
+        later = [row for row in whole if row["step"] not in own]
+    return time_left(StepForecasts(plan, store, options.cards, forced).rows(), later)
 
 
 def note_last_step(plan: Plan, options: Options, result: Result, console: Console) -> None:

@@ -87,7 +87,15 @@ class _StageState:
 class RunOutput:
     """Shows the steps of a plan by stages, as they are done."""
 
-    def __init__(self, steps: Sequence[Step], console: Console, log: Path | None, remaining: Remaining | None) -> None:
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        console: Console,
+        log: Path | None,
+        remaining: Remaining | None,
+        phase: str = "",
+    ) -> None:
+        """``phase``: of what the run is a part, before its stages in the live line."""
         self.log = RunLog(log)
         self.console = console
         self.steps = StepConsole(console, self.log)
@@ -95,6 +103,7 @@ class RunOutput:
         states = [_StageState(stage, own) for stage, own in stages_of(steps)]
         self._of = {step.name: state for state in states for step in state.steps}
         self._remaining = remaining
+        self._phase = f"{phase} " if phase else ""
         self._unchanged: list[str] = []
         self._current: _StageState | None = None
         self._done: set[str] = set()
@@ -118,7 +127,7 @@ class RunOutput:
         if self._line is not None:
             began, state = time.monotonic(), self._of[step.name]
             stages = list(dict.fromkeys(self._of[each.name].stage for each in self._all))
-            place = f"[{stages.index(state.stage) + 1}/{len(stages)}] {state.stage.title}"
+            place = f"{self._phase}[{stages.index(state.stage) + 1}/{len(stages)}] {state.stage.title}"
             self._line.show(place, lambda: self._left(time.monotonic() - began))
         return time.monotonic()
 

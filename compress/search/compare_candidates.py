@@ -13,7 +13,7 @@ from compress.model_shapes import parts_of, shape_of_folder
 from compress.model_sources import local_folder
 from compress.pipeline.graph import Plan
 from compress.pipeline.plan import ModelPlanner, default_models, make_plan
-from compress.pipeline.run import Options, execute
+from compress.pipeline.run import Options, Phase, execute
 from compress.pipeline.step_store import StepStore
 from compress.pipeline.steps.latency_step import add_table, read_workload
 from compress.prune.latency_table import LATENCY_STEP, TABLE_FILE, LatencyTable, read_table
@@ -58,12 +58,16 @@ def _add_table(plan: Plan, cards: Sequence[Path]) -> None:
     add_table(plan, cards, whole_student(plan.recipe.shared), ROUND_TO)
 
 
-def compare(plan: Plan, recipe: Recipe, options: Options, console: Console) -> tuple[list[Candidate], str]:
+def compare(
+    plan: Plan, recipe: Recipe, options: Options, console: Console, expected: Plan
+) -> tuple[list[Candidate], str]:
     """Return all candidates with what they take, weigh and score, and the variant in which parts were timed.
 
     A budget out of reach is refused before anything is trained; where no part can be within it, none is trained.
+    ``expected``: about all steps of the search.
     """
-    timed = execute(plan, replace(options, until=LIGHT_TIMES), console)
+    phase = Phase("search 1/3, what fits", expected)
+    timed = execute(plan, replace(options, until=LIGHT_TIMES, phase=phase), console)
     store = StepStore(options.root)
     folders = {name: store.folder_of(record) for name, record in timed.outcome.records.items()}
     table, times = read_table(folders[LATENCY_STEP] / TABLE_FILE), read_light_times(folders[LIGHT_TIMES])
@@ -76,7 +80,9 @@ def compare(plan: Plan, recipe: Recipe, options: Options, console: Console) -> t
     parts = [fits(estimate(table, shape, part, 0)) for part in parts_of(shape)]
     check_any(recipe, [each for each in (*parts, *light) if each.within], [*parts, *light])
     if any(each.within for each in parts):
-        parts = [fits(each) for each in _scored(plan, table, options, console)]
+        within = sum(each.within for each in (*parts, *light))
+        phase = Phase(f"search 2/3, {within} of {len(parts) + len(light)} candidates may fit", expected)
+        parts = [fits(each) for each in _scored(plan, table, replace(options, phase=phase), console)]
     return [*parts, *light], table.variant
 
 

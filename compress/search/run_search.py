@@ -20,7 +20,7 @@ from compress.pipeline.forecast.step_forecasts import StepForecasts, StepRow
 from compress.pipeline.graph import Plan
 from compress.pipeline.plan import default_models, make_plan
 from compress.pipeline.preflight.resolve import resolve
-from compress.pipeline.run import Options, RecipeSource, Result, execute, read_recipe
+from compress.pipeline.run import Options, Phase, RecipeSource, Result, execute, read_recipe
 from compress.pipeline.run_lock import searches_folder
 from compress.pipeline.step_store import StepStore
 from compress.recipe.load import dump_recipe
@@ -78,7 +78,8 @@ def search(
     plan = plan_comparison(recipe, options)
     if minutes is not None:
         _check_minutes(expected_plan(recipe, options, 1), options, minutes)
-    candidates, variant = compare(plan, recipe, replace(options, folder=folder), console)
+    expected = expected_plan(recipe, options, finalists) if console.has_live_line else plan  # only its times are shown
+    candidates, variant = compare(plan, recipe, replace(options, folder=folder), console, expected)
     light, parts = _kept_light(recipe, candidates), [each for each in candidates if isinstance(each.student, Part)]
     chosen = choose_finalists(parts, finalists)
     if minutes is not None:
@@ -101,7 +102,11 @@ def search(
     write_model(folder / SEARCH_FILE, found)
     if ray is not None:
         train_on_cluster(ray, final, options, folder / "trainings", console)
-    result = execute(make_plan(final, options.cards), options, console)
+    planned = make_plan(final, options.cards)
+    best = max((each.score for each in chosen if each.score is not None), default=None)
+    so_far = "" if best is None else f", the best at {100 * best:.1f} before"
+    title = f"search 3/3, {len(trained)} of {len(candidates)} candidates{so_far}"
+    result = execute(planned, replace(options, phase=Phase(title, planned)), console)
     if result.report is not None:
         winner = next((each.winner for each in result.report.verdicts), None)
         found = found.model_copy(update={"winner": winner, "finished": True})

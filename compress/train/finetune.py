@@ -84,7 +84,7 @@ def finetune(
         model, result, probe = fit_frozen(fitted, encoded)
         return save_trained_model(model, tokenizer, work, "finetune", data, result, probe=probe)
     probed = settings.init == "probe" and not fits
-    limit = replace(START, operations=_probe_operations(folder, settings, encoded, pooling, task)) if probed else START
+    limit = replace(START, operations=probe_operations(folder, settings, encoded, pooling, task)) if probed else START
     starts = StartModels(folder, objective, pooling, probed, encoded.train, context, limit)
     start, first_probe = _describe_start(starts, tokenizer, roles) if probed else (None, None)
     model, result = train_best(
@@ -100,7 +100,7 @@ def finetune(
     return replace(trained, start=start)
 
 
-def _probe_operations(
+def probe_operations(
     folder: Path, settings: Finetune, data: TrainingData, pooling: str | None, task: TaskInfo
 ) -> float | None:
     """Return the operations that a probe may take before the training of ``folder``; None where its shape is unknown.

@@ -3,17 +3,19 @@
 import gzip
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from benchmarks.defaults import __main__ as command
-from benchmarks.defaults import sweep, training_contestants, wiki_articles
+from benchmarks.defaults import sweep, training_contestants
 from benchmarks.defaults.comparison import DefaultsReport, Entry
 from benchmarks.defaults.defaults_page import goals, page, scores, times
 from benchmarks.defaults.real_sets import SETS, RealSet
 from benchmarks.defaults.training_contestants import CONTESTANTS, SETFIT, Case
+from benchmarks.defaults.wiki_articles import write_wiki_articles
 from benchmarks.distill_throughput.environments import NotInstalled
 from benchmarks.finished_run import FinishedRun
 from benchmarks.report_store import Store
@@ -252,7 +254,7 @@ def test_a_missing_file_is_named(tmp_path, monkeypatch):
 
 
 def test_a_set_of_many_classes_is_drawn_from_articles_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(wiki_articles, "ARTICLES", 2)
+    articles = replace(SETS["wiki_articles"], write=partial(write_wiki_articles, articles=2))
     texts = {"Long": 100, "Short": 99, "Longer": 120, "Third": 100}
     sentences = {
         title: [f"Sentence {n} of {title} is here. Too short." for n in range(texts[title])] for title in texts
@@ -263,7 +265,7 @@ def test_a_set_of_many_classes_is_drawn_from_articles_once(tmp_path, monkeypatch
     source.write_bytes(gzip.compress("\n".join(lines).encode()))
     work.mkdir()
     monkeypatch.setenv("COMPRESS_DATA", str(tmp_path))
-    files = SETS["wiki_articles"].section(work)["data"]
+    files = articles.section(work)["data"]
     train, test = (
         [json.loads(line) for line in Path(files[role]).read_text().splitlines()] for role in ("train", "test")
     )
@@ -272,7 +274,7 @@ def test_a_set_of_many_classes_is_drawn_from_articles_once(tmp_path, monkeypatch
     assert len({row["text"] for row in train + test}) == 200
     assert "Too short." not in {row["text"] for row in train}
     times = {path: path.stat().st_mtime_ns for path in work.rglob("*")}
-    assert SETS["wiki_articles"].section(work)["data"] == files
+    assert articles.section(work)["data"] == files
     assert {path: path.stat().st_mtime_ns for path in work.rglob("*")} == times
 
 

@@ -65,11 +65,11 @@ def make_plan(*, failing=False, forced=""):
     return plan
 
 
-def run(plan, root: Path, *, verbose=False, terminal=False, format="human", remaining=None, until=None):
+def run(plan, root: Path, *, verbose=False, terminal=False, format="human", remaining=None, until=None, phase=""):
     err = Terminal() if terminal else io.StringIO()
     console = Console(format, io.StringIO(), err, verbose=verbose)
     log = root / "run" / LOG_FILE
-    Executor(plan, StepStore(root), console, root / "events.jsonl", Launch(), log, remaining).run(set(), until)
+    Executor(plan, StepStore(root), console, root / "events.jsonl", Launch(), log, remaining, phase).run(set(), until)
     return err.getvalue(), log.read_text()
 
 
@@ -150,8 +150,9 @@ def test_a_terminal_shows_the_time_left_and_the_work(tmp_path, monkeypatch):
         due.append([step.name for step in steps])
         return "about 3 min left"
 
-    shown, _ = run(make_plan(), tmp_path, terminal=True, remaining=remaining)
+    shown, _ = run(make_plan(), tmp_path, terminal=True, remaining=remaining, phase="search 2/3")
     assert "about 3 min left" in shown
+    assert "search 2/3 [1/" in shown
     assert "fine-tuning the teacher: < 1 s" in shown
     assert due == sorted(due, key=len, reverse=True)
 

@@ -1,5 +1,6 @@
 """`compress search`: a budget in, one model and its recipe out."""
 
+import io
 import json
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from compress.search.search_recipes import (
     winner_recipe,
 )
 from tests.conftest import write_tiny_recipe
+from tests.pipeline.test_run_output import Terminal
 
 LIGHT = "{kind: static, hidden: 16, head_width: 16, epochs: 4, batch_size: 16, learning_rate: 0.03}"
 QUICK = ["--set", f"student={LIGHT}", "--set", "shared={epochs: 2, batch_size: 16, learning_rate: 0.003}"]
@@ -170,6 +172,13 @@ def test_a_search_ends_with_a_winner_and_its_recipe(tmp_path: Path, monkeypatch,
     assert {path.name for path in (tmp_path / "runs" / ".steps").iterdir()} >= steps
     assert (again.info.winner, again.result.report.name) == (found.winner, "tiny-search")
     assert {path.name for path in (tmp_path / "runs").glob("[!.]*")} == {"tiny-search", "tiny-winner"}
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "150")
+    screen = Terminal()
+    wider = {"overrides": QUICK[1::2][:3], "finalists": 2, "console": Console("human", io.StringIO(), screen)}
+    search_recipe(tmp_path / "tiny.yaml", "size=5MB,drop=0.9", **wider)
+    assert f"search 3/3, {len(finalists)} of 41 candidates, the best at " in screen.getvalue()
+    assert search_recipe(tmp_path / "tiny.yaml", "size=5MB,drop=1", **wider).info == again.info
     capsys.readouterr()
     assert main(["ls", "searches", "--format", "json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)

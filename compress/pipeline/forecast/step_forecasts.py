@@ -155,13 +155,18 @@ def format_span(least: float, most: float) -> str:
     raise AssertionError
 
 
-def time_left(rows: Sequence[StepRow]) -> Callable[[Sequence[Step], float], str]:
-    """Return a function that describes the time left, of the steps to do and the seconds that the first one took."""
+def time_left(rows: Sequence[StepRow], later: Sequence[StepRow] = ()) -> Callable[[Sequence[Step], float], str]:
+    """Return a function that describes the time left, of the steps to do and the seconds that the first one took.
+
+    ``later``: steps that are another run's, and follow.
+    """
     known = {row["step"]: row for row in rows}
 
     def describe_left(due: Sequence[Step], spent: float) -> str:
         first, *others = (known[step.name] for step in due)
-        least, most = (max(0.0, first[end] - spent) + sum(row[end] for row in others) for end in ("least", "most"))
+        least, most = (
+            max(0.0, first[end] - spent) + sum(row[end] for row in (*others, *later)) for end in ("least", "most")
+        )
         return f"about {format_span(least, most)} left" if most >= 1.0 else ""
 
     return describe_left

@@ -300,7 +300,9 @@ def test_the_time_left_is_that_of_the_steps_to_do(rows, plan_of):
     left = time_left([{"step": step.name, "least": 60.0, "most": 60.0} for step in plan.steps])
     assert left(plan.steps[:3], 30.0) == "about 2 min 30 s left"
     assert left(plan.steps[:3], 500.0) == "about 2 min left"
-    assert left(plan.steps[:1], 500.0) == ""
+    rows_of_plan = [{"step": step.name, "least": 60.0, "most": 60.0} for step in plan.steps]
+    later = [{"step": "of another run", "least": 90.0, "most": 90.0}]
+    assert time_left(rows_of_plan, later)(plan.steps[:1], 30.0) == "about 2 min left"
 
 
 @pytest.mark.parametrize(
