@@ -178,7 +178,7 @@ FINETUNE = ModelStep(
     title="fine-tuning the teacher",
     path=("finetune",),
     training=("finetune",),
-    kinds={"finetune": StepKind(version=3)},
+    kinds={"finetune": StepKind(version=4)},
     in_effect=lambda recipe: True,  # a teacher that is not trained is taken as it is
     plan=add_teacher,
     named_models=_named_models,

@@ -184,21 +184,28 @@ class _Chosen:
 
 
 def _cross_validate(fit: _Fit, batches: Sequence[Encoded], shape: torch.Size, search: Search) -> _Chosen:
-    """Return the strength with the lowest held-out loss: from strong to weak, until it rises."""
+    """Return the strength with the lowest held-out loss: from strong to weak, until it rises.
+
+    Before anything is better than a layer of zeros, a rise is no reason to end: with few rows a class, those held out
+    are of the classes that are rare in the others, and a strong penalty leaves nothing but that frequency.
+    """
     sample = batches[: max(min(search.folds, len(batches)), round(search.sample * len(batches)))]
     folds = [sample[number :: search.folds] for number in range(min(search.folds, len(sample)))]
     layers: list[Layer] = [(torch.zeros(shape), torch.zeros(shape[0]))] * len(folds)
-    best = _Chosen(search.strengths[0], np.inf, layers[0])
+    best, parts = _Chosen(search.strengths[0], np.inf, layers[0]), folds[: search.held_out]
+    with torch.no_grad():
+        nothing = sum(float(fit.loss_of(*layers[0], held)) for held in parts) / len(parts)
     for strength in search.strengths:
-        held_out, parts = 0.0, folds[: search.held_out]
+        held_out = 0.0
         for number, held in enumerate(parts):
             rest = [batch for fold in folds if fold is not held for batch in fold] or list(sample)
             layers[number] = fit(rest, strength, layers[number], search.iterations)
             with torch.no_grad():
                 held_out += float(fit.loss_of(*layers[number], held)) / len(parts)
-        if held_out >= best.loss:
+        if held_out >= best.loss and best.loss < nothing:
             break
-        best = _Chosen(strength, held_out, layers[0])
+        if held_out < best.loss:
+            best = _Chosen(strength, held_out, layers[0])
     return best
 
 
@@ -215,12 +222,13 @@ class _Fit:
 
     def __call__(self, part: Sequence[Encoded], strength: float, start: Layer, iterations: int) -> Layer:
         weight, bias = (tensor.clone().requires_grad_() for tensor in start)
+        # The more outputs share the loss, the smaller is each one's gradient, and so are weights under a penalty.
         optimizer = torch.optim.LBFGS(
             [weight, bias],
             max_iter=iterations,
             max_eval=most_evaluations(iterations),
-            tolerance_change=1e-5,
-            tolerance_grad=1e-4,
+            tolerance_change=1e-5 / len(bias),
+            tolerance_grad=1e-4 / len(bias),
             line_search_fn="strong_wolfe",
         )
         rows = sum(batch.rows for batch in part)

@@ -3,11 +3,12 @@
 import io
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from torch.nn.functional import linear
+from torch.nn.functional import cross_entropy, linear
 
 from compress.console import Console
 from compress.model_folder.model_info import read_info
@@ -120,6 +121,23 @@ def test_noise_is_regularised_and_signal_is_not(model, material, tiny_task, tiny
     strengths = [fit_last_layer(model, examples, loss, 0).info.strength for examples in (noise.train, material.train)]
     assert strengths[0] > strengths[1]
     assert fit_last_layer(model, noise.train, loss, 0).info.loss == pytest.approx(np.log(2), abs=0.01)
+
+
+def test_the_penalty_of_many_classes_is_chosen_as_of_two():
+    """Under a strong penalty weights are tiny, and classes are their frequency: neither may look like the best."""
+    torch.manual_seed(0)
+    classes, width = 300, 8
+    labels = torch.arange(4 * classes) % classes
+    features = torch.randn(classes, width)[labels] + 0.1 * torch.randn(4 * classes, width)
+    parts = torch.randperm(4 * classes).split(150)
+    batches = [probes.Encoded(features[part], {"labels": labels[part]}, len(part)) for part in parts]
+    progress = SimpleNamespace(advance=lambda *_, **__: None)
+    fit = probes._Fit(("logits",), lambda outputs, batch: cross_entropy(outputs["logits"], batch["labels"]), progress)
+    start = torch.zeros(classes, width), torch.zeros(classes)
+    assert probes._cross_validate(fit, batches, torch.Size((classes, width)), last_layer_effort.THOROUGH).strength < 0.1
+    weight, bias = (tensor.requires_grad_() for tensor in fit(batches, 10.0, start, 100))
+    (fit.loss_of(weight, bias, batches) + 10.0 * weight.square().sum()).backward()
+    assert weight.grad.abs().max() < 1e-6
 
 
 def test_features_that_hardly_differ_get_no_huge_weights():
