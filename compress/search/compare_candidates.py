@@ -7,8 +7,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from compress import format_numbers as fmt
 from compress.console import Console
-from compress.errors import CompressError, UsageError
+from compress.data.splits.prepare_splits import load_prepared
+from compress.data.splits.split_indices import CERTAINTY, DISAGREEMENT, LOSS
+from compress.errors import CompressError, UsageError, pluralize
 from compress.model_shapes import parts_of, shape_of_folder
 from compress.model_sources import local_folder
 from compress.pipeline.graph import Plan
@@ -35,6 +38,8 @@ from compress.steps.shared_step import SECTION, add_shared, whole_student
 
 ANY_PART = Part(layers=1, heads=1, ffn=1)
 """In place of all parts while the shared student is planned."""
+APART = 0.05
+"""The difference between two candidates that select should be able to show at least."""
 ROUND_TO = 16
 """Neurons between the widths that the latency table lists, as `prune.round_to`."""
 
@@ -76,6 +81,8 @@ def compare(
     whole = shape_of_folder(local_folder(recipe.teacher.source, recipe.teacher.revision, options.cards))
     vocabulary = (whole or shape).vocabulary
     named = light_students(recipe).items()
+    if problem := few_rows(load_prepared(folders["data"]).info.counts["select"], recipe.gate.max_drop):
+        console.warn(problem)
     light = [fits(estimate_light(name, each, times[name], vocabulary)) for name, each in named]
     parts = [fits(estimate(table, shape, part, 0)) for part in parts_of(shape)]
     check_any(recipe, [each for each in (*parts, *light) if each.within], [*parts, *light])
@@ -102,6 +109,16 @@ def _scored(plan: Plan, table: LatencyTable, options: Options, console: Console)
     assert shared is not None
     made = [estimate(table, shared, part, tokenizer_bytes(folders[SECTION])) for part in parts_of(shared)]
     return [each.model_copy(update={"score": scores[each.name]}) for each in made]
+
+
+def few_rows(rows: int, allowed: float) -> str | None:
+    """Return what so many rows of select cannot tell, where hardly any two candidates differ by more."""
+    told, wanted = CERTAINTY * (DISAGREEMENT / rows) ** 0.5, max(allowed, LOSS)
+    if told <= APART:
+        return None
+    text = f"select has {pluralize(rows, 'row')}, too few to tell apart candidates that differ by less than"
+    needed = CERTAINTY**2 * DISAGREEMENT / wanted**2
+    return f"{text} {fmt.points(told)}: about {needed:,.0f} would tell {fmt.points(wanted)}."
 
 
 def check_any(recipe: Recipe, left: Sequence[Candidate], candidates: Sequence[Candidate]) -> None:

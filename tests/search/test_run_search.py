@@ -15,6 +15,7 @@ from compress.pipeline.preflight.resolve import resolve
 from compress.pipeline.run import read_recipe
 from compress.recipe.student_schema import VocabularyRule
 from compress.report.report_schema import read_report
+from compress.search.compare_candidates import few_rows
 from compress.search.run_search import search_recipe
 from compress.search.search_folder import read_search
 from compress.search.search_recipes import (
@@ -178,6 +179,7 @@ def test_a_search_ends_with_a_winner_and_its_recipe(tmp_path: Path, monkeypatch,
     wider = {"overrides": QUICK[1::2][:3], "finalists": 2, "console": Console("human", io.StringIO(), screen)}
     search_recipe(tmp_path / "tiny.yaml", "size=5MB,drop=0.9", **wider)
     assert f"search 3/3, {len(finalists)} of 41 candidates, the best at " in screen.getvalue()
+    assert "rows, too few to tell apart candidates" in screen.getvalue()
     assert search_recipe(tmp_path / "tiny.yaml", "size=5MB,drop=1", **wider).info == again.info
     capsys.readouterr()
     assert main(["ls", "searches", "--format", "json"]) == 0
@@ -275,3 +277,17 @@ def test_parts_keep_all_pieces_unless_the_size_needs_fewer(budget, shared, vocab
     given = [f"budget={budget}", f"shared={shared}", "student=null", "prune=null"]
     recipe = resolve(read_recipe(write_tiny_recipe(tmp_path), given))
     assert searched_recipe(recipe, Console("quiet")).shared.vocabulary == vocabulary
+
+
+@pytest.mark.parametrize(
+    ("rows", "allowed", "message"),
+    [
+        (40, 0.015, "select has 40 rows, too few to tell apart candidates that differ by less than 15 points"),
+        (1, 0.0, "select has 1 row, too few"),
+        (40, 0.03, "about 1,000 would tell 3 points"),
+        (400, 0.015, None),
+    ],
+)
+def test_rows_that_cannot_tell_candidates_apart_are_named(rows, allowed, message):
+    problem = few_rows(rows, allowed)
+    assert problem is None if message is None else message in problem
