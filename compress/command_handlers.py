@@ -363,7 +363,8 @@ def predict(options: argparse.Namespace, console: Console) -> None:
         show_table(options.model, files[0], bulk, console)
     else:
         file = Path(files[0]) if files else None
-        predict_and_show(options.model, options.texts, console, file=file, batch=options.batch, placement=placement)
+        shown = {"batch": options.batch, "placement": placement, "every_class": options.probabilities}
+        predict_and_show(options.model, options.texts, console, file=file, **shown)
 
 
 def serve(options: argparse.Namespace, console: Console) -> None:

@@ -66,7 +66,9 @@ def answer_part(
 
 def bad_row(where: str, fault: str) -> DataError:
     """Return the error for a row that cannot be read."""
-    return DataError(f"{where}: {fault}", hint=KEEP_HINT)
+    is_decoding = fault.startswith("byte ")
+    hint = f"--encoding names another one, such as latin-1; {KEEP_HINT}" if is_decoding else KEEP_HINT
+    return DataError(f"{where}: {fault}", hint=hint)
 
 
 def taken(what: str, name: str) -> UsageError:

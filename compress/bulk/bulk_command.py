@@ -12,7 +12,7 @@ from pathlib import Path
 
 from compress.bulk.answer_part import answer_part
 from compress.bulk.bulk_job import BulkJob, Shard
-from compress.bulk.bulk_predictor import BulkPredictor, answer_fields, text_columns
+from compress.bulk.bulk_predictor import BulkPredictor, text_columns
 from compress.bulk.read_table import ENDINGS, TableFile, format_of
 from compress.bulk.run_bulk_job import merge_shards, run_job
 from compress.bulk.write_table import output_format
@@ -22,7 +22,7 @@ from compress.errors import CompressError, DataError, ModelError, UsageError
 from compress.model_folder.model_info import FolderInfo, read_info
 from compress.runtime.predict_command import format_prediction
 from compress.runtime.predictor import ONE_THREAD, Placement
-from compress.runtime.text_model import depends_on_batch, usual_batch
+from compress.runtime.text_model import answer_fields, depends_on_batch, usual_batch
 from compress.storage.file_names import cache_folder
 
 
@@ -63,6 +63,9 @@ class BulkOptions:
         }
         if wrong := [name for name, value in given.items() if value]:
             raise UsageError(f"{wrong[0]} needs --to OUT, where the answers go.")
+        of_columns = {"--text": self.text, "--prefix": self.prefix, "--bad-rows": self.bad_rows != "refuse"}
+        if wrong := [name for name, value in of_columns.items() if value and not any(map(is_table, self.files))]:
+            raise UsageError(f"{wrong[0]} is of files with columns: --file IN.csv, or --file IN --to OUT.")
 
 
 def predict_files(folder: Path, options: BulkOptions, console: Console) -> None:

@@ -19,7 +19,7 @@ from compress.errors import DataError, UsageError, nearest, pluralize
 from compress.model_folder.model_info import TaskInfo
 from compress.runtime import default_placement
 from compress.runtime.predictor import Placement
-from compress.runtime.text_model import TextModel
+from compress.runtime.text_model import TextModel, answer_fields
 from compress.tasks import kind_of
 from compress.tasks.base import Example, Row, TaskInput
 from compress.tasks.kind import Kind
@@ -207,17 +207,6 @@ def text_columns(task: TaskInfo, named: str | Sequence[str] = ()) -> tuple[str, 
             f" {pluralize(len(columns), 'column')}: {', '.join(columns)}."
         )
     return columns or task.text
-
-
-def answer_fields(task: TaskInfo, columns: int, probabilities: bool = False) -> tuple[str, ...]:
-    """Return the fields of an answer to so many texts."""
-    kind = kind_of(task)
-    fields = tuple(kind.empty_answer("" if columns == 1 else ("",) * columns))
-    if not probabilities or "probabilities" in fields:
-        return fields
-    if not (kind.exclusive and task.labels):
-        raise UsageError(f"only tasks with classes have their probabilities; {task.name} answers {', '.join(fields)}.")
-    return (*fields, "probabilities")
 
 
 def task_input(cells: Cells, kind: Kind) -> TaskInput | None:

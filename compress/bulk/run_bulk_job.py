@@ -15,7 +15,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from compress.bulk.answer_part import bad_row, open_worker, taken
-from compress.bulk.bulk_job import JOB_FILE, BulkJob, PartInfo, Shard, ShardInfo
+from compress.bulk.bulk_job import JOB_FILE, BulkJob, JobInfo, PartInfo, Shard, ShardInfo
 from compress.bulk.read_table import Part, TableFile
 from compress.bulk.workers import run_jobs
 from compress.bulk.write_table import merge_parts
@@ -90,7 +90,9 @@ def _open_parts(job: BulkJob) -> None:
         written = job.written_info()
         if written and not (different := written.differences(job.info)):
             return
-        if written:
+        if written and not _has_answers(job, written):
+            shutil.rmtree(job.parts_folder)
+        elif written:
             raise UsageError(
                 f"{job.parts_folder} holds parts of another job: {', '.join(different)}.",
                 hint="--replace starts anew, another --to leaves it",
@@ -101,6 +103,12 @@ def _open_parts(job: BulkJob) -> None:
         shutil.rmtree(job.parts_folder)
     job.parts_folder.mkdir(parents=True, exist_ok=True)
     job.write_info()
+
+
+def _has_answers(job: BulkJob, written: JobInfo) -> bool:
+    """Whether a folder of parts holds anything to lose: a finished part, or shards that others may be answering."""
+    several = max(job.shard.count, written.shards) > 1
+    return several or any(path.name != JOB_FILE for path in job.parts_folder.glob("*.json"))
 
 
 def _answer_parts(job: BulkJob, console: Console) -> Totals:

@@ -21,7 +21,7 @@ VERSIONS: dict[str, int] = {
     "floor": 2,
     "measure": 3,
     "quality": 3,
-    "select": 5,
+    "select": 6,
     "package": 2,
     "package-format": 3,
     "report": 16,

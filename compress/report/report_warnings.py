@@ -74,7 +74,8 @@ def _remarks(report: Report) -> Iterator[Remark]:
         (_winner_versus_baseline, "Compare what both cost: the simple method may be enough."),
         (_service, "Label a few hundred rows by hand to know how often it is right."),
         (_teacher_versus_probe, "Try a lower learning_rate, or finetune: {method: frozen}."),
-        (_missing_results, "Repair what failed and run again: finished steps are kept."),
+        (_failures, "Repair what failed and run again: finished steps are kept."),
+        (_unmeasured, "Nothing failed: their steps, further down, have the reasons."),
         (_stages_without_gain, "Leave that stage out, or give its recovery more epochs."),
         (_missed_speedups, "Measure on an idle machine again, or lower the goal."),
         (_unstable_timings, "Time again on an idle machine: compress run RECIPE --from measure."),
@@ -230,17 +231,26 @@ def _missed_speedups(report: Report) -> Iterator[str]:
             yield f"The speed-up asked for was {reached.goal:g}×: {after.key} is {measured} on {structure.target}."
 
 
-def _missing_results(report: Report) -> Iterator[str]:
+def _failures(report: Report) -> Iterator[str]:
     for row in report.rows:
-        if row.status != "ok":
-            what = "failed" if row.status == "failed" else "was not measured"
-            yield f"{row.key} {what}: {(row.reason or 'no reason is recorded').removesuffix('.')}."
+        if row.status == "failed":
+            yield f"{row.key} failed: {(row.reason or 'no reason is recorded').removesuffix('.')}."
     for target in report.targets:
         results, verdict = report.rows_at(target.title) if target.present else [], report.verdict(target.title)
         untimed = ((row.key, str(result.latency.reason)) for row, result in results if not result.latency.timed)
         for reason, keys in group_by_reason(untimed).items():
             if not (verdict and not verdict.winner and reason in verdict.why):  # the verdict gives this reason
                 yield f"{keys} {'were' if ', ' in keys else 'was'} not timed on {target.title}: {reason}."
+
+
+def _unmeasured(report: Report) -> Iterator[str]:
+    """Variants that were not worth scoring and timing: one with its reason, several by their names."""
+    rows = [row for row in report.rows if row.status == "not measured"]
+    if len(rows) == 1:
+        yield f"{rows[0].key} was not measured: {(rows[0].reason or 'no reason is recorded').removesuffix('.')}."
+    elif rows:
+        more = f" and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
+        yield f"{len(rows)} variants were not measured: {', '.join(row.key for row in rows[:NAMED])}{more}."
 
 
 def _unstable_timings(report: Report) -> Iterator[str]:

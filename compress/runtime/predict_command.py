@@ -12,7 +12,7 @@ from compress.console import Console
 from compress.environment import usable_cores
 from compress.errors import DataError, UsageError, pluralize
 from compress.runtime.predictor import Placement
-from compress.runtime.text_model import TextModel
+from compress.runtime.text_model import TextModel, answer_fields
 
 NamedText = tuple[str, str]
 """The origin of a text (`text 2`, `texts.tsv, line 4`) and the text."""
@@ -26,23 +26,26 @@ def predict_and_show(
     file: Path | None,
     batch: int | None = None,
     placement: Placement,
+    every_class: bool = False,
 ) -> None:
     """Predict for the ``typed`` texts, or those of ``file``, or those of stdin, in the console's format.
 
     Each line in gives one line out, also a line without text. ``batch``: texts that run together; None: as
-    `TextModel.predict` does.
+    `TextModel.predict` does. ``every_class``: with the probabilities of all classes.
     """
     if placement.threads > usable_cores():
         usable = pluralize(usable_cores(), "core")
         console.warn(f"--threads {placement.threads}: this process may use {usable}; more threads are slower.")
     model = TextModel.open(folder, placement)
     batch = batch or model.batch
+    fields = answer_fields(model.task, len(model.task.text), every_class)
+    every_class = "probabilities" in fields and "probabilities" not in model.kind.answer_fields
     given = _typed_texts(typed, model) if typed else read_lines(file)
     several = len(model.task.text) > 1
     while chunk := list(islice(given, batch)):
         origins, lines = zip(*chunk, strict=True)
         texts = [tuple(line.split("\t")) if several and "\t" in line else line for line in lines]
-        for text, prediction in zip(texts, model.predict(texts, batch, origins), strict=True):
+        for text, prediction in zip(texts, model.predict(texts, batch, origins, every_class=every_class), strict=True):
             if console.format == "json":
                 console.jsonl({"text": text, **prediction})
             else:

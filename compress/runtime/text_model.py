@@ -78,7 +78,12 @@ class TextModel:
         return TextModel(info.task, kind_of(info.task), tokens, predictor, prompt, batch, depends)
 
     def predict(
-        self, texts: Sequence[TaskInput], batch: int | None = None, origins: Sequence[str] = ()
+        self,
+        texts: Sequence[TaskInput],
+        batch: int | None = None,
+        origins: Sequence[str] = (),
+        *,
+        every_class: bool = False,
     ) -> list[dict[str, Any]]:
         """Return one prediction per text, e.g. ``{"label": "positive", "probability": 0.98}``.
 
@@ -89,6 +94,7 @@ class TextModel:
             batch: how many run together. The outputs of dynamic INT8 depend on it, because a batch shares one scale:
                 by default it runs as many as were scored together, or one.
             origins: where each text comes from, for error messages; by default its number.
+            every_class: with the probabilities of all classes.
         """
         if isinstance(texts, str):
             raise UsageError("predict takes a list of texts; got one text.", hint=f"predict([{texts[:20]!r}])")
@@ -97,7 +103,7 @@ class TextModel:
             raise UsageError(f"a batch holds at least one text; got {batch}.")
         named = origins or _numbered(texts)
         parts = [slice(start, start + batch) for start in range(0, len(texts), batch)]
-        return [found for part in parts for found in self._answer_part(texts[part], named[part], batch)]
+        return [found for part in parts for found in self._answer_part(texts[part], named[part], batch, every_class)]
 
     def prepare(self, texts: Sequence[TaskInput], origins: Sequence[str] = ()) -> Prepared:
         """Return the examples of all texts; errors name their origins, or number them."""
@@ -183,24 +189,30 @@ class TextModel:
         """Return what it runs with."""
         return self.predictor.describe()
 
-    def _answer_part(self, texts: Sequence[TaskInput], origins: Sequence[str], batch: int) -> list[dict[str, Any]]:
+    def _answer_part(
+        self, texts: Sequence[TaskInput], origins: Sequence[str], batch: int, every_class: bool
+    ) -> list[dict[str, Any]]:
         """Return the answers of a batch; a text that is empty gets an empty one, and the model does not see it."""
         empty = [self.kind.is_empty(text) for text in texts]
         if not any(empty):
-            return self._predict_batch(texts, origins, batch)
+            return self._predict_batch(texts, origins, batch, every_class)
         full = [index for index, is_empty in enumerate(empty) if not is_empty]
         read = [texts[index] for index in full]
-        given = iter(self._predict_batch(read, [origins[index] for index in full], batch) if full else [])
+        named = [origins[index] for index in full]
+        given = iter(self._predict_batch(read, named, batch, every_class) if full else [])
+        classes = {"probabilities": None} if every_class else {}
         return [
-            {**self.kind.empty_answer(text), "reason": NO_TEXT} if is_empty else next(given)
+            {**self.kind.empty_answer(text), **classes, "reason": NO_TEXT} if is_empty else next(given)
             for text, is_empty in zip(texts, empty, strict=True)
         ]
 
-    def _predict_batch(self, texts: Sequence[TaskInput], origins: Sequence[str], batch: int) -> list[dict[str, Any]]:
+    def _predict_batch(
+        self, texts: Sequence[TaskInput], origins: Sequence[str], batch: int, every_class: bool
+    ) -> list[dict[str, Any]]:
         prepared = self.prepare(texts, origins)
         starts = range(0, len(prepared.examples), batch)
         decoded = [found for start in starts for found in self.decode(prepared.examples[start : start + batch])]
-        return self.answers(decoded, prepared.counts, prepared.rows)
+        return self.answers(decoded, prepared.counts, prepared.rows, every_class=every_class)
 
     def _fits_its_task(self) -> _FitsItsTask:
         return _FitsItsTask(self.task)
@@ -241,3 +253,14 @@ def usual_batch(variant: VariantInfo | None) -> int:
 
 def _numbered(texts: Sequence[TaskInput]) -> list[str]:
     return [f"text {number}" for number in range(1, len(texts) + 1)]
+
+
+def answer_fields(task: TaskInfo, columns: int, probabilities: bool = False) -> tuple[str, ...]:
+    """Return the fields of an answer to so many texts."""
+    kind = kind_of(task)
+    fields = tuple(kind.empty_answer("" if columns == 1 else ("",) * columns))
+    if not probabilities or "probabilities" in fields:
+        return fields
+    if not (kind.exclusive and task.labels):
+        raise UsageError(f"only tasks with classes have their probabilities; {task.name} answers {', '.join(fields)}.")
+    return (*fields, "probabilities")

@@ -19,6 +19,9 @@ from compress.select.ledger import GateResult, HeldBack, Limits, Rules, TargetRe
 
 BEST = {"size": "the smallest", "score": "the best on select"}
 """What the first in rank is called, where rows are ranked by no time."""
+LEVEL, SMALLER = 1.1, 0.95
+"""Rows as fast as the first take at most this much longer, whatever their interval leaves open; and one of them wins
+instead where it has at most this share of its bytes."""
 SHARED_REASONS = 2
 """Reasons for which rows are ruled out that are listed with all their rows."""
 
@@ -88,8 +91,9 @@ def _ruled_out(target: str, row: TargetResult, rules: Rules, reference: TargetRe
 def _best(timed: Sequence[TargetResult], rules: Rules) -> tuple[TargetResult, TargetResult]:
     """Return the first row, and the smallest of those that are as fast."""
     first = min(timed, key=partial(_order, rules=rules))
-    equals = [row for row in timed if row is first or _is_level(row, first, rules)]
-    return first, min(equals, key=lambda row: (math.inf if row.bytes_total is None else row.bytes_total, row.key))
+    most = math.inf if first.bytes_total is None else SMALLER * first.bytes_total
+    equals = [row for row in timed if (row.bytes_total or math.inf) <= most and _is_level(row, first, rules)]
+    return first, min(equals, key=lambda row: (row.bytes_total or math.inf, row.key), default=first)
 
 
 def _rank(row: TargetResult, rules: Rules) -> float | None:
@@ -120,14 +124,17 @@ def _order(row: TargetResult, rules: Rules) -> tuple[float, float]:
 
 
 def _is_level(row: TargetResult, first: TargetResult, rules: Rules) -> bool:
-    """Whether the interval leaves open which is faster: of the ratio for p50, of the quantiles themselves else."""
+    """Whether the interval leaves open which is faster: of the ratio for p50, of the quantiles themselves else.
+
+    An unstable timing has so wide an interval that it would be level with anything: so it must be nearly as fast too.
+    """
     if rules.rank_by in ("size", "score"):
         return False
     if rules.rank_by in ("p50", "end_to_end"):
         factor = ratio(row.latency, first.latency, "model" if rules.rank_by == "p50" else "end_to_end")
-        return factor is not None and factor.low <= 1.0
+        return factor is not None and factor.low <= 1.0 and factor.value <= LEVEL
     ours, theirs = _quantile(row, rules), _quantile(first, rules)
-    return ours is not None and theirs is not None and ours.low <= theirs.high
+    return ours is not None and theirs is not None and ours.low <= theirs.high and ours.value <= LEVEL * theirs.value
 
 
 def _is_ahead(row: TargetResult, winner: TargetResult, rules: Rules) -> bool:
@@ -214,15 +221,17 @@ def _why_none(eligible: Sequence[TargetResult], gates: Mapping[str, GateResult],
 
 
 def _excluded(barred: Mapping[str, str], gates: Mapping[str, GateResult]) -> str:
-    """Return what is ruled out and why: every row where they share reasons, else the first that passed or nearly did.
+    """Return what is ruled out and why: every row where they share reasons, else the one that is nearest to winning.
 
-    ``gates``: the first in rank first.
+    That is the first in rank of those that exceed the fewest limits and passed or nearly did. ``gates``: the first in
+    rank first.
     """
     rows = group_by_reason(barred.items())
     if len(rows) <= SHARED_REASONS:
         return "; ".join(f"{keys}: {reason}" for reason, keys in rows.items())
-    key = min((one for one in gates if one in barred), key=lambda one: SEVERITY.index(gates[one].outcome))
-    return f"the first in rank, {key}, {barred[key]}"
+    near = {one: (SEVERITY.index(gates[one].outcome), len(gates[one].ruled_out)) for one in gates if one in barred}
+    key = min(near, key=lambda one: near[one])
+    return f"the nearest, {key}, {barred[key]}"
 
 
 MEGABYTE = 1e6

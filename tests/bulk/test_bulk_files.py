@@ -191,6 +191,17 @@ def test_shards_of_another_model_or_file(rows: Path, model: Path, exported, tmp_
     assert "another content of the file" in capsys.readouterr().err
 
 
+def test_a_job_that_ended_without_any_answer_can_be_corrected(rows: Path, model: Path, tmp_path: Path, capsys) -> None:
+    rows.write_bytes(rows.read_bytes() + b"99,caf\xe9\n")
+    arguments = ["--file", rows, "--to", tmp_path / "out.csv"]
+    assert predict(model, *arguments) == 1
+    message = " ".join(capsys.readouterr().err.split())
+    assert "is not utf-8" in message
+    assert "--encoding names another one, such as latin-1; --bad-rows keep" in message
+    assert predict(model, *arguments, "--encoding", "latin-1") == 0
+    assert len(read_csv(tmp_path / "out.csv")) == 25
+
+
 def test_the_same_command_goes_on_with_what_is_missing(
     rows: Path, model: Path, tmp_path: Path, small_parts, monkeypatch, capsys
 ) -> None:

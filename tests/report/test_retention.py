@@ -5,6 +5,7 @@ import pytest
 from compress.measure.quality.quality_result import Difference, Quality
 from compress.measure.result_base import Score
 from compress.report.pages.render import render_html, render_markdown
+from compress.report.report_warnings import ranked_remarks
 from compress.report.retention import ratio_above_baseline, teacher_beats_baseline
 from compress.report.tables.ledger_tables import comparison_table, ledger_table
 from compress.report.tables.quality_tables import retention_table
@@ -85,6 +86,21 @@ def test_the_baseline_has_its_own_name(make_report, quality_of):
     )
     missing = apply_gates(make_report(floor=None, floor_name="BM25", floor_reason="it ran out of memory"))
     assert missing.remarks == ("There is no BM25 to compare with: it ran out of memory.",)
+
+
+def test_variants_that_were_not_worth_their_time_are_one_remark_and_no_failure(make_report):
+    def remarks(count):
+        report = make_report()
+        reason = {"status": "not measured", "reason": "screened out: in a short timing it takes 1.1 times as long"}
+        left = [each.model_copy(update=reason) if index < count else each for index, each in enumerate(report.rows)]
+        report = apply_gates(report.model_copy(update={"rows": tuple(left)}))
+        return [each for each in ranked_remarks(report) if "not measured" in each.text]
+
+    (one,), (several,) = remarks(1), remarks(5)
+    assert one.text.endswith(" was not measured: screened out: in a short timing it takes 1.1 times as long.")
+    assert several.text.startswith("5 variants were not measured: ")
+    assert several.text.endswith(" and 2 more.")
+    assert "Nothing failed" in one.todo
 
 
 def test_a_winner_that_passed_on_too_few_rows_to_tell(make_report):

@@ -32,6 +32,24 @@ def test_texts_may_follow_options(winner: str, capsys) -> None:
     assert [json.loads(line)["text"] for line in capsys.readouterr().out.splitlines()] == ["sun", "rain"]
 
 
+def test_the_probabilities_of_all_classes_are_given_for_texts_too(winner: str, ranker: str, capsys) -> None:
+    assert main(["predict", winner, "--format", "json", "--probabilities", "sun", " "]) == 0
+    full, empty = map(json.loads, capsys.readouterr().out.splitlines())
+    assert sum(full["probabilities"].values()) == pytest.approx(1.0)
+    assert full["probability"] == pytest.approx(full["probabilities"][full["label"]])
+    assert (empty["probabilities"], empty["reason"]) == (None, "no text")
+    assert main(["predict", winner, "--probabilities", "sun"]) == 0
+    assert capsys.readouterr().out.count(", ") == len(full["probabilities"]) - 1
+    assert main(["predict", ranker, "--probabilities", "a question", "an answer"]) == 2
+    assert "only tasks with classes have their probabilities" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", [["--prefix", "a_"], ["--text", "text"], ["--bad-rows", "keep"]])
+def test_options_of_files_with_columns_are_refused_for_texts(option: list[str], winner: str, capsys) -> None:
+    assert main(["predict", winner, *option, "sun"]) == 2
+    assert f"{option[0]} is of files with columns" in " ".join(capsys.readouterr().err.split())
+
+
 def test_repeated_and_optional_arguments_may_follow_options() -> None:
     assert parsed(["bench", "a", "--rounds", "3", "b"]).models == ["a", "b"]
     assert parsed(["pull", "a", "--format", "json", "b"]).to == Path("b")

@@ -333,6 +333,20 @@ def test_within_the_interval_the_smaller_wins(make_report, latency_of):
     assert verdict.why.startswith("as fast as student/onnx-int8 and the smaller, of 8")
 
 
+def test_what_is_nearly_as_small_does_not_win_for_that(make_report, latency_of):
+    report = edited(make_report(), "student/onnx-int8", latency=latency_of(0.609, seed=11), bytes_total=14_000_000)
+    assert apply_gates(report).verdicts[0].winner == "student/onnx-int8"
+
+
+@pytest.mark.parametrize(("factor", "wins"), [(1.6, "pruned/onnx-int8"), (1.05, "student/onnx-int8")])
+def test_an_unstable_timing_is_level_only_with_what_is_hardly_faster(factor, wins, make_report, monkeypatch):
+    """Its interval reaches down to the first row's time, whatever it takes itself."""
+    wide = Score(value=factor, low=0.4, high=4.0)
+    monkeypatch.setattr("compress.select.winner.ratio", lambda slower, faster, part="model": wide)
+    report = edited(make_report(), "student/onnx-int8", bytes_total=1_000_000)
+    assert apply_gates(report).verdicts[0].winner == wins
+
+
 def test_ranking_by_another_quantile(make_report, latency_of):
     ranked = make_report(rules=RULES.model_copy(update={"rank_by": "p95"}))
     assert apply_gates(ranked).verdicts[0].winner == "pruned/onnx-int8"
@@ -376,9 +390,10 @@ def test_the_fastest_row_loses_to_one_within_the_budget_and_says_why(make_report
     limited = RULES.model_copy(update={"budget": (Limits(size=10_000_000),)})
     nothing = apply_gates(make_report(rules=limited)).verdicts[0]
     assert nothing.winner is None
-    assert nothing.why == (
-        "every variant is ruled out: the first in rank, pruned/onnx-int8, has 13.9 MB, 10 MB allowed"
-    )
+    assert nothing.why == ("every variant is ruled out: the nearest, pruned/onnx-int8, has 13.9 MB, 10 MB allowed")
+    both = make_report(rules=RULES.model_copy(update={"budget": (Limits(size=10_000_000, p50=0.1),)}))
+    small = apply_gates(edited(both, "student/onnx-int8", bytes_total=9_000_000)).verdicts[0]
+    assert small.why.startswith("every variant is ruled out: the nearest, student/onnx-int8, takes ")
 
 
 def test_what_a_budget_rules_out_is_no_trade_and_is_held_back(make_report):
