@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from compress import __version__
 from compress.console import Console, program_name, with_program
-from compress.errors import EXIT_CODES, CompressError, unexpected
+from compress.errors import EXIT_CODES, CompressError, nearest, unexpected
 from compress.formats import EXPORTS, describe_bare_files
 from compress.recipe.sanity_limits import MAX_BATCH, MAX_THREADS
 
@@ -105,6 +106,12 @@ class _Parser(argparse.ArgumentParser):
     def format_help(self) -> str:
         """Return the help, with that name in front of every command."""
         return with_program(super().format_help(), program_name())
+
+    def error(self, message: str) -> NoReturn:
+        """End with the message, and the command or choice that was perhaps meant."""
+        found = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
+        guess = nearest(found[1], re.findall(r"[\w-]+", found[2])).partition(" (known")[0] if found else ""
+        super().error(message + guess)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -107,12 +107,13 @@ def run(options: argparse.Namespace, console: Console) -> None:
         _show(result.report, result.folder, console, whole=False)
     result.raise_for_failures()
     if not options.smoke:
-        result.raise_for_gate()
+        result.raise_for_gate("compress search RECIPE looks for shapes within the budget")
 
 
 def search(options: argparse.Namespace, console: Console) -> None:
     """Search for the best model within a budget, and show what was compared and the ledger of what was trained."""
-    from compress.search.run_search import front_table, plan_search
+    from compress.search.expected_plan import plan_search
+    from compress.search.run_search import front_table
     from compress.search.run_search import search as run_search
     from compress.search.search_folder import SEARCH_FILE, WINNER_FILE
     from compress.search.search_recipes import budget_overrides
@@ -121,7 +122,7 @@ def search(options: argparse.Namespace, console: Console) -> None:
     if options.dry_run:
         from compress.pipeline.commands.plan_command import show_plan
 
-        expected = plan_search(options.recipe, overrides, _options(options), options.finalists)
+        expected = plan_search(options.recipe, overrides, _options(options), options.finalists, options.minutes)
         show_plan(expected, _options(options), console, here=True, whole=options.verbose)
         return
     wanted = {"finalists": options.finalists, "minutes": options.minutes, "ray": options.ray}

@@ -232,3 +232,10 @@ class TestBench:
     def test_a_way_that_is_none_names_the_nearest(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["bench", f"{tmp_path}:openvno"]) == 2
         assert "did you mean openvino" in capsys.readouterr().err
+
+
+def test_a_command_that_is_not_there_is_named_with_the_nearest(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["runn", "my.yaml"])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith("; did you mean run?\n")

@@ -85,8 +85,10 @@ class Result:
     report: Report | None
     """None where the run stopped before it (``until``), and on processes that only help to train."""
 
-    def raise_for_gate(self) -> None:
+    def raise_for_gate(self, within: str = "") -> None:
         """Raise where a target has no winner: `GateMissed` if the gate lets no variant win, else as none was timed.
+
+        ``within``: a hint on how to come within the recipe's budget, if it has one.
 
         A target that is not on this machine counts only where no other is.
         """
@@ -97,6 +99,8 @@ class Result:
         reasons = "; ".join(f"{each.target}: {each.why}" for each in without or self.report.verdicts)
         gates = [[row.gate for _, row in self.report.rows_at(each.target) if row.gate] for each in without]
         hint = f"everything measured is in {self.folder / 'report.html'}"
+        if within and self.report.recipe.get("budget"):
+            hint = f"{within}; {hint}"
         if any(not any(gate.may_win for gate in each) for each in gates):
             raise GateMissed(f"no winner: {reasons}", hint=hint)
         if without:  # variants that may win could not be timed

@@ -29,8 +29,12 @@ def sections(annotation: Any) -> list[type[BaseModel]]:
 
 
 def keys(annotation: Any) -> dict[str, Any]:
-    """Return the type of each key that is valid here; losses may also be written directly in a section."""
-    models = sections(annotation)
+    """Return the type of each key that is valid here; losses may also be written directly in a section.
+
+    Those of a list's items too, of which a single one may be written without the list.
+    """
+    lists = [each for each in alternatives(annotation) if get_origin(each) is tuple]
+    models = [*sections(annotation), *(model for each in lists for model in sections(get_args(each)[0]))]
     models += [Losses for model in models if "losses" in model.model_fields]
     return {field.alias or key: field.annotation for model in models for key, field in model.model_fields.items()}
 

@@ -11,6 +11,8 @@ from compress.errors import Problem, nearest
 from compress.recipe import schema_lookup
 from compress.recipe.yaml_lines import KeyPath
 
+OTHER_NAMES = {"gpu": "cuda"}
+"""Of words that recipes have, whose letters suggest another one."""
 EXPECTED: Mapping[str, str] = {
     "model_type": "a section of keys",
     "mapping_type": "a section of keys",
@@ -78,7 +80,8 @@ def _mismatch(faults: list[Any]) -> str:
     words = list(dict.fromkeys(word for fault in faults if fault["type"] in EXPECTED for word in _expected(fault)))
     expected = " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
     value = faults[0]["input"]
-    return f"expected {expected}, got {shown(value)}{nearest(str(value)[:60], words).partition(' (known')[0]}"
+    guess = nearest(OTHER_NAMES.get(str(value), str(value)[:60]), words).partition(" (known")[0]
+    return f"expected {expected}, got {shown(value)}{guess}"
 
 
 def _expected(fault: Any) -> list[str]:

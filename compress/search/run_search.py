@@ -12,32 +12,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from compress.console import Console, duration
-from compress.errors import UsageError
-from compress.model_shapes import parts_of, shape_of_folder, student_shape
-from compress.model_sources import local_folder
-from compress.pipeline.forecast.step_forecasts import StepForecasts, StepRow
-from compress.pipeline.graph import Plan
-from compress.pipeline.plan import default_models, make_plan
+from compress.console import Console
+from compress.pipeline.plan import make_plan
 from compress.pipeline.preflight.resolve import resolve
 from compress.pipeline.run import Options, Phase, RecipeSource, Result, execute, read_recipe
 from compress.pipeline.run_lock import searches_folder
-from compress.pipeline.step_store import StepStore
 from compress.recipe.load import dump_recipe
-from compress.recipe.schema import Recipe
 from compress.recipe.student_schema import LightStudent, Part
-from compress.search.candidates import Candidate, SearchInfo, add_comparison, choose_finalists, front
-from compress.search.compare_candidates import ANY_PART, check_any, compare, plan_comparison, timing_planners
+from compress.search.candidates import (
+    SearchInfo,
+    choose_finalists,
+    front,
+)
+from compress.search.compare_candidates import check_any, compare, plan_comparison
+from compress.search.expected_plan import check_minutes, expected_plan, final_recipe, in_time, kept_light
 from compress.search.ray_trainings import train_on_cluster
 from compress.search.search_folder import FINALISTS_FILE, SEARCH_FILE, WINNER_FILE
 from compress.search.search_recipes import (
     budget_overrides,
-    finalists_recipe,
-    light_students,
     searched_recipe,
     winner_recipe,
 )
-from compress.steps.shared_step import whole_student
 from compress.storage.atomic_write import atomic_write, write_model
 
 
@@ -77,18 +72,18 @@ def search(
     folder = searches_folder(options.runs) / recipe.name
     plan = plan_comparison(recipe, options)
     if minutes is not None:
-        _check_minutes(expected_plan(recipe, options, 1), options, minutes)
+        check_minutes(expected_plan(recipe, options, 1), options, minutes)
     expected = expected_plan(recipe, options, finalists) if console.has_live_line else plan  # only its times are shown
     candidates, variant = compare(plan, recipe, replace(options, folder=folder), console, expected)
-    light, parts = _kept_light(recipe, candidates), [each for each in candidates if isinstance(each.student, Part)]
+    light, parts = kept_light(recipe, candidates), [each for each in candidates if isinstance(each.student, Part)]
     chosen = choose_finalists(parts, finalists)
     if minutes is not None:
-        chosen = _in_time(recipe, parts, light, len(chosen), options, 60 * minutes - (time.monotonic() - began))
+        chosen = in_time(recipe, parts, light, len(chosen), options, 60 * minutes - (time.monotonic() - began))
     trained = [*chosen, *light]
     check_any(recipe, trained, candidates)
     names = ", ".join(each.name for each in trained) or "the recipe's own student"
     console.note(f"search: {len(trained)} of {len(candidates)} candidates are trained on: {names}")
-    final = _finalists(recipe, chosen, light)
+    final = final_recipe(recipe, chosen, light)
     found = SearchInfo(
         name=recipe.name,
         limits=tuple(each.model_dump(exclude_none=True) for each in recipe.budget),
@@ -142,26 +137,6 @@ def search_recipe(
     return found
 
 
-def plan_search(source: RecipeSource, overrides: Sequence[str], options: Options, finalists: int = 6) -> Plan:
-    """Return the plan of a search as it will be about: its finalists are known only once all parts are compared."""
-    recipe = resolve(read_recipe(source, overrides, options.cards), options.cards)
-    return expected_plan(searched_recipe(recipe, Console("quiet"), options.cards), options, finalists)
-
-
-def expected_plan(recipe: Recipe, options: Options, finalists: int) -> Plan:
-    """Return the plan of a searched recipe with so many parts, spread over all there are."""
-    teacher = shape_of_folder(local_folder(recipe.teacher.source, recipe.teacher.revision, options.cards))
-    whole = whole_student(recipe.shared)
-    shape = student_shape(teacher, whole) if teacher and whole else teacher
-    parts = parts_of(shape) if shape else [ANY_PART]
-    step = max(1, len(parts) // finalists)
-    chosen, light = parts[step - 1 :: step][:finalists], [*light_students(recipe).values()]
-    final = finalists_recipe(recipe, chosen, light)
-    timing = [] if final.prune else timing_planners(recipe)  # pruning may have a latency table of its own
-    models = [*timing, *default_models(final), add_comparison]
-    return make_plan(final, options.cards, limits=False, models=models)
-
-
 def front_table(found: SearchInfo) -> list[dict[str, Any]]:
     """Return the parts that no other one is better than without being slower, and the others, for a table."""
     light = [each for each in found.candidates if isinstance(each.student, LightStudent)]
@@ -176,46 +151,3 @@ def front_table(found: SearchInfo) -> list[dict[str, Any]]:
         }
         for each in [*light, *front([each for each in found.candidates if isinstance(each.student, Part)])]
     ]
-
-
-def _kept_light(recipe: Recipe, candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return the students without attention that are trained: all of the recipe's own, else what can be within."""
-    light = [each for each in candidates if isinstance(each.student, LightStudent)]
-    return [each for each in light if each.within or each.name in recipe.light_students]
-
-
-def _finalists(recipe: Recipe, parts: Sequence[Candidate], light: Sequence[Candidate]) -> Recipe:
-    return finalists_recipe(recipe, [each.student for each in parts], [each.student for each in light])
-
-
-def _check_minutes(plan: Plan, options: Options, minutes: float) -> None:
-    """Refuse a limit of time in which not even one finalist can be trained and timed."""
-    least = sum(row["least"] for row in _left(plan, options))
-    if least > 60 * minutes:
-        raise UsageError(
-            f"--minutes {minutes:g}: with a single finalist this search takes {duration(least)} at least, by forecast.",
-            hint="fewer rows (--set task.data.limit=2000), or compress search … --dry-run for the time of each stage",
-        )
-
-
-def _in_time(
-    recipe: Recipe,
-    parts: Sequence[Candidate],
-    light: Sequence[Candidate],
-    most: int,
-    options: Options,
-    seconds: float,
-) -> list[Candidate]:
-    """Return as many finalists as can be trained and timed in these seconds by forecast, one at least."""
-    for count in range(most, 1, -1):
-        chosen = choose_finalists(parts, count)
-        plan = make_plan(_finalists(recipe, chosen, light), options.cards)
-        if sum((row["least"] + row["most"]) / 2 for row in _left(plan, options)) <= seconds:
-            return chosen
-    return choose_finalists(parts, min(most, 1))
-
-
-def _left(plan: Plan, options: Options) -> list[StepRow]:
-    """Return the forecast of the steps that a run would still do."""
-    rows = StepForecasts(plan, StepStore(options.root), options.cards, ()).rows()
-    return [row for row in rows if row["state"] not in ("done", "skipped")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,8 @@ from pydantic import ValidationError
 
 from compress.errors import ModelError, first_error
 from compress.pipeline.run_lock import searches_folder
-from compress.search.candidates import SearchInfo
+from compress.recipe.student_schema import Part
+from compress.search.candidates import Candidate, SearchInfo
 
 SEARCH_FILE, FINALISTS_FILE, WINNER_FILE = "search.json", "finalists.yaml", "winner.yaml"
 
@@ -24,6 +25,16 @@ def read_search(folder: Path) -> SearchInfo:
     except (OSError, ValidationError) as error:
         reason = first_error(error) if isinstance(error, ValidationError) else error.strerror
         raise ModelError(f"{file} cannot be read: {reason}.", hint="compress search writes it again") from error
+
+
+def compared_before(folder: Path, parts: Sequence[Part]) -> tuple[Candidate, ...]:
+    """Return the candidates of a search that compared these parts; none where there is no such search."""
+    try:
+        found = read_search(folder).candidates
+    except ModelError:
+        return ()
+    scored = {each.name for each in found if isinstance(each.student, Part) and each.score is not None}
+    return found if scored == {part.name for part in parts} else ()
 
 
 def listed_searches(options: argparse.Namespace) -> Iterator[dict[str, Any]]:

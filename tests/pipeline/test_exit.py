@@ -1,5 +1,6 @@
 """The exit code of a run without a winner: missed gate, or nothing timed."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,3 +42,13 @@ def test_models_that_may_not_win_miss_the_gate(outcome: GateOutcome, drop: float
     with pytest.raises(GateMissed, match="no winner: cpu: the reason why") as raised:
         ended(outcome, drop).raise_for_gate()
     assert raised.value.exit_code == 3
+
+
+@pytest.mark.parametrize(("budget", "hint"), [([{"p50": "0.5ms"}], "search; everything measured"), ([], "everything")])
+def test_where_a_budget_is_missed_a_search_is_hinted_at(budget: list[object], hint: str) -> None:
+    run = ended("missed", 0.5)
+    assert run.report is not None
+    report = Report.model_construct(**dict(run.report) | {"recipe": {"budget": budget}})
+    with pytest.raises(GateMissed) as raised:
+        replace(run, report=report).raise_for_gate("search")
+    assert str(raised.value.hint).startswith(hint)

@@ -258,6 +258,7 @@ def test_last_override_wins():
         ("teacher.source.x=2", "'teacher.source' is 'minilm-l6' and has no keys below it"),
         ("sead=3", "sead: unknown key; did you mean seed?"),
         ("gate.drop=3", "gate.drop: unknown key; did you mean max_drop?"),
+        ("budget.siez=5MB", "budget.siez: unknown key; did you mean size?"),
         ("seed=x", "seed: expected a whole number, got 'x' (given by --set)"),
     ],
 )
@@ -301,6 +302,7 @@ def test_all_problems_at_once_in_order_with_lines():
         ("student: {layers: abc}", "student.layers: expected a number or a list, got 'abc'"),
         ("targets: []", "targets: expected a list with at least 1 item, got an empty list"),
         ("targets: [cpx]", "targets.0: expected cpu or cuda, got 'cpx'; did you mean cpu?"),
+        ("targets: [gpu]", "targets.0: expected cpu or cuda, got 'gpu'; did you mean cuda?"),
         ("targets: [{threads: 2}]", "targets.0.device: is missing"),
         ("targets: [{device: cpu, length: x}]", "targets.0.length: expected a whole number or data, got 'x'"),
         ("targets: [cpu, cpu]", "targets: two of cpu, cpu are called the same; give them names"),

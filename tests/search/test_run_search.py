@@ -13,6 +13,7 @@ from compress.pipeline.commands.clean import clean
 from compress.pipeline.plan import make_plan
 from compress.pipeline.preflight.resolve import resolve
 from compress.pipeline.run import read_recipe
+from compress.recipe.schema import Gate
 from compress.recipe.student_schema import VocabularyRule
 from compress.report.report_schema import read_report
 from compress.search.compare_candidates import few_rows
@@ -195,7 +196,11 @@ def test_a_search_ends_with_a_winner_and_its_recipe(tmp_path: Path, monkeypatch,
     }
     assert main([*command[:-1], "json"]) == 0
     assert json.loads(capsys.readouterr().out)["winner"] == found.winner
-    assert main([*command, "--dry-run"]) == 0
+    capsys.readouterr()
+    assert main([*command[:-1], "json", "--dry-run"]) == 0
+    planned = json.loads(capsys.readouterr().out)["steps"]
+    assert [row["step"] for row in planned if row["state"] not in ("done", "skipped")] == []
+    assert main([*command, "--minutes", "0.1", "--dry-run"]) == 0
 
 
 @pytest.mark.parametrize(
@@ -241,7 +246,9 @@ def test_a_published_winner_has_the_name_of_the_recipe(recipe_file):
 def test_a_limit_of_time_that_one_finalist_exceeds_is_refused(tmp_path, capsys):
     recipe = write_tiny_recipe(tmp_path)
     options = ["--budget", "size=5MB", "--minutes", "1", "--runs", str(tmp_path / "runs"), "--set", "publish=null"]
-    assert main(["search", str(recipe), *options, "--set", "measure.budget=20m"]) == 2
+    options += ["--set", "measure.budget=20m"]
+    assert main(["search", str(recipe), *options, "--dry-run"]) == 2
+    assert main(["search", str(recipe), *options]) == 2
     assert "--minutes 1: with a single finalist this search takes 2" in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "runs").exists()
 
@@ -280,14 +287,24 @@ def test_parts_keep_all_pieces_unless_the_size_needs_fewer(budget, shared, vocab
 
 
 @pytest.mark.parametrize(
-    ("rows", "allowed", "message"),
+    ("rows", "gate", "message"),
     [
-        (40, 0.015, "select has 40 rows, too few to tell apart candidates that differ by less than 15 points"),
-        (1, 0.0, "select has 1 row, too few"),
-        (40, 0.03, "about 1,000 would tell 3 points"),
-        (400, 0.015, None),
+        (
+            40,
+            Gate(max_drop=0.015),
+            "has 40 rows, too few to tell apart candidates that differ by less than 15 points",
+        ),
+        (1, Gate(max_drop=0.0), "select has 1 row, too few"),
+        (40, Gate(max_drop=0.03), "about 1,000 would tell 3 points"),
+        (
+            400,
+            Gate(max_drop=0.015),
+            "about 20 have lost more than is allowed, on 2,000 rows 5 to 8; gate: ",
+        ),
+        (400, Gate(strict=True), None),
+        (1000, Gate(), None),
     ],
 )
-def test_rows_that_cannot_tell_candidates_apart_are_named(rows, allowed, message):
-    problem = few_rows(rows, allowed)
+def test_rows_that_cannot_tell_candidates_apart_are_named(rows, gate, message):
+    problem = few_rows(rows, gate)
     assert problem is None if message is None else message in problem

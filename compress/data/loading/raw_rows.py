@@ -112,7 +112,7 @@ def file_rows(path: Path, data: Data, role: Part) -> Iterator[RawRow]:
     elif form == "json":
         rows = document_rows(path, data.encoding, role)
     elif form == "conll":
-        rows = sentence_rows(path, data.encoding, _header(data, role), tagged=role != "unlabelled")
+        rows = sentence_rows(path, data.encoding, header_of(data, role), tagged=role != "unlabelled")
     elif form == "txt":
         rows = _lines(path, data.encoding)
     else:
@@ -139,7 +139,7 @@ def format_of(path: Path) -> str:
 
 def _table_rows(path: Path, data: Data, role: Part, form: str) -> Iterator[RawRow]:
     quoting = data.quoting if data.quoting is not None else form == "csv"
-    header = _header(data, role)
+    header = header_of(data, role)
     delimiter = recognise_delimiter(path, data.encoding, header, data.quoting is not False) if form == "csv" else "\t"
     lines = _without_trailing(_quoted(path, data, delimiter) if quoting else _plain(path, data, delimiter), path)
     columns, more, rows = _read_header(lines, header, path)
@@ -199,7 +199,8 @@ def _count_fields(path: Path, encoding: str, delimiter: str, quoting: bool, opti
             return [0]
 
 
-def _header(data: Data, role: Part) -> Header:
+def header_of(data: Data, role: Part) -> Header:
+    """Return how the files of a part are headed: True where their first line names the columns."""
     return data.header.get(role, True) if isinstance(data.header, Mapping) else data.header
 
 

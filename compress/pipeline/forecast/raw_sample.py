@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from compress.console import Console
 from compress.data.loading.data_digest import part_files
 from compress.data.loading.quickstart_dataset import builtin_file
-from compress.data.loading.raw_rows import LINE, file_rows, format_of
+from compress.data.loading.raw_rows import LINE, file_rows, format_of, header_of
 from compress.errors import CompressError
 from compress.model_folder.model_info import ShapeInfo
 from compress.model_shapes import shape_of_config
@@ -28,7 +28,8 @@ SAMPLE = 300
 """Rows whose lengths represent all."""
 COUNTED = 50_000
 """Rows of a format without a line for each that are counted at most; larger files count as this many."""
-LINE_FORMATS = ("csv", "tsv", "jsonl", "txt")
+HEADED = ("csv", "tsv")
+LINE_FORMATS = (*HEADED, "jsonl", "txt")
 CHARACTERS = 4.5
 """Characters of a word piece, with its space."""
 WORD_PIECES = 1.3
@@ -96,10 +97,12 @@ def _count(task: Task, part: Part) -> int:
 
 
 def _rows_in(path: Path, task: Task, part: Part) -> int:
-    """Return the lines of a file, which are its rows but for a header and breaks within fields."""
-    if (task.data.format or format_of(path)) not in LINE_FORMATS:
+    """Return the lines of a file, which are its rows but for breaks within fields."""
+    form = task.data.format or format_of(path)
+    if form not in LINE_FORMATS:
         return sum(1 for _ in islice(file_rows(path, task.data, part), COUNTED))
-    return _lines_in(path)
+    has_header = form in HEADED and header_of(task.data, part) is True
+    return max(1, _lines_in(path) - has_header)
 
 
 def _lines_in(path: Path) -> int:
