@@ -24,7 +24,7 @@ VERSIONS: dict[str, int] = {
     "select": 6,
     "package": 2,
     "package-format": 3,
-    "report": 16,
+    "report": 17,
     "pretrain-vocabulary": 2,
     "pretrain-corpus": 2,
     "pretrain-packing": 2,

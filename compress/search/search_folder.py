@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from compress.errors import ModelError, first_error
-from compress.pipeline.run_lock import searches_folder
+from compress.pipeline.run_lock import LOCK_FILE, searches_folder
 from compress.recipe.student_schema import Part
 from compress.search.candidates import Candidate, SearchInfo
 
@@ -39,11 +39,15 @@ def compared_before(folder: Path, parts: Sequence[Part]) -> tuple[Candidate, ...
 
 def listed_searches(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yield a row for each search: its budget, how many candidates it looked at and trained on, and its winner."""
-    for file in sorted(searches_folder(options.runs).glob(f"*/{SEARCH_FILE}")):
-        row: dict[str, Any] = {"name": file.parent.name}
+    root = searches_folder(options.runs)
+    for folder in sorted({file.parent for name in (SEARCH_FILE, LOCK_FILE) for file in root.glob(f"*/{name}")}):
+        row: dict[str, Any] = {"name": folder.name}
         row |= dict.fromkeys(("budget", "goal", "candidates", "trained on", "run"))
+        if not (folder / SEARCH_FILE).is_file():
+            yield row | {"winner": "not finished"}
+            continue
         try:
-            found = read_search(file.parent)
+            found = read_search(folder)
         except ModelError as error:
             yield row | {"winner": error.message}
             continue

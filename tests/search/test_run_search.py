@@ -215,6 +215,15 @@ def test_a_search_that_cannot_be_read_is_a_row_of_the_list(content, message, tmp
     assert message in row["winner"]
 
 
+def test_a_search_that_has_not_compared_its_candidates_is_listed_too(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "searches" / "my").mkdir(parents=True)
+    (tmp_path / "searches" / "my" / "lock.json").write_text("{}")
+    assert main(["ls", "searches", "--format", "json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["name"], row["winner"], row["candidates"]) == ("my", "not finished", None)
+
+
 def test_steps_that_a_search_uses_are_not_cleaned(tmp_path):
     kept, other = (tmp_path / "runs" / ".steps" / name for name in ("latency-1", "latency-2"))
     kept.mkdir(parents=True)

@@ -65,10 +65,10 @@ def errors_of_winners(report: Report, scorer: QualityScorer) -> Iterator[WrongRo
     from compress.report.pages.rows_page import wrong_rows
 
     task, rows = scorer.roles.info.task_info, scorer.roles.rows("test")
-    kind = kind_of(task)
+    kind, numbers = kind_of(task), scorer.roles.test_numbers()
     for key, targets, answers, teachers in _detailed_answers(report, scorer):
-        others = None if key == report.teacher else teachers
-        found = wrong_rows(kind, task, rows, scorer.gold["test"], answers, others, model=key, targets=targets)
+        others, gold = None if key == report.teacher else teachers, scorer.gold["test"]
+        found = wrong_rows(kind, task, rows, gold, answers, others, model=key, targets=targets, numbers=numbers)
         if found:
             yield found
 

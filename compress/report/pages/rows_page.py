@@ -31,6 +31,8 @@ class WrongRow:
 
     row: int
     """Its number in test, from 0."""
+    number: int | None
+    """Its number in the files that test comes from, from 1; None where that is not known."""
     texts: tuple[str, ...]
     label: str
     answer: str
@@ -69,6 +71,7 @@ def wrong_rows(
     *,
     model: str,
     targets: Sequence[str],
+    numbers: NDArray[np.int64] | None = None,
     most: int = MOST_ROWS,
 ) -> WrongRows | None:
     """Return the rows that a model got wrong, its most confident answers first; None where none can be wrong.
@@ -85,6 +88,7 @@ def wrong_rows(
         teachers: the teacher's; None for the teacher itself.
         model: the key of the row in the report.
         targets: where it gives these answers.
+        numbers: of the rows in the files that test comes from, from 0.
         most: how many rows are returned.
     """
     right = kind.correct(answers, gold)
@@ -106,6 +110,7 @@ def wrong_rows(
     own = [rows[index] for index in shown.tolist()]
     cells = zip(
         shown.tolist(),
+        [None] * len(own) if numbers is None else (numbers[shown] + 1).tolist(),
         own,
         kind.describe_gold_in_full(gold[shown], own, task),
         kind.describe_in_full(answers[shown], own, task),
@@ -122,8 +127,8 @@ def wrong_rows(
         teacher_alone=0 if others is None else int((~wrong & ~others).sum()),
         order=order,
         rows=tuple(
-            WrongRow(index, shown_texts(kind.to_input(row)), label, answer, teacher, teacher_is_right)
-            for index, row, label, answer, teacher, teacher_is_right in cells
+            WrongRow(index, number, shown_texts(kind.to_input(row)), label, answer, teacher, teacher_is_right)
+            for index, number, row, label, answer, teacher, teacher_is_right in cells
         ),
     )
 

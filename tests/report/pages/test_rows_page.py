@@ -49,6 +49,16 @@ def test_the_most_confident_errors_come_first_with_all_answers():
     assert result.rows[1].teacher_is_right
 
 
+def test_rows_have_their_numbers_in_the_file_that_test_was_split_off(tmp_path):
+    result = of_films(numbers=np.array([4, 11, 17, 30]))
+    assert [(row.row, row.number) for row in result.rows] == [(2, 18), (3, 31), (0, 5)]
+    write_rows_page(tmp_path, "films", [result])
+    page = (tmp_path / ROWS_PAGE).read_text(encoding="utf-8")
+    assert '<td class="n" data-label="in the file">18</td>' in page
+    write_rows_page(tmp_path, "films", [of_films()])
+    assert "in the file" not in (tmp_path / ROWS_PAGE).read_text(encoding="utf-8")
+
+
 def test_beyond_the_limit_rows_are_counted_and_not_shown(tmp_path):
     result = of_films(most=2)
     assert ([row.row for row in result.rows], result.wrong) == ([2, 3], 3)
