@@ -37,7 +37,7 @@ def pages(make_full_report, tmp_path):
     """One of each page, with texts that would do harm."""
     report = apply_gates(make_full_report())
     key = report.verdict("cpu").winner
-    wrong = WrongRow(3, (HOSTILE, "another text"), "good", "bad", "good", True)
+    wrong = WrongRow(3, 18, (HOSTILE, "another text"), "good", "bad", "good", True)
     models = [WrongRows(key, ("cpu",), 100, 1, 0, 0, "the most confident first", (wrong,))]
     differing = [
         DisagreementRow(number, (f"{HOSTILE} {number}",), "good", "bad", "good", 0.5, right)
