@@ -107,8 +107,9 @@ def test_errors_are_those_of_the_row_shown_in_detail_and_equal_answers_are_shown
     answers = np.array([[0.4, 0.6], [0.1, 0.9]])
     stored = {"teacher/torch-fp32": answers[::-1], "pruned/onnx-int8": answers}
     titles = ("cpu", "cpu-t2", "cuda")
+    prepared = {"rows": lambda role: [{"text": "a"}, {"text": "b"}], "test_numbers": lambda: np.array([7, 9])}
     scorer = SimpleNamespace(
-        roles=SimpleNamespace(info=SimpleNamespace(task_info=TASK), rows=lambda role: [{"text": "a"}, {"text": "b"}]),
+        roles=SimpleNamespace(info=SimpleNamespace(task_info=TASK), **prepared),
         gold={"test": np.array([0, 1])},
         step_of=lambda key, title: None if title == "cuda" else f"score-{key}",
         answers=lambda key, title: stored.get(key),
@@ -122,7 +123,7 @@ def test_errors_are_those_of_the_row_shown_in_detail_and_equal_answers_are_shown
     )
     (only,) = errors_of_winners(report, scorer)
     assert (only.model, only.targets) == ("pruned/onnx-int8", ("cpu", "cpu-t2"))
-    assert [(row.row, row.texts, row.teacher) for row in only.rows] == [(0, ("a",), "good (90 %)")]
+    assert [(row.row, row.number, row.texts, row.teacher) for row in only.rows] == [(0, 8, ("a",), "good (90 %)")]
 
 
 @pytest.mark.parametrize(
