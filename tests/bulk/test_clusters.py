@@ -32,7 +32,8 @@ def test_ray_data_maps_batches_of_parquet(given: Path, model: Path, tmp_path: Pa
     from pyarrow import parquet
 
     monkeypatch.setenv("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+    # Another test may have a cluster here at this time.
+    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
     try:
         rows = ray.data.read_parquet(str(given))
         labelled = rows.map_batches(
