@@ -9,6 +9,7 @@ from compress.bulk.bulk_job import BulkJob, PartInfo
 from compress.bulk.bulk_predictor import ERROR, Answer, BulkPredictor
 from compress.bulk.read_table import LINE, Part, cells_of, parsed_objects
 from compress.bulk.write_table import write_part
+from compress.data.loading.text_decoding import INVALID
 from compress.errors import DataError, UsageError, nearest
 
 KEEP_HINT = "--bad-rows keep gives such rows an empty answer, and counts them"
@@ -66,8 +67,7 @@ def answer_part(
 
 def bad_row(where: str, fault: str) -> DataError:
     """Return the error for a row that cannot be read."""
-    is_decoding = fault.startswith("byte ")
-    hint = f"--encoding names another one, such as latin-1; {KEEP_HINT}" if is_decoding else KEEP_HINT
+    hint = f"--encoding names another one, such as latin-1; {KEEP_HINT}" if fault.startswith(INVALID) else KEEP_HINT
     return DataError(f"{where}: {fault}", hint=hint)
 
 

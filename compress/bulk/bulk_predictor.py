@@ -94,7 +94,7 @@ class BulkPredictor:
         self._tokens = BATCH_TOKENS[placement.device]
         self.fields = answer_fields(self.model.task, len(self.columns), probabilities)
         """The columns that answers add, without the prefix."""
-        self.adds_classes = "probabilities" in self.fields and "probabilities" not in self.model.kind.answer_fields
+        self.adds_classes = self.model.adds_classes(self.fields)
 
     def __call__(self, table: Any) -> Any:
         """Return a table with its answer columns; a row that cannot be read is a DataError."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -51,12 +52,7 @@ def run_job(job: BulkJob, console: Console) -> None:
     """Answer what is missing of a file, or of a shard of it; a whole file is then put together."""
     _check_columns(job)
     _open_parts(job)
-    lock = FileLock(job.parts_folder / f".lock-{job.shard.index}")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        raise UsageError(f"another process writes {job.target} just now.") from error
-    with lock:
+    with _sole_writer(job):
         start = time.monotonic()
         totals = _answer_parts(job, console)
         seconds = time.monotonic() - start
@@ -64,6 +60,20 @@ def run_job(job: BulkJob, console: Console) -> None:
             _say_shard(job, totals, console)
         else:
             _put_together(job, _finished_parts(job, _part_count(job.shard_path(0))), console, totals, seconds)
+
+
+@contextmanager
+def _sole_writer(job: BulkJob) -> Iterator[None]:
+    """Within the block, no other process answers this file, or this shard of it."""
+    lock = FileLock(job.parts_folder / f".lock-{job.shard.index}")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise UsageError(f"another process writes {job.target} just now.") from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _check_columns(job: BulkJob) -> None:
@@ -91,8 +101,10 @@ def _open_parts(job: BulkJob) -> None:
         if written and not (different := written.differences(job.info)):
             return
         if written and not _has_answers(job, written):
-            shutil.rmtree(job.parts_folder)
-        elif written:
+            with _sole_writer(job):
+                job.write_info()
+            return
+        if written:
             raise UsageError(
                 f"{job.parts_folder} holds parts of another job: {', '.join(different)}.",
                 hint="--replace starts anew, another --to leaves it",

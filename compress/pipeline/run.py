@@ -69,6 +69,7 @@ class Options:
     folder: Path | None = None
     """That of the run; by default the recipe's name in the folder of runs."""
     phase: Phase | None = None
+    """None: it is no part of anything."""
 
     @property
     def root(self) -> Path:

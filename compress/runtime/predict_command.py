@@ -38,8 +38,7 @@ def predict_and_show(
         console.warn(f"--threads {placement.threads}: this process may use {usable}; more threads are slower.")
     model = TextModel.open(folder, placement)
     batch = batch or model.batch
-    fields = answer_fields(model.task, len(model.task.text), every_class)
-    every_class = "probabilities" in fields and "probabilities" not in model.kind.answer_fields
+    every_class = model.adds_classes(answer_fields(model.task, len(model.task.text), every_class))
     given = _typed_texts(typed, model) if typed else read_lines(file)
     several = len(model.task.text) > 1
     while chunk := list(islice(given, batch)):

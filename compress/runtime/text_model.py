@@ -148,6 +148,10 @@ class TextModel:
                     answer["probabilities"] = dict(zip(self.task.labels, map(float, line), strict=True))
             return answers
 
+    def adds_classes(self, fields: Sequence[str]) -> bool:
+        """Whether answers with these fields have the probabilities of all classes beside what the kind answers."""
+        return "probabilities" in fields and "probabilities" not in self.kind.answer_fields
+
     def predictions(self, decoded: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row]) -> NDArray[Any]:
         """Return the prediction of each row, from the decoded outputs of its examples."""
         with self._fits_its_task():

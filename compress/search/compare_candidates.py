@@ -38,10 +38,11 @@ from compress.steps.shared_step import SECTION, add_shared, whole_student
 
 ANY_PART = Part(layers=1, heads=1, ffn=1)
 """In place of all parts while the shared student is planned."""
-APART = 0.05
+CLEARLY_APART = 0.05
 """The difference between two candidates that select should be able to show at least."""
-LUCKY_ROWS = 1000
-LUCK = (
+RARELY_WRONG = 1000
+"""Rows of select from which on nothing is said of how often a winner has lost more than is allowed."""
+OFTEN_WRONG = (
     "select has {rows} rows. By simulation, of 100 winners that a search chooses among ten or more candidates on 500"
     " rows about 20 have lost more than is allowed, on 2,000 rows 5 to 8;"
     " gate: {{strict: true}} leaves 5 to 8, and 1 to 2."
@@ -88,7 +89,7 @@ def compare(
     whole = shape_of_folder(local_folder(recipe.teacher.source, recipe.teacher.revision, options.cards))
     vocabulary = (whole or shape).vocabulary
     named = light_students(recipe).items()
-    if problem := few_rows(load_prepared(folders["data"]).info.counts["select"], recipe.gate):
+    if problem := select_too_small(load_prepared(folders["data"]).info.counts["select"], recipe.gate):
         console.warn(problem)
     light = [fits(estimate_light(name, each, times[name], vocabulary)) for name, each in named]
     parts = [fits(estimate(table, shape, part, 0)) for part in parts_of(shape)]
@@ -119,14 +120,14 @@ def _scored(plan: Plan, table: LatencyTable, options: Options, console: Console)
     return [each.model_copy(update={"score": scores[each.name]}) for each in made]
 
 
-def few_rows(rows: int, gate: Gate) -> str | None:
+def select_too_small(rows: int, gate: Gate) -> str | None:
     """Return what so many rows of select cannot tell, or how often their winner has lost more than is allowed."""
-    told, wanted = CERTAINTY * (DISAGREEMENT / rows) ** 0.5, max(gate.max_drop, LOSS)
-    if told <= APART:
-        return LUCK.format(rows=rows) if rows < LUCKY_ROWS and not gate.strict else None
+    smallest, wanted = CERTAINTY * (DISAGREEMENT / rows) ** 0.5, max(gate.max_drop, LOSS)
+    if smallest <= CLEARLY_APART:
+        return OFTEN_WRONG.format(rows=rows) if rows < RARELY_WRONG and not gate.strict else None
     text = f"select has {pluralize(rows, 'row')}, too few to tell apart candidates that differ by less than"
     needed = CERTAINTY**2 * DISAGREEMENT / wanted**2
-    return f"{text} {fmt.points(told)}: about {needed:,.0f} would tell {fmt.points(wanted)}."
+    return f"{text} {fmt.points(smallest)}: about {needed:,.0f} would tell {fmt.points(wanted)}."
 
 
 def check_any(recipe: Recipe, left: Sequence[Candidate], candidates: Sequence[Candidate]) -> None:

@@ -18,6 +18,7 @@ from compress.pipeline.preflight.resolve import resolve
 from compress.pipeline.run import Options, Phase, RecipeSource, Result, execute, read_recipe
 from compress.pipeline.run_lock import searches_folder
 from compress.recipe.load import dump_recipe
+from compress.recipe.schema import Recipe
 from compress.recipe.student_schema import LightStudent, Part
 from compress.search.candidates import (
     SearchInfo,
@@ -97,10 +98,15 @@ def search(
     write_model(folder / SEARCH_FILE, found)
     if ray is not None:
         train_on_cluster(ray, final, options, folder / "trainings", console)
-    planned = make_plan(final, options.cards)
-    best = max((each.score for each in chosen if each.score is not None), default=None)
+    return _run_finalists(found, final, folder, options, console)
+
+
+def _run_finalists(found: SearchInfo, final: Recipe, folder: Path, options: Options, console: Console) -> Search:
+    """Train, time and judge the finalists, and write down which of them won."""
+    planned, trained = make_plan(final, options.cards), [each for each in found.candidates if each.is_finalist]
+    best = max((each.score for each in trained if each.score is not None), default=None)
     so_far = "" if best is None else f", the best at {100 * best:.1f} before"
-    title = f"search 3/3, {len(trained)} of {len(candidates)} candidates{so_far}"
+    title = f"search 3/3, {len(trained)} of {len(found.candidates)} candidates{so_far}"
     result = execute(planned, replace(options, phase=Phase(title, planned)), console)
     if result.report is not None:
         winner = next((each.winner for each in result.report.verdicts), None)

@@ -112,7 +112,8 @@ def _problems(recipe: Recipe) -> Iterator[Problem]:
 
 
 def _checks(configs: ModelConfigs) -> Iterator[Check]:
-    yield "student", partial(_check_parts, configs)
+    if configs.teacher:
+        yield "student", partial(_check_parts, configs)
     if configs.recipe.shared.vocabulary:
         yield SECTION, partial(check_vocabulary, configs.recipe.shared.vocabulary, configs)
 

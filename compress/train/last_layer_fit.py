@@ -194,7 +194,7 @@ def _cross_validate(fit: _Fit, batches: Sequence[Encoded], shape: torch.Size, se
     layers: list[Layer] = [(torch.zeros(shape), torch.zeros(shape[0]))] * len(folds)
     best, parts = _Chosen(search.strengths[0], np.inf, layers[0]), folds[: search.held_out]
     with torch.no_grad():
-        nothing = sum(float(fit.loss_of(*layers[0], held)) for held in parts) / len(parts)
+        of_zeros = sum(float(fit.loss_of(*layers[0], held)) for held in parts) / len(parts)
     for strength in search.strengths:
         held_out = 0.0
         for number, held in enumerate(parts):
@@ -202,7 +202,7 @@ def _cross_validate(fit: _Fit, batches: Sequence[Encoded], shape: torch.Size, se
             layers[number] = fit(rest, strength, layers[number], search.iterations)
             with torch.no_grad():
                 held_out += float(fit.loss_of(*layers[number], held)) / len(parts)
-        if held_out >= best.loss and best.loss < nothing:
+        if held_out >= best.loss and best.loss < of_zeros:
             break
         if held_out < best.loss:
             best = _Chosen(strength, held_out, layers[0])

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from filelock import FileLock
 
 import compress
 from compress.bulk import read_table, run_bulk_job
@@ -198,6 +199,9 @@ def test_a_job_that_ended_without_any_answer_can_be_corrected(rows: Path, model:
     message = " ".join(capsys.readouterr().err.split())
     assert "is not utf-8" in message
     assert "--encoding names another one, such as latin-1; --bad-rows keep" in message
+    with FileLock(tmp_path / "out.csv.parts" / ".lock-0"):  # as another process that has no answer yet
+        assert predict(model, *arguments, "--encoding", "latin-1") == 2
+        assert "another process writes" in capsys.readouterr().err
     assert predict(model, *arguments, "--encoding", "latin-1") == 0
     assert len(read_csv(tmp_path / "out.csv")) == 25
 

@@ -16,7 +16,7 @@ from compress.pipeline.run import read_recipe
 from compress.recipe.schema import Gate
 from compress.recipe.student_schema import VocabularyRule
 from compress.report.report_schema import read_report
-from compress.search.compare_candidates import few_rows
+from compress.search.compare_candidates import select_too_small
 from compress.search.run_search import search_recipe
 from compress.search.search_folder import read_search
 from compress.search.search_recipes import (
@@ -315,5 +315,15 @@ def test_parts_keep_all_pieces_unless_the_size_needs_fewer(budget, shared, vocab
     ],
 )
 def test_rows_that_cannot_tell_candidates_apart_are_named(rows, gate, message):
-    problem = few_rows(rows, gate)
+    problem = select_too_small(rows, gate)
     assert problem is None if message is None else message in problem
+
+
+@pytest.mark.parametrize("more", [[], ["--dry-run"]])
+def test_a_teacher_that_cannot_be_had_is_one_message(more, recipe_file, capsys):
+    runs = recipe_file.parent / "runs"
+    command = ["search", str(recipe_file), "--runs", str(runs), "--budget", "size=5MB", "--set", "teacher=owner/model"]
+    assert main([*command, "--set", "student=null", *more]) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert "teacher: there is no folder owner/model" in message
+    assert not (runs / ".steps").exists()

@@ -99,10 +99,14 @@ def text_lines(
             raise DataError(message, hint=_encoding_hint(path, option)) from error
 
 
+INVALID = "byte 0x"
+"""How messages about a byte that could not be decoded begin."""
+
+
 def invalid_byte(text: str) -> str | None:
     """Name the first byte that could not be decoded: `byte 0xe9 at character 12`; None where there is none."""
     invalid = None if text.isascii() else UNDECODED.search(text)
-    return invalid and f"byte 0x{ord(invalid[0]) - 0xDC00:02x} at character {invalid.start() + 1}"
+    return invalid and f"{INVALID}{ord(invalid[0]) - 0xDC00:02x} at character {invalid.start() + 1}"
 
 
 def without_invalid(text: str) -> str:

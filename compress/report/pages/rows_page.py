@@ -5,7 +5,7 @@ It holds the user's data. It is written into the run's own folder, and nothing p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,17 +107,6 @@ def wrong_rows(
     if weight is not None:
         chosen = chosen[np.argsort(-weight[chosen], kind="stable")]
     shown = chosen[:most]
-    own = [rows[index] for index in shown.tolist()]
-    cells = zip(
-        shown.tolist(),
-        [None] * len(own) if numbers is None else (numbers[shown] + 1).tolist(),
-        own,
-        kind.describe_gold_in_full(gold[shown], own, task),
-        kind.describe_in_full(answers[shown], own, task),
-        [None] * len(own) if teachers is None else kind.describe_in_full(teachers[shown], own, task),
-        [None] * len(own) if others is None else others[shown].tolist(),
-        strict=True,
-    )
     return WrongRows(
         model=model,
         targets=tuple(targets),
@@ -126,11 +115,34 @@ def wrong_rows(
         shared=0 if others is None else int((wrong & ~others).sum()),
         teacher_alone=0 if others is None else int((~wrong & ~others).sum()),
         order=order,
-        rows=tuple(
-            WrongRow(index, number, shown_texts(kind.to_input(row)), label, answer, teacher, teacher_is_right)
-            for index, number, row, label, answer, teacher, teacher_is_right in cells
-        ),
+        rows=tuple(_described(kind, task, rows, shown, gold, (answers, teachers), others, numbers)),
     )
+
+
+def _described(
+    kind: Kind,
+    task: TaskInfo,
+    rows: Sequence[Row],
+    shown: NDArray[np.int64],
+    gold: Array,
+    answers: tuple[Array, Array | None],
+    teacher_is_right: NDArray[np.bool_] | None,
+    numbers: NDArray[np.int64] | None,
+) -> Iterator[WrongRow]:
+    """Yield these rows of test with their labels, and the answers of the model and of the teacher."""
+    own, (ours, teachers) = [rows[index] for index in shown.tolist()], answers
+    cells = zip(
+        shown.tolist(),
+        [None] * len(own) if numbers is None else (numbers[shown] + 1).tolist(),
+        own,
+        kind.describe_gold_in_full(gold[shown], own, task),
+        kind.describe_in_full(ours[shown], own, task),
+        [None] * len(own) if teachers is None else kind.describe_in_full(teachers[shown], own, task),
+        [None] * len(own) if teacher_is_right is None else teacher_is_right[shown].tolist(),
+        strict=True,
+    )
+    for index, number, row, label, answer, teacher, right in cells:
+        yield WrongRow(index, number, shown_texts(kind.to_input(row)), label, answer, teacher, right)
 
 
 @dataclass(frozen=True)
