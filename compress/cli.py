@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from compress import __version__
 from compress.console import Console, program_name, with_program
-from compress.errors import EXIT_CODES, CompressError, nearest, unexpected
+from compress.errors import EXIT_CODES, CompressError, suggestion, unexpected
 from compress.formats import EXPORTS, describe_bare_files
 from compress.recipe.sanity_limits import MAX_BATCH, MAX_THREADS
 
@@ -110,8 +110,7 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """End with the message, and the command or choice that was perhaps meant."""
         found = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
-        guess = nearest(found[1], re.findall(r"[\w-]+", found[2])).partition(" (known")[0] if found else ""
-        super().error(message + guess)
+        super().error(message + (suggestion(found[1], re.findall(r"[\w-]+", found[2])) if found else ""))
 
 
 def parser() -> argparse.ArgumentParser:

@@ -187,7 +187,10 @@ def format_bytes(count: float) -> str:
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return the end of a message about an unknown name: the closest known one, and all of them if they are few."""
     names = sorted(map(str, known))
-    close = difflib.get_close_matches(name, names, n=1)
-    guess = f"; did you mean {close[0]}?" if close else ""
-    listing = f" (known: {', '.join(names)})" if 0 < len(names) <= 20 else ""
-    return guess + listing
+    return suggestion(name, names) + (f" (known: {', '.join(names)})" if 0 < len(names) <= 20 else "")
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Return `; did you mean NAME?` with the closest known name; nothing where none is close."""
+    close = difflib.get_close_matches(name, sorted(map(str, known)), n=1)
+    return f"; did you mean {close[0]}?" if close else ""

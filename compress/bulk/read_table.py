@@ -18,7 +18,7 @@ from compress.data.loading.json_files import unique_keys
 from compress.data.loading.raw_rows import LONGEST_FIELD, recognise_delimiter
 from compress.data.loading.text_decoding import invalid_byte, reading, text_lines, without_invalid
 from compress.environment import require
-from compress.errors import DataError, UsageError, nearest
+from compress.errors import DataError, UsageError, nearest, suggestion
 
 PART_ROWS, PART_CHARACTERS = 1024, 1 << 24
 """A part ends with this row, or with the row that brings its text to so many characters."""
@@ -102,9 +102,8 @@ class TableFile:
         known = self.columns() or ()
         for name in names if known else ():
             if name not in known:
-                guess = nearest(name, known).partition(" (known")[0]
                 raise UsageError(
-                    f"{self.shown} has no column '{name}'; its columns are {', '.join(known[:20])}{guess}",
+                    f"{self.shown} has no column '{name}'; its columns are {', '.join(known[:20])}{suggestion(name, known)}",
                     hint="--text names the column of text",
                 )
 

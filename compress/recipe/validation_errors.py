@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from compress.errors import Problem, nearest
+from compress.errors import Problem, nearest, suggestion
 from compress.recipe import schema_lookup
 from compress.recipe.yaml_lines import KeyPath
 
@@ -80,8 +80,8 @@ def _mismatch(faults: list[Any]) -> str:
     words = list(dict.fromkeys(word for fault in faults if fault["type"] in EXPECTED for word in _expected(fault)))
     expected = " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
     value = faults[0]["input"]
-    guess = nearest(OTHER_NAMES.get(str(value), str(value)[:60]), words).partition(" (known")[0]
-    return f"expected {expected}, got {shown(value)}{guess}"
+    meant = OTHER_NAMES.get(str(value), str(value)[:60])
+    return f"expected {expected}, got {shown(value)}{suggestion(meant, words)}"
 
 
 def _expected(fault: Any) -> list[str]:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from compress.errors import DataError, nearest
+from compress.errors import DataError, suggestion
 
 if TYPE_CHECKING:
     from compress.recipe.task_schema import Task
@@ -47,13 +47,14 @@ def column_value(raw: Mapping[str, Any], name: str, task: Task, where: str) -> A
     other = f" (nor {', '.join(aliases)})" if aliases else ""
     listing = ", ".join(repr(str(column)[:SHOWN_CHARS]) for column in list(raw)[:SHOWN_COLUMNS])
     listing += f" and {len(raw) - SHOWN_COLUMNS} more" if len(raw) > SHOWN_COLUMNS else ""
-    guess = nearest(name, raw).partition(" (known")[0]
     named_by = {"text": task.text, "label": label_columns(task), "soft_labels": soft_label_columns(task)}
     key = next((key for key, columns in named_by.items() if name in columns), "slices")
     option = f" (--{key} of compress init)" if key in ("text", "label") else ""
     hint = f"task.{key} names the column{option}; for a file without a header, set task.data.header: false"
     hint = separator_hint(list(raw)) or hint
-    raise DataError(f"{where}: there is no column '{name}'{other}; the columns are {listing}{guess}", hint=hint)
+    raise DataError(
+        f"{where}: there is no column '{name}'{other}; the columns are {listing}{suggestion(name, raw)}", hint=hint
+    )
 
 
 def has_column(raw: Mapping[str, Any], name: str, task: Task) -> bool:
