@@ -103,7 +103,8 @@ class TableFile:
         for name in names if known else ():
             if name not in known:
                 raise UsageError(
-                    f"{self.shown} has no column '{name}'; its columns are {', '.join(known[:20])}{suggestion(name, known)}",
+                    f"{self.shown} has no column '{name}'; its columns are {', '.join(known[:20])}"
+                    f"{suggestion(name, known)}",
                     hint="--text names the column of text",
                 )
 
