@@ -32,6 +32,8 @@ RECIPE ?= recipes/quickstart.yaml
 
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# pip would compile every file, of which an import reads few: half of the installation.
+INSTALL = $(PIP) install --no-compile -c constraints.txt
 TORCH = torch==$(shell sed -n 's/^torch==//p' constraints.txt)
 WITH_INDEX = $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 MARKED := slow or wheel or browser
@@ -82,27 +84,27 @@ python-env:
 
 # After all others: what this extra brings writes to the error stream of every program that imports transformers.
 test-neural-compressor: $(VENV)/.installed-dev
-	$(PIP) install -c constraints.txt $(WITH_INDEX) --no-build-isolation -e ".[neural-compressor]"
+	$(INSTALL) $(WITH_INDEX) --no-build-isolation -e ".[neural-compressor]"
 	$(PYTEST) tests/quantize/test_neural_compressor.py $(PYTEST_ARGS)
 
 # LiteRT's converter needs xdsl, which refuses typing_extensions since 4.13; so what needs a later one is older here.
 test-edge: $(VENV)/.created
 	$(PYTHON) -m venv $(VENV)-edge
 	sed -E '/^(anyio|pydantic|pydantic_core|typing-inspection|typing_extensions)==/d' constraints.txt > $(VENV)-edge/constraints.txt
-	$(EDGE) -m pip install -c $(VENV)-edge/constraints.txt hatchling
-	$(EDGE) -m pip install -c $(VENV)-edge/constraints.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) "$(TORCH)"
-	$(EDGE) -m pip install -c $(VENV)-edge/constraints.txt $(WITH_INDEX) --no-build-isolation pytest pytest-xdist -e ".[train,executorch,litert]"
+	$(EDGE) -m pip install --no-compile -c $(VENV)-edge/constraints.txt hatchling
+	$(EDGE) -m pip install --no-compile -c $(VENV)-edge/constraints.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) "$(TORCH)"
+	$(EDGE) -m pip install --no-compile -c $(VENV)-edge/constraints.txt $(WITH_INDEX) --no-build-isolation pytest pytest-xdist -e ".[train,executorch,litert]"
 	PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 OMP_NUM_THREADS=1 $(EDGE) -m pytest -p xdist -n $(WORKERS) --dist worksteal $(EDGE_TESTS) $(PYTEST_ARGS)
 
 marked: $(VENV)/.installed-dev
 	$(PYTEST) -m "$(MARKED)" $(PYTEST_ARGS)
 
 $(VENV)/.installed-demo: $(VENV)/.created pyproject.toml constraints.txt | torch
-	$(PIP) install -c constraints.txt $(WITH_INDEX) --no-build-isolation -e ".[train,quickstart]"
+	$(INSTALL) $(WITH_INDEX) --no-build-isolation -e ".[train,quickstart]"
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.created pyproject.toml constraints.txt | torch
-	$(PIP) install -c constraints.txt $(WITH_INDEX) --no-build-isolation -e ".[all,dev]"
+	$(INSTALL) $(WITH_INDEX) --no-build-isolation -e ".[all,dev]"
 	@touch $@
 
 # Installs everything, the other tools too. Needs an idle machine (benchmarks/README.md).
@@ -118,7 +120,7 @@ benchmark-distill: $(VENV)/.installed-dev
 # Without TORCH_INDEX it is installed with the rest, from pip's default index.
 torch: $(VENV)/.created
 	@if [ -n "$(TORCH_INDEX)" ] && [ "$$(cat $(VENV)/.torch-index 2>/dev/null)" != "$(TORCH_INDEX)" ]; then \
-		$(PIP) install --force-reinstall --no-deps --index-url "$(TORCH_INDEX)" "$(TORCH)" \
+		$(PIP) install --no-compile --force-reinstall --no-deps --index-url "$(TORCH_INDEX)" "$(TORCH)" \
 		&& echo "$(TORCH_INDEX)" > $(VENV)/.torch-index; fi
 
 # The build backend is pinned too, so it is installed here and not by pip in an isolated environment.
@@ -127,7 +129,7 @@ $(VENV)/.created:
 	@$(PYTHON) -c '$(ADMITTED)' || { echo "error: Python 3.11, 3.12 or 3.13 is needed, $(PYTHON) is not (or not there): name another: make PYTHON=/path/to/python3.12"; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "error: $(PYTHON) comes without venv and ensurepip: on Debian and Ubuntu, apt-get install python3-venv; else name another: make PYTHON=/path/to/python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install -c constraints.txt hatchling
+	$(INSTALL) hatchling
 	@touch $@
 
 # Newest compatible versions, resolved in a separate environment; packages of extras that are not in `all` keep theirs.
