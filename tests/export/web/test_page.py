@@ -75,10 +75,16 @@ def text_of(browser, name):
 
 def wait_for(browser, name, expected):
     """Wait until an element's text holds what is expected, and return all of it."""
+    from selenium.common.exceptions import StaleElementReferenceException
     from selenium.webdriver.support.ui import WebDriverWait
 
-    WebDriverWait(browser, 120).until(lambda driver: expected in text_of(driver, name), f"{name}: {expected}")
-    return text_of(browser, name)
+    def shown(driver):
+        text = text_of(driver, name)
+        return text if expected in text else None
+
+    # A page that is loading replaces the elements of the one before.
+    waiting = WebDriverWait(browser, 120, ignored_exceptions=[StaleElementReferenceException])
+    return waiting.until(shown, f"{name}: {expected}")
 
 
 def wait_until_stored(browser):
