@@ -104,7 +104,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
     result = execute(planned, _options(options), console)
     note_last_step(planned, _options(options), result, console)
     if result.report is not None:
-        _show(result.report, result.folder, console, whole=False)
+        _show(result.report, result.folder, console, whole=False, error_follows=not options.smoke)
     result.raise_for_failures()
     if not options.smoke:
         result.raise_for_gate("compress search RECIPE looks for shapes within the budget")
@@ -132,7 +132,7 @@ def search(options: argparse.Namespace, console: Console) -> None:
     elif found.result.report is not None:
         if console.format == "human":
             console.table(front_table(found.info), title="candidates, by estimated time")
-        _show(found.result.report, found.result.folder, console, whole=False)
+        _show(found.result.report, found.result.folder, console, whole=False, error_follows=True)
         console.note(f"what was compared: {found.folder / SEARCH_FILE}")
     if found.info.winner:
         console.note(f"the winner's recipe: compress run {found.folder / WINNER_FILE}")
@@ -385,13 +385,13 @@ def doctor(options: argparse.Namespace, console: Console) -> None:
     console.table([asdict(row) for row in doctor_rows(machine)])
 
 
-def _show(report: Report, folder: Path, console: Console, *, whole: bool = True) -> None:
+def _show(report: Report, folder: Path, console: Console, *, whole: bool = True, error_follows: bool = False) -> None:
     """Show the ledger of each target, where its winner is, why it won, and how to use it.
 
     The ``whole`` report also has the slower rows, the scores of trainings of which the best was used, and further
-    formats.
+    formats. Where an ``error_follows`` that says why there is no winner, it is not said here.
     """
-    from compress.report.winner_summary import held_back_lines, predict_command
+    from compress.report.winner_summary import held_back_lines
 
     if console.format == "json":
         console.data(report)
@@ -401,15 +401,23 @@ def _show(report: Report, folder: Path, console: Console, *, whole: bool = True)
         is_default = run == Path("runs") / report.name
         _show_tables(report, console, whole=whole, name=report.name if is_default else str(run))
     for verdict in report.verdicts:
-        winner = run / "winner" / verdict.target
-        summary = f"{verdict.target}: {verdict.winner or 'no winner'}: {verdict.reason}"
-        console.line(summary if console.format == "human" else str(winner if verdict.winner else ""))
+        if console.format != "human":
+            console.line(str(run / "winner" / verdict.target if verdict.winner else ""))
+        elif verdict.winner or not (error_follows and report.target(verdict.target).present):
+            console.line(f"{verdict.target}: {verdict.winner or 'no winner'}: {verdict.reason}")
         for line in held_back_lines(verdict):
             console.note(line)
+    _show_where(report, run, console)
+
+
+def _show_where(report: Report, run: Path, console: Console) -> None:
+    """Show the remarks, where the report and each winner are, and how a winner is used."""
+    from compress.report.winner_summary import predict_command
+
     for remark in report.remarks:
         console.note(remark)
-    if folder.is_dir():
-        console.note(f"report: {folder / 'report.html'}")
+    if (run / "report.html").is_file():
+        console.note(f"report: {run / 'report.html'}")
     for verdict in report.verdicts:
         winner = run / "winner" / verdict.target
         if verdict.winner and winner.is_dir():

@@ -64,6 +64,8 @@ class VariantRecord(Info):
     """Those that it won."""
     runs_everywhere: bool = False
     shape: Line | None = None
+    gate: Line | None = None
+    """On that target: passed, undecided, missed, or ruled out. None in records of earlier versions."""
     score: Finite | None = None
     p50_ms: Finite | None = None
     bytes: Annotated[int, Field(ge=0)] | None = None

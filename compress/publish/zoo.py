@@ -219,6 +219,7 @@ def _variant_record(variant: PublishedVariant) -> VariantRecord:
         targets=tuple(one.target for one in variant.won),
         runs_everywhere=variant.why_not_everywhere is None,
         shape=row.shape,
+        gate=result.gate and result.gate.state,
         score=result.test.primary.value if result.test else None,
         p50_ms=p50 and p50.value,
         bytes=row.bytes_total,

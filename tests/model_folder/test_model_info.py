@@ -1,5 +1,7 @@
 """Reading and writing compress.json."""
 
+from pathlib import Path
+
 import pytest
 
 from compress.errors import ModelError
@@ -17,3 +19,11 @@ def test_newer_schema_version_is_refused(tmp_path):
     (tmp_path / "compress.json").write_text(info.replace('"schema_version":1', '"schema_version":2'), encoding="utf-8")
     with pytest.raises(ModelError, match="written by a newer version of compress"):
         read_info(tmp_path)
+
+
+def test_error_for_a_runs_name_names_its_winner(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "my" / "winner" / "cpu").mkdir(parents=True)
+    with pytest.raises(ModelError) as raised:
+        read_info(Path("my"))
+    assert raised.value.hint.endswith(str(Path("runs/my/winner/cpu")))

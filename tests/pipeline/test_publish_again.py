@@ -1,5 +1,6 @@
 """Publishing a run again, and printing the folder of its winner."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,12 @@ def test_a_row_that_did_not_win_is_published(finished_run: Path, tmp_path: Path,
     assert main(command) == 0  # the winner is another model, and another version
     assert capsys.readouterr().out == f"{zoo}/tiny@2\n"
     assert main([*command, "--version", "mine"]) == 0
-    assert f"published before: {zoo}/tiny@2" in capsys.readouterr().err
+    said = capsys.readouterr()
+    assert "published before" in said.err
+    assert said.out == f"{zoo}/tiny@2\n"
+    assert main(["zoo", "ls", str(zoo), "--all", "--format", "json"]) == 0
+    gates = [version["variants"][0]["gate"] for version in json.loads(capsys.readouterr().out)]
+    assert gates == [report.result(each, "cpu").gate.state for each in (key, won)]
     assert main([*command, "--row", key, "--version", "2"]) == 2
     assert "tiny@2 exists in" in capsys.readouterr().err
     assert main([*command, "--row", "nobody/onnx-int8"]) == 2

@@ -35,6 +35,8 @@ def publish(context: StepContext, settings: Publish) -> None:
     record = _publish(winners, report, to, context.console, root) if winners else None
     if record is None:
         context.console.warn("nothing is published: there is no winner")
+    else:
+        context.console.note(f"published: {to.address(record)}")
     context.write_json(PUBLISH_FILE, {"entry": record and to.address(record)})
 
 
@@ -114,10 +116,8 @@ def _publish(
     record, is_new = publish_entry(winners, report, to.place, to.name, root, version=to.version, signer=to.signer)
     address = to.address(record)
     if not is_new:
-        console.note(f"published before: {address}")
-        return record
-    console.note(f"published: {address}")
-    if root and (variant := read_info(root).variant):
+        console.note("published before, and nothing has changed")
+    elif root and (variant := read_info(root).variant):
         console.note(f"its root is {variant.name}, which runs everywhere; the winner is in {address}/{VARIANTS_FOLDER}")
     return record
 
