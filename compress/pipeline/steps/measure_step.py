@@ -186,7 +186,14 @@ class Measurement:
         return timed | self._time(grid.values(), settings.model_copy(update={"callers": ()}), rest)
 
     def _time(self, jobs: Iterable[Job], settings: Measure, budget: float | None) -> dict[str, Latency]:
-        return time_jobs([*jobs], self.texts, settings, seed=self.seed, console=self.console, budget=budget)
+        """Time these jobs: where the budget has no time for all, those of the reference and of the smallest models."""
+
+        def importance(job: Job) -> tuple[bool, int]:
+            is_reference = (job.folder, job.variant) == (self.models[0].folder, self.models[0].variant)
+            return not is_reference, sum(path.stat().st_size for path in job.folder.rglob("*") if path.is_file())
+
+        ordered = sorted(jobs, key=importance)
+        return time_jobs(ordered, self.texts, settings, seed=self.seed, console=self.console, budget=budget)
 
     def _cells(self, target: Target, grid: TimingGrid, timed: Mapping[str, Latency]) -> Iterator[GridCell]:
         for length, batch in product(grid.length, grid.batch):

@@ -70,7 +70,7 @@ def test_shared_timing_is_measured_once(calls) -> None:
     rows = [timed("a", "cpu", "phone", "cpu-b8-l32"), timed("b", "cpu")]
     result = measure_all(rows, [CPU, named, BATCHED], ["x"], settings, longest=64)
     (own, first), (more, second) = calls["jobs"]
-    assert [(job.batch, job.length) for job in own] == [(1, None), (1, None), (8, 32)]
+    assert [(job.folder.name, job.batch, job.length) for job in own] == [("a", 1, None), ("a", 8, 32), ("b", 1, None)]
     assert (first.callers, second.callers) == ((1, 2), ())
     # `b` competes at none of the places of `a`'s third target, but its own target's grid asks for all cells.
     assert sorted((job.key.rpartition(" ")[2], job.batch, str(job.length)) for job in more) == [
@@ -106,6 +106,17 @@ def test_memory_is_measured_of_the_reference_and_then_of_the_fastest(calls, monk
     monkeypatch.setattr(measure_step, "PARALLEL_PROCESSES", 1)
     measure_all([timed(name, "cpu") for name in milliseconds], [CPU], ["x"], Measure(), longest=64)
     assert [name for name, *_ in calls["served"]] == ["reference", "fast", "middle", "slow"]
+
+
+def test_the_reference_and_the_smallest_models_are_timed_first(calls, tmp_path) -> None:
+    models = []
+    for name, size in {"reference": 9, "large": 8, "small": 1, "middle": 2}.items():
+        (tmp_path / name / "onnx").mkdir(parents=True)
+        (tmp_path / name / "onnx" / "model.onnx").write_bytes(b"x" * size)
+        models.append(TimedModel(name, tmp_path / name, None, frozenset(["cpu"])))
+    result = measure_all(models, [CPU], ["x"], Measure(), longest=64)
+    assert [job.folder.name for job in calls["jobs"][0][0]] == ["reference", "small", "middle", "large"]
+    assert [each.key for each in result.results] == ["reference", "large", "small", "middle"]
 
 
 def test_memory_is_not_measured_unless_requested(calls) -> None:
