@@ -56,9 +56,9 @@ class Environment:
             venv.create(self.folder, with_pip=True)
         except (OSError, subprocess.CalledProcessError) as error:
             raise NotInstalled(f"no environment could be created for {self.name}: {strip_paths(str(error))}") from error
-        self._pip("install", *self.pins)
+        self._pip("install", "--no-compile", *self.pins)
         if self.no_dependencies:
-            self._pip("install", "--no-deps", *self.no_dependencies)
+            self._pip("install", "--no-compile", "--no-deps", *self.no_dependencies)
         if self.removed:
             self._pip("uninstall", "--yes", *self.removed)
         (self.folder / DONE).touch()

@@ -52,6 +52,15 @@ class Candidate(Info):
     is_finalist: bool = False
 
 
+class Reference(Info):
+    """What ratios of a budget are to: the teacher as it is, as far as that is known."""
+
+    bytes: int | None = None
+    """Of its files."""
+    milliseconds: float | None = None
+    """Of a call in PyTorch fp32."""
+
+
 class SearchInfo(Info):
     """search.json: what was looked at, and what was trained on."""
 
@@ -64,6 +73,9 @@ class SearchInfo(Info):
     """What the winner is the first by, as `rank_by` of a recipe."""
     variant: str
     """That of the latency table."""
+    teacher: Reference = Reference()
+    shared_layers: float | None = None
+    """Of the shared student; None: all of the teacher's."""
     candidates: tuple[Candidate, ...]
     run: str
     """The run of the finalists, whose report has what they take and score, measured."""
@@ -144,21 +156,22 @@ def file_bytes(shape: ShapeInfo, *, quantized: bool = True) -> int:
     return round((shape.embedding_parameters * pieces + inner * others) / 8)
 
 
-def may_fit(candidate: Candidate, budgets: Sequence[Budget], target: str, teacher: int | None) -> bool:
+def may_fit(candidate: Candidate, budgets: Sequence[Budget], target: str, teacher: Reference) -> bool:
     """Return whether a candidate can be within every budget.
-
-    A ratio of speed to the teacher in PyTorch is known only once both are timed.
 
     Args:
         candidate: with its estimates.
         budgets: of which those of time count where they hold at the target.
         target: the title of the one that the latency table is of.
-        teacher: bytes of the teacher's files, where they are known.
+        teacher: what ratios are to.
     """
     for budget in budgets:
-        if not may_weigh(candidate.bytes, [budget], teacher):
+        if not may_weigh(candidate.bytes, [budget], teacher.bytes):
             return False
-        times = (budget.p50, budget.p95, budget.end_to_end) if budget.target in (None, target) else ()
+        if budget.target not in (None, target):
+            continue
+        by_ratio = teacher.milliseconds / budget.speedup if teacher.milliseconds and budget.speedup else None
+        times = (budget.p50, budget.p95, budget.end_to_end, by_ratio)
         if any(most is not None and candidate.milliseconds > MARGIN * most for most in times):
             return False
     return True

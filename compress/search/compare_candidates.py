@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from compress import format_numbers as fmt
 from compress.console import Console
@@ -25,6 +26,7 @@ from compress.recipe.student_schema import Part
 from compress.search.candidates import (
     COMPARE,
     Candidate,
+    Reference,
     add_comparison,
     estimate,
     estimate_light,
@@ -52,6 +54,17 @@ ROUND_TO = 16
 """Neurons between the widths that the latency table lists, as `prune.round_to`."""
 
 
+class Compared(NamedTuple):
+    """What all candidates take, weigh and score."""
+
+    recipe: Recipe
+    """With the layers of the shared student, where the budget leaves fewer than half."""
+    candidates: list[Candidate]
+    variant: str
+    """In which parts were timed."""
+    teacher: Reference
+
+
 def plan_comparison(recipe: Recipe, options: Options) -> Plan:
     """Plan a search up to the comparison of all parts."""
     alone = recipe.model_copy(update={"students": (), "cascade": (), "prune": None})
@@ -71,10 +84,8 @@ def _add_table(plan: Plan, cards: Sequence[Path]) -> None:
     add_table(plan, cards, whole_student(plan.recipe.shared), ROUND_TO)
 
 
-def compare(
-    plan: Plan, recipe: Recipe, options: Options, console: Console, expected: Plan
-) -> tuple[list[Candidate], str]:
-    """Return all candidates with what they take, weigh and score, and the variant in which parts were timed.
+def compare(plan: Plan, recipe: Recipe, options: Options, console: Console, expected: Plan) -> Compared:
+    """Return all candidates with what they take, weigh and score.
 
     A budget out of reach is refused before anything is trained; where no part can be within it, none is trained.
     ``expected``: about all steps of the search.
@@ -85,24 +96,40 @@ def compare(
     folders = {name: store.folder_of(record) for name, record in timed.outcome.records.items()}
     table, times = read_table(folders[LATENCY_STEP] / TABLE_FILE), read_light_times(folders[LIGHT_TIMES])
     shape = with_least_pieces(read_workload(folders["workload"])[0], recipe.shared.vocabulary)
-    fits = partial(with_fit, recipe=recipe, teacher=teacher_bytes(recipe, options.cards))
+    teacher = Reference(bytes=teacher_bytes(recipe, options.cards), milliseconds=times.teacher)
+    fits = partial(with_fit, recipe=recipe, teacher=teacher)
     whole = shape_of_folder(local_folder(recipe.teacher.source, recipe.teacher.revision, options.cards))
     vocabulary = (whole or shape).vocabulary
     named = light_students(recipe).items()
+    light = [fits(estimate_light(name, each, times.milliseconds[name], vocabulary)) for name, each in named]
+    parts = [fits(estimate(table, shape, part, 0)) for part in parts_of(shape)]
+    check_any(recipe, [each for each in (*parts, *light) if each.within], [*parts, *light], teacher)
+    most = max((each.student.layers for each in parts if each.within and isinstance(each.student, Part)), default=0)
+    if most and (narrower := with_fewer_layers(recipe, most, shape.layers)) is not recipe:
+        console.note(f"search: the shared student has {pluralize(most, 'layer')}: with more nothing is in the budget")
+        return compare(plan_comparison(narrower, options), narrower, options, console, expected)
     if problem := select_too_small(load_prepared(folders["data"]).info.counts["select"], recipe.gate):
         console.warn(problem)
-    light = [fits(estimate_light(name, each, times[name], vocabulary)) for name, each in named]
-    parts = [fits(estimate(table, shape, part, 0)) for part in parts_of(shape)]
-    check_any(recipe, [each for each in (*parts, *light) if each.within], [*parts, *light])
     if any(each.within for each in parts):
         within = sum(each.within for each in (*parts, *light))
         phase = Phase(f"search 2/3, {within} of {len(parts) + len(light)} candidates may fit", expected)
         parts = [fits(each) for each in _scored(plan, table, replace(options, phase=phase), console)]
-    return [*parts, *light], table.variant
+    return Compared(recipe, [*parts, *light], table.variant, teacher)
 
 
-def with_fit(candidate: Candidate, recipe: Recipe, teacher: int | None) -> Candidate:
-    """Return a candidate with whether it can be within the budget; ``teacher``: bytes of the teacher's files."""
+def with_fewer_layers(recipe: Recipe, most: int, whole: int) -> Recipe:
+    """Return the recipe whose shared student has no layer that no part within the budget has.
+
+    As a rule all of the teacher's are kept: another budget then trains nothing anew. Where half of them would be
+    trained for nothing, the shared student of fewer layers costs less, and its parts are nearer to the largest.
+    """
+    if recipe.shared.layers is not None or 2 * most > whole:
+        return recipe
+    return recipe.model_copy(update={"shared": recipe.shared.model_copy(update={"layers": float(most)})})
+
+
+def with_fit(candidate: Candidate, recipe: Recipe, teacher: Reference) -> Candidate:
+    """Return a candidate with whether it can be within the budget, of which ratios are to the ``teacher``."""
     within = may_fit(candidate, recipe.budget, timed_target(recipe).title, teacher)
     return candidate.model_copy(update={"within": within})
 
@@ -130,14 +157,15 @@ def select_too_small(rows: int, gate: Gate) -> str | None:
     return f"{text} {fmt.points(smallest)}: about {needed:,.0f} would tell {fmt.points(wanted)}."
 
 
-def check_any(recipe: Recipe, left: Sequence[Candidate], candidates: Sequence[Candidate]) -> None:
+def check_any(recipe: Recipe, left: Sequence[Candidate], candidates: Sequence[Candidate], teacher: Reference) -> None:
     """Refuse a budget that nothing can meet; what the recipe's own students take is known once they are trained."""
     if left or recipe.student or recipe.light_students:
         return
     fastest = min(candidates, key=lambda each: each.milliseconds)
     smallest = min(candidates, key=lambda each: each.bytes)
+    timed = f"; the teacher in PyTorch takes {teacher.milliseconds:.3g} ms" if teacher.milliseconds else ""
     raise UsageError(
         f"nothing can meet this budget: of {len(candidates)} candidates, the fastest, {fastest.name}, takes about"
         f" {fastest.milliseconds:.3g} ms, and the smallest, {smallest.name}, has {smallest.bytes / 1e6:.2g} MB"
-        " at least."
+        f" at least{timed}."
     )

@@ -26,7 +26,7 @@ from compress.search.candidates import (
     with_least_pieces,
 )
 from compress.search.compare_candidates import ANY_PART, plan_comparison, with_fit
-from compress.search.search_folder import compared_before
+from compress.search.search_folder import compared_before, with_layers_of
 from compress.search.search_recipes import finalists_recipe, light_students, searched_recipe, teacher_bytes
 from compress.steps.shared_step import whole_student
 
@@ -52,6 +52,7 @@ def plan_search(
 
 def expected_plan(recipe: Recipe, options: Options, finalists: int) -> Plan:
     """Return the plan of a searched recipe with so many parts, those that it has compared or about such."""
+    recipe = with_layers_of(searches_folder(options.runs) / recipe.name, recipe)
     parts, light = _expected_finalists(recipe, options, finalists)
     plan, before = make_plan(finalists_recipe(recipe, parts, light), options.cards), plan_comparison(recipe, options)
     own = {step.name: step for step in plan.steps}
@@ -76,7 +77,8 @@ def _expected_finalists(recipe: Recipe, options: Options, count: int) -> tuple[l
     shape = with_least_pieces(student_shape(teacher, whole) if whole else teacher, recipe.shared.vocabulary)
     parts = parts_of(shape)
     if compared := compared_before(searches_folder(options.runs) / recipe.name, parts):
-        candidates = [with_fit(each, recipe, size) for each in compared]
+        teacher_before = compared.teacher.model_copy(update={"bytes": size})
+        candidates = [with_fit(each, recipe, teacher_before) for each in compared.candidates]
         known = [each for each in candidates if isinstance(each.student, Part)]
         chosen = choose_finalists(known, count)
         return [each.student for each in chosen], [each.student for each in kept_light(recipe, candidates)]

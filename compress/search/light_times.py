@@ -1,22 +1,25 @@
-"""How long students without attention take, known before they are trained: untrained ones are timed.
+"""How long students without attention and the teacher take, known before they are trained: untrained ones are timed.
 
-Their time depends on their settings and on the length of the texts, and on no weight.
+Their time depends on their settings and on the length of the texts, and on no weight. The teacher is timed in PyTorch,
+where the budget has a ratio to that.
 """
 
 from __future__ import annotations
 
-import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from compress.environment import describe, versions
+from compress.model_sources import identity
 from compress.pipeline.steps.latency_step import read_workload
 from compress.recipe.student_schema import LightStudent
 from compress.runtimes import RUNTIMES
 from compress.steps.model_step import hashed_settings
+from compress.storage.atomic_write import write_model
+from compress.storage.stored_info import Info, up_to
 
 if TYPE_CHECKING:
     from compress.model_folder.model_info import TaskInfo
@@ -25,40 +28,72 @@ if TYPE_CHECKING:
     from compress.runtime.predictor import Placement
     from compress.tasks.base import Arrays
 
-LIGHT_TIMES, TIMING, TIMES_FILE = "light-times", "timing students without attention", "light_times.json"
+LIGHT_TIMES, TIMING, TIMES_FILE = "light-times", "timing untrained models", "light_times.json"
 """The step that times them, its kind, as a run shows it, and what it writes."""
 VOCABULARY = 1000
 """Word pieces of the timed models: looking vectors up takes as long in any vocabulary."""
 
 
+class LightTimes(Info):
+    """Milliseconds of a call."""
+
+    schema_version: Annotated[int, up_to(1)] = 1
+    milliseconds: Mapping[str, float]
+    """Of each student without attention, by its name."""
+    teacher: float | None = None
+    """In PyTorch fp32; None where the budget has no ratio to that."""
+
+
 def add_light_times(plan: Plan, cards: Sequence[Path], students: Mapping[str, LightStudent]) -> None:
-    """The step that times students without attention at the first target."""
-    target = plan.recipe.targets[0]
-    libraries = versions([name for each in ("numpy", "onnxruntime") for name in RUNTIMES[each].libraries])
+    """The step that times students without attention, and the teacher if the budget needs it, at the first target."""
+    target, teacher = plan.recipe.targets[0], plan.recipe.teacher
+    runtimes: tuple[str, ...] = ("numpy", "onnxruntime")
     settings: dict[str, Any] = {"students": {name: hashed_settings(each) for name, each in students.items()}}
     settings |= {"threads": target.threads, "batch": target.batch}
+    bound: dict[str, Any] = {"students": students, "threads": target.threads, "batch": target.batch}
+    if any(budget.speedup for budget in plan.recipe.budget):
+        settings["teacher"] = identity(teacher.source, teacher.revision, cards)
+        bound["teacher"] = partial(fetch_teacher, teacher.source, teacher.revision, tuple(cards))
+        runtimes = (*runtimes, "torch")
+    libraries = versions([name for each in runtimes for name in RUNTIMES[each].libraries])
     settings |= {"machine": describe().fingerprint, "versions": libraries}
-    run = partial(measure_light_times, students=students, threads=target.threads, batch=target.batch)
-    plan.add(LIGHT_TIMES, TIMING, settings, ["data", "workload"], run)
+    plan.add(LIGHT_TIMES, TIMING, settings, ["data", "workload"], partial(measure_light_times, **bound))
 
 
-def measure_light_times(context: StepContext, students: Mapping[str, LightStudent], threads: int, batch: int) -> None:
-    """Write the milliseconds of a call of each student in its faster file: tables for numpy, or ONNX."""
+def fetch_teacher(source: str, revision: str | None, cards: Sequence[Path]) -> Path:
+    """Return the teacher's folder, downloaded if need be."""
+    from compress.models.fetch import fetch
+
+    return fetch(source, revision, cards)
+
+
+def measure_light_times(
+    context: StepContext,
+    students: Mapping[str, LightStudent],
+    threads: int,
+    batch: int,
+    teacher: Callable[[], Path] | None = None,
+) -> None:
+    """Write the milliseconds of a call of each student in its faster file, tables for numpy or ONNX; and the teacher's.
+
+    ``teacher``: returns its folder; None where it is not timed.
+    """
     from compress.data.splits.prepare_splits import load_prepared
-    from compress.prune.measure_latency import random_inputs
+    from compress.prune.measure_latency import random_inputs, undisturbed_time
+    from compress.runtime import open_predictor
     from compress.runtime.predictor import Placement
 
     task = load_prepared(context.inputs["data"]).info.task_info
-    arrays = random_inputs(batch, read_workload(context.inputs["workload"])[1], VOCABULARY)
-    placement = Placement("cpu", threads)
+    (shape, length), placement = read_workload(context.inputs["workload"]), Placement("cpu", threads)
+    arrays = random_inputs(batch, length, min(VOCABULARY, shape.vocabulary or VOCABULARY))
     times = {name: milliseconds_of(student, task, placement, arrays) for name, student in students.items()}
-    context.write_json(TIMES_FILE, {"milliseconds": times})
+    reference = undisturbed_time(open_predictor(teacher(), placement), arrays) if teacher else None
+    write_model(context.work / TIMES_FILE, LightTimes(milliseconds=times, teacher=reference))
 
 
-def read_light_times(folder: Path) -> dict[str, float]:
-    """Return the milliseconds of a call of each student, by its name."""
-    times: dict[str, float] = json.loads((folder / TIMES_FILE).read_bytes())["milliseconds"]
-    return times
+def read_light_times(folder: Path) -> LightTimes:
+    """Return what that step measured."""
+    return LightTimes.model_validate_json((folder / TIMES_FILE).read_bytes())
 
 
 def milliseconds_of(student: LightStudent, task: TaskInfo, placement: Placement, arrays: Arrays) -> float:

@@ -11,8 +11,9 @@ from pydantic import ValidationError
 
 from compress.errors import ModelError, first_error
 from compress.pipeline.run_lock import LOCK_FILE, searches_folder
+from compress.recipe.schema import Recipe
 from compress.recipe.student_schema import Part
-from compress.search.candidates import Candidate, SearchInfo
+from compress.search.candidates import SearchInfo
 
 SEARCH_FILE, FINALISTS_FILE, WINNER_FILE = "search.json", "finalists.yaml", "winner.yaml"
 
@@ -27,14 +28,30 @@ def read_search(folder: Path) -> SearchInfo:
         raise ModelError(f"{file} cannot be read: {reason}.", hint="compress search writes it again") from error
 
 
-def compared_before(folder: Path, parts: Sequence[Part]) -> tuple[Candidate, ...]:
-    """Return the candidates of a search that compared these parts; none where there is no such search."""
+def with_layers_of(folder: Path, recipe: Recipe) -> Recipe:
+    """Return the recipe with the layers of the shared student of an earlier search within the same budget."""
     try:
-        found = read_search(folder).candidates
+        found = read_search(folder)
     except ModelError:
-        return ()
-    scored = {each.name for each in found if isinstance(each.student, Part) and each.score is not None}
-    return found if scored == {part.name for part in parts} else ()
+        return recipe
+    if recipe.shared.layers is not None or found.limits != limits_of(recipe):
+        return recipe
+    return recipe.model_copy(update={"shared": recipe.shared.model_copy(update={"layers": found.shared_layers})})
+
+
+def limits_of(recipe: Recipe) -> tuple[dict[str, Any], ...]:
+    """Return the limits of a recipe's budget that are given."""
+    return tuple(each.model_dump(exclude_none=True) for each in recipe.budget)
+
+
+def compared_before(folder: Path, parts: Sequence[Part]) -> SearchInfo | None:
+    """Return the search that compared these parts; None where there is none."""
+    try:
+        found = read_search(folder)
+    except ModelError:
+        return None
+    scored = {each.name for each in found.candidates if isinstance(each.student, Part) and each.score is not None}
+    return found if scored == {part.name for part in parts} else None
 
 
 def listed_searches(options: argparse.Namespace) -> Iterator[dict[str, Any]]:

@@ -9,6 +9,7 @@ from compress.recipe.schema import Budget
 from compress.recipe.student_schema import LightStudent, Part, VocabularyRule
 from compress.search.candidates import (
     Candidate,
+    Reference,
     SearchInfo,
     choose_finalists,
     estimate,
@@ -78,13 +79,20 @@ def test_size_is_that_of_the_smallest_file_with_its_tokenizer():
         ({"size": 1000}, True),
         ({"smaller": 10.0}, True),
         ({"smaller": 30.0}, False),
-        ({"speedup": 1000.0}, True),  # known only once the teacher is timed
+        ({"speedup": 20.0}, True),  # the teacher takes 10 ms
+        ({"speedup": 25.0}, False),
+        ({"speedup": 25.0, "target": "server"}, True),
         ({"p50": "0.1ms", "target": "cpu"}, False),
         ({"p50": "0.1ms", "target": "server"}, True),
     ],
 )
 def test_what_may_fit(budget, fits):
-    assert may_fit(candidate(0.5, 0.9), [Budget(**budget)], "cpu", teacher=20_000) is fits
+    teacher = Reference(bytes=20_000, milliseconds=10.0)
+    assert may_fit(candidate(0.5, 0.9), [Budget(**budget)], "cpu", teacher) is fits
+
+
+def test_a_teacher_that_was_not_timed_rules_nothing_out():
+    assert may_fit(candidate(0.5, 0.9), [Budget(speedup=1000.0, smaller=1000.0)], "cpu", Reference())
 
 
 @pytest.mark.parametrize(
