@@ -1,4 +1,4 @@
-"""What a pretraining cannot work with ends in one message and an exit code, through the command itself."""
+"""What a pretraining cannot work with ends in one message and an exit code."""
 
 from __future__ import annotations
 
@@ -31,12 +31,18 @@ def started(recipe: Path, runs: Path, **environment: str) -> subprocess.Complete
     return subprocess.run(command, env=variables, capture_output=True, text=True, check=False, timeout=300)
 
 
-def errors(done: subprocess.CompletedProcess[str]) -> str:
-    """Return the error; there is one, without a traceback, and no product."""
-    assert done.returncode in (1, 2), done.stderr
-    assert "Traceback" not in done.stderr + done.stdout
-    assert done.stderr.count("error:") == 1, done.stderr
-    return done.stderr
+def error_of(recipe: Path, runs: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """Run the command, and return its error; there is one, without a traceback."""
+    code = main(["pretrain", str(recipe), "--runs", str(runs)])
+    return checked(code, *capsys.readouterr())
+
+
+def checked(code: int, output: str, error: str) -> str:
+    """Return the error of a command that failed; there is one, without a traceback."""
+    assert code in (1, 2), error
+    assert "Traceback" not in error + output
+    assert error.count("error:") == 1, error
+    return error
 
 
 @pytest.mark.parametrize(
@@ -50,11 +56,13 @@ def errors(done: subprocess.CompletedProcess[str]) -> str:
     ],
     ids=["empty", "blank", "binary", "truncated gzip", "no column"],
 )
-def test_a_corpus_that_cannot_be_read(name: str, content: bytes, message: str, tmp_path: Path) -> None:
+def test_a_corpus_that_cannot_be_read(
+    name: str, content: bytes, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / name).write_bytes(content)
-    done = started(write_recipe(tmp_path, tmp_path / name), tmp_path / "runs")
-    assert message in errors(done)
-    assert name in done.stderr or message == "the corpus is empty"
+    error = error_of(write_recipe(tmp_path, tmp_path / name), tmp_path / "runs", capsys)
+    assert message in error
+    assert name in error or message == "the corpus is empty"
     assert not (tmp_path / "runs" / "tiny-bert" / "model").exists()
 
 
@@ -62,19 +70,20 @@ def test_a_hub_set_that_cannot_be_reached(tmp_path: Path) -> None:
     pytest.importorskip("datasets")
     text = {"hub": "nobody/no-such-set", "held_out": 0.4}
     recipe = write_recipe(tmp_path, tmp_path / "none.txt", text=text)
-    assert "nobody/no-such-set" in errors(started(recipe, tmp_path / "runs", HF_HUB_OFFLINE="1"))
+    done = started(recipe, tmp_path / "runs", HF_HUB_OFFLINE="1")
+    assert "nobody/no-such-set" in checked(done.returncode, done.stdout, done.stderr)
 
 
-def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
+def test_a_folder_that_is_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe = write_recipe(tmp_path, write_text(tmp_path / "corpus.txt", make_documents()))
     (tmp_path / "runs").write_text("not a folder")
-    assert "runs" in errors(started(recipe, tmp_path / "runs"))
+    assert "runs" in error_of(recipe, tmp_path / "runs", capsys)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc, where nobody may make a folder")
-def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe = write_recipe(tmp_path, write_text(tmp_path / "corpus.txt", make_documents()))
-    assert "/proc/runs" in errors(started(recipe, Path("/proc/runs")))
+    assert "/proc/runs" in error_of(recipe, Path("/proc/runs"), capsys)
 
 
 def test_a_loss_that_is_not_finite_loses_nothing(
