@@ -74,8 +74,6 @@ class SearchInfo(Info):
     variant: str
     """That of the latency table."""
     teacher: Reference = Reference()
-    shared_layers: float | None = None
-    """Of the shared student; None: all of the teacher's."""
     candidates: tuple[Candidate, ...]
     run: str
     """The run of the finalists, whose report has what they take and score, measured."""

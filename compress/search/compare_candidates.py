@@ -57,8 +57,6 @@ ROUND_TO = 16
 class Compared(NamedTuple):
     """What all candidates take, weigh and score."""
 
-    recipe: Recipe
-    """With the layers of the shared student, where the budget leaves fewer than half."""
     candidates: list[Candidate]
     variant: str
     """In which parts were timed."""
@@ -104,28 +102,13 @@ def compare(plan: Plan, recipe: Recipe, options: Options, console: Console, expe
     light = [fits(estimate_light(name, each, times.milliseconds[name], vocabulary)) for name, each in named]
     parts = [fits(estimate(table, shape, part, 0)) for part in parts_of(shape)]
     check_any(recipe, [each for each in (*parts, *light) if each.within], [*parts, *light], teacher)
-    most = max((each.student.layers for each in parts if each.within and isinstance(each.student, Part)), default=0)
-    if most and (narrower := with_fewer_layers(recipe, most, shape.layers)) is not recipe:
-        console.note(f"search: the shared student has {pluralize(most, 'layer')}: with more nothing is in the budget")
-        return compare(plan_comparison(narrower, options), narrower, options, console, expected)
     if problem := select_too_small(load_prepared(folders["data"]).info.counts["select"], recipe.gate):
         console.warn(problem)
     if any(each.within for each in parts):
         within = sum(each.within for each in (*parts, *light))
         phase = Phase(f"search 2/3, {within} of {len(parts) + len(light)} candidates may fit", expected)
         parts = [fits(each) for each in _scored(plan, table, replace(options, phase=phase), console)]
-    return Compared(recipe, [*parts, *light], table.variant, teacher)
-
-
-def with_fewer_layers(recipe: Recipe, most: int, whole: int) -> Recipe:
-    """Return the recipe whose shared student has no layer that no part within the budget has.
-
-    As a rule all of the teacher's are kept: another budget then trains nothing anew. Where half of them would be
-    trained for nothing, the shared student of fewer layers costs less, and its parts are nearer to the largest.
-    """
-    if recipe.shared.layers is not None or 2 * most > whole:
-        return recipe
-    return recipe.model_copy(update={"shared": recipe.shared.model_copy(update={"layers": float(most)})})
+    return Compared([*parts, *light], table.variant, teacher)
 
 
 def with_fit(candidate: Candidate, recipe: Recipe, teacher: Reference) -> Candidate:

@@ -26,7 +26,7 @@ from compress.search.candidates import (
     with_least_pieces,
 )
 from compress.search.compare_candidates import ANY_PART, plan_comparison, with_fit
-from compress.search.search_folder import compared_before, with_layers_of
+from compress.search.search_folder import compared_before
 from compress.search.search_recipes import finalists_recipe, light_students, searched_recipe, teacher_bytes
 from compress.steps.shared_step import whole_student
 
@@ -52,7 +52,6 @@ def plan_search(
 
 def expected_plan(recipe: Recipe, options: Options, finalists: int) -> Plan:
     """Return the plan of a searched recipe with so many parts, those that it has compared or about such."""
-    recipe = with_layers_of(searches_folder(options.runs) / recipe.name, recipe)
     parts, light = _expected_finalists(recipe, options, finalists)
     plan, before = make_plan(finalists_recipe(recipe, parts, light), options.cards), plan_comparison(recipe, options)
     own = {step.name: step for step in plan.steps}

@@ -28,7 +28,7 @@ from compress.search.candidates import (
 from compress.search.compare_candidates import check_any, compare, plan_comparison
 from compress.search.expected_plan import check_minutes, expected_plan, final_recipe, in_time, kept_light
 from compress.search.ray_trainings import train_on_cluster
-from compress.search.search_folder import FINALISTS_FILE, SEARCH_FILE, WINNER_FILE, limits_of
+from compress.search.search_folder import FINALISTS_FILE, SEARCH_FILE, WINNER_FILE
 from compress.search.search_recipes import (
     budget_overrides,
     searched_recipe,
@@ -75,7 +75,7 @@ def search(
     if minutes is not None:
         check_minutes(expected_plan(recipe, options, 1), options, minutes)
     expected = expected_plan(recipe, options, finalists) if console.has_live_line else plan  # only its times are shown
-    recipe, candidates, variant, teacher = compare(plan, recipe, replace(options, folder=folder), console, expected)
+    candidates, variant, teacher = compare(plan, recipe, replace(options, folder=folder), console, expected)
     light, parts = kept_light(recipe, candidates), [each for each in candidates if isinstance(each.student, Part)]
     chosen = choose_finalists(parts, finalists)
     if minutes is not None:
@@ -87,12 +87,11 @@ def search(
     final = final_recipe(recipe, chosen, light)
     found = SearchInfo(
         name=recipe.name,
-        limits=limits_of(recipe),
+        limits=tuple(each.model_dump(exclude_none=True) for each in recipe.budget),
         max_drop=recipe.gate.max_drop,
         goal=recipe.rank_by,
         variant=variant,
         teacher=teacher,
-        shared_layers=recipe.shared.layers,
         candidates=tuple(each.model_copy(update={"is_finalist": each in trained}) for each in candidates),
         run=final.name,
     )

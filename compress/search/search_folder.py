@@ -11,7 +11,6 @@ from pydantic import ValidationError
 
 from compress.errors import ModelError, first_error
 from compress.pipeline.run_lock import LOCK_FILE, searches_folder
-from compress.recipe.schema import Recipe
 from compress.recipe.student_schema import Part
 from compress.search.candidates import SearchInfo
 
@@ -26,22 +25,6 @@ def read_search(folder: Path) -> SearchInfo:
     except (OSError, ValidationError) as error:
         reason = first_error(error) if isinstance(error, ValidationError) else error.strerror
         raise ModelError(f"{file} cannot be read: {reason}.", hint="compress search writes it again") from error
-
-
-def with_layers_of(folder: Path, recipe: Recipe) -> Recipe:
-    """Return the recipe with the layers of the shared student of an earlier search within the same budget."""
-    try:
-        found = read_search(folder)
-    except ModelError:
-        return recipe
-    if recipe.shared.layers is not None or found.limits != limits_of(recipe):
-        return recipe
-    return recipe.model_copy(update={"shared": recipe.shared.model_copy(update={"layers": found.shared_layers})})
-
-
-def limits_of(recipe: Recipe) -> tuple[dict[str, Any], ...]:
-    """Return the limits of a recipe's budget that are given."""
-    return tuple(each.model_dump(exclude_none=True) for each in recipe.budget)
 
 
 def compared_before(folder: Path, parts: Sequence[Part]) -> SearchInfo | None:

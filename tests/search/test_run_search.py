@@ -9,16 +9,14 @@ import pytest
 from compress.cli import main
 from compress.console import Console
 from compress.errors import UsageError
-from compress.model_shapes import part_shape, parts_of, shape_of_folder
 from compress.pipeline.commands.clean import clean
 from compress.pipeline.plan import make_plan
 from compress.pipeline.preflight.resolve import resolve
 from compress.pipeline.run import read_recipe
 from compress.recipe.schema import Gate
-from compress.recipe.student_schema import Part, VocabularyRule
+from compress.recipe.student_schema import VocabularyRule
 from compress.report.report_schema import read_report
-from compress.search.candidates import MARGIN, file_bytes
-from compress.search.compare_candidates import select_too_small, with_fewer_layers
+from compress.search.compare_candidates import select_too_small
 from compress.search.run_search import search_recipe
 from compress.search.search_folder import read_search
 from compress.search.search_recipes import (
@@ -203,37 +201,6 @@ def test_a_search_ends_with_a_winner_and_its_recipe(tmp_path: Path, monkeypatch,
     planned = json.loads(capsys.readouterr().out)["steps"]
     assert [row["step"] for row in planned if row["state"] not in ("done", "skipped")] == []
     assert main([*command, "--minutes", "1", "--dry-run"]) == 0
-
-
-@pytest.mark.parametrize(
-    ("given", "most", "kept"),
-    [("{}", 1, 1.0), ("{}", 2, 2.0), ("{}", 3, None), ("{layers: 4}", 1, 4.0)],
-)
-def test_layers_that_no_part_in_the_budget_has_are_not_trained(given, most, kept, recipe_file):
-    recipe = read_recipe(recipe_file, [f"shared={given}"])
-    assert with_fewer_layers(recipe, most, whole=5 if most == 3 else 4).shared.layers == kept
-
-
-@pytest.mark.slow
-def test_a_small_budget_trains_a_shared_student_of_fewer_layers(tmp_path: Path, monkeypatch, capsys) -> None:
-    monkeypatch.chdir(tmp_path)
-    recipe = write_tiny_recipe(tmp_path)
-    shape = shape_of_folder(tmp_path / "teacher")
-    sizes = {part: file_bytes(part_shape(shape, part)) for part in parts_of(shape)}
-    limit = (min(size for part, size in sizes.items() if part.layers == 2) - 1) / MARGIN
-    shared = "shared={vocabulary: null, epochs: 1, batch_size: 16, learning_rate: 0.003}"
-    command = ["search", str(recipe), "--budget", f"size={limit / 1000:.6f}KB,drop=1", "--set", f"student={LIGHT}"]
-    command += ["--set", shared, "--set", "publish=null", "--finalists", "1"]
-    assert main(command) in (0, 3)  # with its tokenizer a part may be too large
-    assert "the shared student has 1 layer" in " ".join(capsys.readouterr().err.split())
-    found = read_search(tmp_path / "searches" / "tiny")
-    assert found.shared_layers == 1.0
-    assert {each.student.layers for each in found.candidates if isinstance(each.student, Part)} == {1}
-    assert "layers: 1" in (tmp_path / "searches" / "tiny" / "finalists.yaml").read_text()
-    capsys.readouterr()
-    assert main([*command, "--format", "json", "--dry-run"]) == 0
-    planned = json.loads(capsys.readouterr().out)["steps"]
-    assert {row["state"] for row in planned if row["step"] in ("shared", "compare-parts")} == {"done"}
 
 
 @pytest.mark.slow
