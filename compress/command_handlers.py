@@ -104,7 +104,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
     result = execute(planned, _options(options), console)
     note_last_step(planned, _options(options), result, console)
     if result.report is not None:
-        _show(result.report, result.folder, console, whole=False, error_follows=not options.smoke)
+        _show(result.report, result.folder, console, whole=False, error_follows=not options.smoke and not result.failed)
     result.raise_for_failures()
     if not options.smoke:
         result.raise_for_gate("compress search RECIPE looks for shapes within the budget")
@@ -132,7 +132,8 @@ def search(options: argparse.Namespace, console: Console) -> None:
     elif found.result.report is not None:
         if console.format == "human":
             console.table(front_table(found.info), title="candidates, by estimated time")
-        _show(found.result.report, found.result.folder, console, whole=False, error_follows=True)
+        gate_decides = not found.result.failed
+        _show(found.result.report, found.result.folder, console, whole=False, error_follows=gate_decides)
         console.note(f"what was compared: {found.folder / SEARCH_FILE}")
     if found.info.winner:
         console.note(f"the winner's recipe: compress run {found.folder / WINNER_FILE}")

@@ -149,8 +149,8 @@ def read_info(folder: Path) -> FolderInfo:
     """Read ``folder``'s compress.json, or say why it cannot be read."""
     path = folder / INFO_FILE
     if not folder.is_dir():
-        winners = sorted(Path("runs", folder, "winner").glob("[!_]*"))
-        hint = f"a run's winner for each target is in its folder: {winners[0]}" if winners else None
+        winners = [str(each.parent) for each in sorted(Path("runs", folder, "winner").glob(f"[!_.]*/{INFO_FILE}"))]
+        hint = f"a run's winner for each target is in a folder of its own: {', '.join(winners)}" if winners else None
         raise ModelError(f"there is no model folder at {folder}.", hint=hint)
     if not path.is_file():
         raise ModelError(

@@ -111,10 +111,14 @@ class Result:
 
     def raise_for_failures(self) -> None:
         """Raise with the steps that failed, once everything else is written."""
-        reasons, status = self.outcome.failures, self.outcome.status
-        failed = [f"{step}: {reason}" for step, reason in reasons.items() if status[step] == "failed"]
-        if failed:
+        if failed := self.failed:
             raise CompressError("\n  ".join([f"{len(failed)} step(s) failed; the rest is done:", *failed]))
+
+    @property
+    def failed(self) -> list[str]:
+        """The steps that failed, each with its reason."""
+        reasons, status = self.outcome.failures, self.outcome.status
+        return [f"{step}: {reason}" for step, reason in reasons.items() if status[step] == "failed"]
 
 
 def read_recipe(source: RecipeSource, overrides: Sequence[str] = (), cards: Sequence[Path] = ()) -> Recipe:

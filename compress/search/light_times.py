@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from compress.environment import describe, versions
+from compress.errors import CompressError
 from compress.model_sources import identity
 from compress.pipeline.steps.latency_step import read_workload
 from compress.recipe.student_schema import LightStudent
@@ -51,7 +52,7 @@ def add_light_times(plan: Plan, cards: Sequence[Path], students: Mapping[str, Li
     settings: dict[str, Any] = {"students": {name: hashed_settings(each) for name, each in students.items()}}
     settings |= {"threads": target.threads, "batch": target.batch}
     bound: dict[str, Any] = {"students": students, "threads": target.threads, "batch": target.batch}
-    if any(budget.speedup for budget in plan.recipe.budget):
+    if any(budget.speedup and budget.target in (None, target.title) for budget in plan.recipe.budget):
         settings["teacher"] = identity(teacher.source, teacher.revision, cards)
         bound["teacher"] = partial(fetch_teacher, teacher.source, teacher.revision, tuple(cards))
         runtimes = (*runtimes, "torch")
@@ -81,13 +82,19 @@ def measure_light_times(
     from compress.data.splits.prepare_splits import load_prepared
     from compress.prune.measure_latency import random_inputs, undisturbed_time
     from compress.runtime import open_predictor
+    from compress.runtime.model_formats import FP32
     from compress.runtime.predictor import Placement
 
     task = load_prepared(context.inputs["data"]).info.task_info
     (shape, length), placement = read_workload(context.inputs["workload"]), Placement("cpu", threads)
     arrays = random_inputs(batch, length, min(VOCABULARY, shape.vocabulary or VOCABULARY))
     times = {name: milliseconds_of(student, task, placement, arrays) for name, student in students.items()}
-    reference = undisturbed_time(open_predictor(teacher(), placement), arrays) if teacher else None
+    reference = None
+    if teacher:
+        try:
+            reference = undisturbed_time(open_predictor(teacher(), placement, FP32), arrays)
+        except CompressError as error:
+            context.console.warn(f"the teacher could not be timed, so no speed-up is ruled out: {error.message}")
     write_model(context.work / TIMES_FILE, LightTimes(milliseconds=times, teacher=reference))
 
 

@@ -23,7 +23,9 @@ def test_newer_schema_version_is_refused(tmp_path):
 
 def test_error_for_a_runs_name_names_its_winner(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "runs" / "my" / "winner" / "cpu").mkdir(parents=True)
+    for name in ("cpu", "_everywhere", ".hidden"):
+        (tmp_path / "runs" / "my" / "winner" / name).mkdir(parents=True)
+        (tmp_path / "runs" / "my" / "winner" / name / "compress.json").touch()
     with pytest.raises(ModelError) as raised:
         read_info(Path("my"))
-    assert raised.value.hint.endswith(str(Path("runs/my/winner/cpu")))
+    assert raised.value.hint.endswith(f"its own: {Path('runs/my/winner/cpu')}")
