@@ -6,7 +6,6 @@ Imports are inside the handlers, so that every command loads only what it needs.
 from __future__ import annotations
 
 import argparse
-import shlex
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
@@ -18,12 +17,6 @@ from compress.errors import UsageError, nearest, pluralize
 if TYPE_CHECKING:
     from compress.pipeline.run import Options
     from compress.pretrain.pretrain_report import PretrainReport
-    from compress.report.report_schema import Report
-
-MOST_ROWS = 10
-"""Rows of the table at the end of a run, baselines included."""
-WIDE = 100
-"""Columns of a terminal that is wide enough for long names in one line."""
 
 
 def init(options: argparse.Namespace, console: Console) -> None:
@@ -94,6 +87,7 @@ def plan(options: argparse.Namespace, console: Console) -> None:
 def run(options: argparse.Namespace, console: Console) -> None:
     """Run a recipe and show its ledger."""
     from compress.pipeline.run import execute, note_last_step, prepare
+    from compress.report.show_report import show_report
 
     planned = prepare(options.recipe, options.overrides, _options(options))
     if options.dry_run:
@@ -104,7 +98,8 @@ def run(options: argparse.Namespace, console: Console) -> None:
     result = execute(planned, _options(options), console)
     note_last_step(planned, _options(options), result, console)
     if result.report is not None:
-        _show(result.report, result.folder, console, whole=False, error_follows=not options.smoke and not result.failed)
+        explained = not options.smoke and not result.failed
+        show_report(result.report, result.folder, console, whole=False, error_follows=explained)
     result.raise_for_failures()
     if not options.smoke:
         result.raise_for_gate("compress search RECIPE looks for shapes within the budget")
@@ -112,6 +107,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
 
 def search(options: argparse.Namespace, console: Console) -> None:
     """Search for the best model within a budget, and show what was compared and the ledger of what was trained."""
+    from compress.report.show_report import show_report
     from compress.search.expected_plan import plan_search
     from compress.search.run_search import front_table
     from compress.search.run_search import search as run_search
@@ -132,8 +128,8 @@ def search(options: argparse.Namespace, console: Console) -> None:
     elif found.result.report is not None:
         if console.format == "human":
             console.table(front_table(found.info), title="candidates, by estimated time")
-        gate_decides = not found.result.failed
-        _show(found.result.report, found.result.folder, console, whole=False, error_follows=gate_decides)
+        explained = not found.result.failed
+        show_report(found.result.report, found.result.folder, console, whole=False, error_follows=explained)
         console.note(f"what was compared: {found.folder / SEARCH_FILE}")
     if found.info.winner:
         console.note(f"the winner's recipe: compress run {found.folder / WINNER_FILE}")
@@ -184,6 +180,7 @@ def report(options: argparse.Namespace, console: Console) -> None:
     from compress.pretrain.pretrain_report import read_pretrain_report
     from compress.report.pages.render import write_pages
     from compress.report.report_schema import read_report
+    from compress.report.show_report import show_report
     from compress.report.winner_summary import run_addresses
 
     if len(options.runs_shown) > 1:
@@ -204,7 +201,7 @@ def report(options: argparse.Namespace, console: Console) -> None:
 
         shown = add_report(options.to, finished)
         console.note(f"report: {shown}; the index: {options.to / 'index.md'}")
-    _show(finished, folder, console)
+    show_report(finished, folder, console)
     page = shown if shown.is_dir() else shown.parent
     _open_page(page / "report.html", options, console)
 
@@ -384,66 +381,6 @@ def doctor(options: argparse.Namespace, console: Console) -> None:
 
     machine = describe(options.runs, devices=True, hub=True)  # takes a few seconds
     console.table([asdict(row) for row in doctor_rows(machine)])
-
-
-def _show(report: Report, folder: Path, console: Console, *, whole: bool = True, error_follows: bool = False) -> None:
-    """Show the ledger of each target, where its winner is, why it won, and how to use it.
-
-    The ``whole`` report also has the slower rows, the scores of trainings of which the best was used, and further
-    formats. Where an ``error_follows`` that says why there is no winner, it is not said here.
-    """
-    from compress.report.winner_summary import held_back_lines
-
-    if console.format == "json":
-        console.data(report)
-        return
-    run = folder if folder.is_dir() else folder.parent
-    if console.format == "human":
-        is_default = run == Path("runs") / report.name
-        _show_tables(report, console, whole=whole, name=report.name if is_default else str(run))
-    for verdict in report.verdicts:
-        if console.format != "human":
-            console.line(str(run / "winner" / verdict.target if verdict.winner else ""))
-        elif verdict.winner or not (error_follows and report.target(verdict.target).present):
-            console.line(f"{verdict.target}: {verdict.winner or 'no winner'}: {verdict.reason}")
-        for line in held_back_lines(verdict):
-            console.note(line)
-    _show_where(report, run, console)
-
-
-def _show_where(report: Report, run: Path, console: Console) -> None:
-    """Show the remarks, where the report and each winner are, and how a winner is used."""
-    from compress.report.winner_summary import predict_command
-
-    for remark in report.remarks:
-        console.note(remark)
-    if (run / "report.html").is_file():
-        console.note(f"report: {run / 'report.html'}")
-    for verdict in report.verdicts:
-        winner = run / "winner" / verdict.target
-        if verdict.winner and winner.is_dir():
-            console.note(f"the winner on {verdict.target} is in {winner}; next:")
-            console.note(f"  {predict_command(report.task, report.target(verdict.target), str(winner))}")
-
-
-def _show_tables(report: Report, console: Console, *, whole: bool, name: str) -> None:
-    """Show the ledgers, in a whole report with every row and the further tables."""
-    from compress.report.tables.ledger_tables import closing_table, closing_title, packaged_table
-    from compress.report.tables.model_tables import training_table
-
-    narrow, most = not console.out.isatty() or console.width < WIDE, None if whole else MOST_ROWS
-    for target in report.targets:
-        table, left_out = closing_table(report, target.title, most, narrow=narrow)
-        if table.rows:
-            console.table(table.rows, table.columns, title=closing_title(report, target.title))
-        if left_out:
-            console.note(f"{left_out} more: compress report {shlex.quote(name)}")
-    if whole and report.trials:
-        table = training_table(report)
-        console.table(table.rows, table.columns, title="how the models were trained")
-    if whole and report.packaged:
-        table = packaged_table(report, report.packaged)
-        console.table(table.rows, table.columns, title="further formats of the winners")
 
 
 def _options(options: argparse.Namespace) -> Options:

@@ -221,6 +221,7 @@ def _page_row(record: Record, is_newest: bool) -> dict[str, Any]:
         "task": record.task or "–",
         "kind": record.kind.replace("_", " "),
         "variant": main.variant if main else "–",
+        "gate": main.gate if main and main.gate != "passed" else None,
         "more": [each.variant for each in record.variants if each.path != "."],
         "metric": fmt.metric(record.metric) if record.metric else "",
         "score": fmt.score(score, record.larger_is_better),

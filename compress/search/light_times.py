@@ -7,7 +7,7 @@ where the budget has a ratio to that.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +16,7 @@ from compress.environment import describe, versions
 from compress.errors import CompressError
 from compress.model_sources import identity
 from compress.pipeline.steps.latency_step import read_workload
+from compress.recipe.schema import Teacher
 from compress.recipe.student_schema import LightStudent
 from compress.runtimes import RUNTIMES
 from compress.steps.model_step import hashed_settings
@@ -54,18 +55,11 @@ def add_light_times(plan: Plan, cards: Sequence[Path], students: Mapping[str, Li
     bound: dict[str, Any] = {"students": students, "threads": target.threads, "batch": target.batch}
     if any(budget.speedup and budget.target in (None, target.title) for budget in plan.recipe.budget):
         settings["teacher"] = identity(teacher.source, teacher.revision, cards)
-        bound["teacher"] = partial(fetch_teacher, teacher.source, teacher.revision, tuple(cards))
+        bound |= {"teacher": teacher, "cards": tuple(cards)}
         runtimes = (*runtimes, "torch")
     libraries = versions([name for each in runtimes for name in RUNTIMES[each].libraries])
     settings |= {"machine": describe().fingerprint, "versions": libraries}
     plan.add(LIGHT_TIMES, TIMING, settings, ["data", "workload"], partial(measure_light_times, **bound))
-
-
-def fetch_teacher(source: str, revision: str | None, cards: Sequence[Path]) -> Path:
-    """Return the teacher's folder, downloaded if need be."""
-    from compress.models.fetch import fetch
-
-    return fetch(source, revision, cards)
 
 
 def measure_light_times(
@@ -73,13 +67,15 @@ def measure_light_times(
     students: Mapping[str, LightStudent],
     threads: int,
     batch: int,
-    teacher: Callable[[], Path] | None = None,
+    teacher: Teacher | None = None,
+    cards: Sequence[Path] = (),
 ) -> None:
     """Write the milliseconds of a call of each student in its faster file, tables for numpy or ONNX; and the teacher's.
 
-    ``teacher``: returns its folder; None where it is not timed.
+    ``teacher``: None where it is not timed.
     """
     from compress.data.splits.prepare_splits import load_prepared
+    from compress.models.fetch import fetch
     from compress.prune.measure_latency import random_inputs, undisturbed_time
     from compress.runtime import open_predictor
     from compress.runtime.model_formats import FP32
@@ -92,7 +88,8 @@ def measure_light_times(
     reference = None
     if teacher:
         try:
-            reference = undisturbed_time(open_predictor(teacher(), placement, FP32), arrays)
+            folder = fetch(teacher.source, teacher.revision, cards)
+            reference = undisturbed_time(open_predictor(folder, placement, FP32), arrays)
         except CompressError as error:
             context.console.warn(f"the teacher could not be timed, so no speed-up is ruled out: {error.message}")
     write_model(context.work / TIMES_FILE, LightTimes(milliseconds=times, teacher=reference))

@@ -214,12 +214,14 @@ def test_hostile_texts_are_escaped_on_the_page(published):
     path = published.parent / "films-small@1.json"
     content = json.loads(path.read_text())
     content["task"] = "<script>alert(1)</script>"
+    content["variants"][0]["gate"] = "<b>undecided</b>"
     content["variants"][0]["variant"] = '"><img src=x onerror=alert(1)>'
     path.write_text(json.dumps(content))
     write_index(FolderPlace(published.parent))
     page = (published.parent / "index.html").read_text()
     assert "<script>alert" not in page
     assert "<img" not in page
+    assert '<span class="badge">&lt;b&gt;undecided&lt;/b&gt;</span>' in page
     assert "&lt;script&gt;alert(1)" in page
 
 

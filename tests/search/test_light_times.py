@@ -8,6 +8,7 @@ import pytest
 from compress.console import Console
 from compress.model_folder.model_info import TaskInfo
 from compress.prune.measure_latency import random_inputs
+from compress.recipe.schema import Teacher
 from compress.recipe.student_schema import LightStudent
 from compress.runtime.predictor import Placement
 from compress.search import light_times
@@ -49,5 +50,5 @@ def timed(teacher, work, monkeypatch, console=None):
     prepared = SimpleNamespace(info=SimpleNamespace(task_info=None))
     monkeypatch.setattr("compress.data.splits.prepare_splits.load_prepared", lambda folder: prepared)
     context = SimpleNamespace(inputs={"data": None, "workload": None}, work=work, console=console or Console("quiet"))
-    measure_light_times(context, {}, 1, 2, lambda: teacher)
+    measure_light_times(context, {}, 1, 2, Teacher(source=str(teacher)))
     return read_light_times(work)

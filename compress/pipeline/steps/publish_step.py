@@ -118,7 +118,9 @@ def _publish(
     if not is_new:
         console.note("published before, and nothing has changed")
     elif root and (variant := read_info(root).variant):
-        console.note(f"its root is {variant.name}, which runs everywhere; the winner is in {address}/{VARIANTS_FOLDER}")
+        console.note(
+            f"the root of {address} is {variant.name}, which runs everywhere; the winner is in {VARIANTS_FOLDER}/"
+        )
     return record
 
 

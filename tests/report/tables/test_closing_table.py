@@ -4,8 +4,8 @@ import io
 
 import pytest
 
-from compress import command_handlers
 from compress.console import Console
+from compress.report import show_report
 from compress.report.tables.ledger_tables import MARK, closing_table
 from compress.report.winner_summary import predict_command
 from compress.tasks import KINDS
@@ -52,18 +52,18 @@ def test_it_is_a_table_at_80_columns(report, monkeypatch, tmp_path, winner):
     renamed = last.model_copy(update={"model": winner, "variant": last.variant.model_copy(update={"name": LONG})})
     changed = report.model_copy(update={"rows": (*report.rows[:-1], renamed)})
     out, err = Terminal(), io.StringIO()
-    command_handlers._show(changed, tmp_path / "runs" / "films", Console("human", out, err), whole=False)
+    show_report.show_report(changed, tmp_path / "runs" / "films", Console("human", out, err), whole=False)
     table = [line for line in out.getvalue().splitlines() if not line.startswith(("cpu:", "cuda:"))]
     assert max(map(len, table)) <= 80
     assert out.getvalue().count("change") == len(report.targets)
 
 
 def test_a_run_says_how_many_rows_it_left_out_and_report_shows_all(report, monkeypatch, tmp_path):
-    monkeypatch.setattr(command_handlers, "MOST_ROWS", 4)
+    monkeypatch.setattr(show_report, "MOST_ROWS", 4)
     (tmp_path / "my films").mkdir()
     for whole in (False, True):
         out, err = io.StringIO(), io.StringIO()
-        command_handlers._show(report, tmp_path / "my films", Console("human", out, err), whole=whole)
+        show_report.show_report(report, tmp_path / "my films", Console("human", out, err), whole=whole)
         assert (f"more: compress report '{tmp_path / 'my films'}'" in err.getvalue()) is not whole
         assert ("student/torch-fp32" in out.getvalue()) is whole
 
@@ -81,8 +81,24 @@ def test_the_next_command_has_as_many_texts_as_the_task_reads(report, kind, tmp_
 def test_the_next_command_is_printed_where_the_winner_is(report, tmp_path):
     (tmp_path / "winner" / "cpu").mkdir(parents=True)
     err = io.StringIO()
-    command_handlers._show(report, tmp_path, Console("human", io.StringIO(), err))
+    show_report.show_report(report, tmp_path, Console("human", io.StringIO(), err))
     assert f"the winner on cpu is in {tmp_path / 'winner' / 'cpu'}" in err.getvalue()
     assert f'compress predict {tmp_path / "winner" / "cpu"} "a text"\n' in err.getvalue()
     used = predict_command(report.task, report.target("cuda"), str(tmp_path / "winner" / "cuda"))
     assert used == f'compress predict {tmp_path / "winner" / "cuda"} --device cuda "a text"'
+
+
+@pytest.mark.parametrize("follows", [False, True])
+def test_why_there_is_no_winner_is_said_unless_the_error_that_follows_says_it(report, tmp_path, follows):
+    def without(verdict):
+        return verdict.model_copy(update={"winner": None, "why": "nothing passed"})
+
+    def present(target):
+        return target.model_copy(update={"present": target.title == "cpu"})
+
+    changes = {"verdicts": tuple(map(without, report.verdicts)), "targets": tuple(map(present, report.targets))}
+    out = io.StringIO()
+    console = Console("human", out, io.StringIO())
+    show_report.show_report(report.model_copy(update=changes), tmp_path, console, whole=False, error_follows=follows)
+    assert ("cpu: no winner: nothing passed" in out.getvalue()) is not follows
+    assert "cuda: no winner: nothing passed" in out.getvalue()  # it is not here, so no error is about it
