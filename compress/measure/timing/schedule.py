@@ -25,6 +25,8 @@ DEFAULT_ROUNDS = 30
 DEFAULT_PROCESSES = 10
 STARTING_SHARE = 0.75
 """Of a user's budget that starting may take, so that what has started can be timed."""
+OVERRUN = 0.5
+"""Of a user's budget by which it is exceeded at most, where the last models started late: rather than no result."""
 CHEAP_START = 2.0
 """Seconds of starting (a turn or two) that a job may spend in every generation. One that takes longer lives for two
 generations, four, eight...: powers of two, so that the lifetimes of any two jobs begin and end together."""

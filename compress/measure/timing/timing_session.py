@@ -142,20 +142,21 @@ class Session:
         """
         waiting, named = list(next(self.start_orders)), list(self.pool.jobs)
         while waiting:
-            if self._lacks(0.0):
-                return False
             if not self._can_start(len(waiting)):
                 waiting.sort(key=named.index)
-                if len(self.pool.active) >= COMPARED and not self._can_start(1):
+                has_ratio = len(self.pool.active) >= COMPARED and named[0] not in waiting
+                if has_ratio and not self._can_start(1):
                     self._leave_out(waiting)
                     break
+            if self._lacks(0.0):
+                return False
             key = waiting.pop(0)
             self.pool.start(key)
             self.progress.advance(note=key)
         if not self.pool.active:
             return False
         self._plan_turns()
-        if self._lacks(schedule.MIN_ROUNDS * self.round_seconds):
+        if self._lacks(schedule.MIN_ROUNDS * self.round_seconds - schedule.OVERRUN * (self.budget or 0.0)):
             return False
         self.pool.warm_up(list(self.pool.active))
         return bool(self.pool.active)
@@ -208,8 +209,8 @@ class Session:
         self.pool.results |= {key: Latency(status="not measured", reason=reason) for key in keys}
 
     def _lacks(self, seconds: float) -> bool:
-        """Whether the user's budget leaves less than ``seconds``; then it is every job's reason."""
-        if not self.strict or self.left >= max(seconds, 1e-9):
+        """Whether the user's budget leaves no more than ``seconds``; then it is every job's reason."""
+        if not self.strict or self.left > seconds:
             return False
         elapsed, count = time.perf_counter() - self.begin, len(self.pool.jobs)
         rounds = schedule.MIN_ROUNDS * (self.round_seconds or count * schedule.MIN_TURN_SECONDS)

@@ -3,6 +3,8 @@
 import signal
 import subprocess
 import sys
+import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +13,7 @@ from compress.measure import Job, ratio, time_jobs
 from compress.measure.timing import schedule
 from compress.measure.timing import worker_process as link_module
 from compress.measure.timing.latency import Latency
+from compress.measure.timing.timing_session import Session
 from compress.measure.timing.worker_process import WorkerLost, WorkerProcess, error_line, worker_environment
 from compress.measure.timing.worker_protocol import Command, Reply, WorkerSpec
 from compress.model_folder.model_info import VariantInfo
@@ -193,6 +196,43 @@ def test_a_budget_that_cannot_start_all_times_those_named_first(small, wide, mon
         pytest.skip("starting two workers took six seconds here")
     assert [one.timed for one in result.values()] == [True, True, False]
     assert "the budget of 6 s for timing went to the models before it" in (result["again"].reason or "")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "timed"),
+    [
+        ((1, 1, 1, 9), 4),  # the last one uses up the budget: the others are not lost for that
+        ((1, 1, 1, 19), 0),
+        ((3, 4, 4, 4), 2),  # a ratio needs two, the first among them
+        ((11, 1, 1, 1), 0),
+    ],
+)
+def test_models_that_have_started_are_timed_a_little_beyond_the_budget(seconds, timed):
+    takes = iter(seconds)
+
+    class Pool:
+        jobs, calls = dict.fromkeys("abcd"), ()
+
+        def __init__(self):
+            self.results, self.all = {}, {}
+
+        @property
+        def active(self):
+            return {key: worker for key, worker in self.all.items() if key not in self.results}
+
+        def start(self, key):
+            session.begin -= (start := next(takes))
+            self.all[key] = SimpleNamespace(start_seconds=start, call_seconds=0.001)
+
+        def warm_up(self, keys):
+            pass
+
+    pool = Pool()
+    progress = SimpleNamespace(advance=lambda note: None)
+    session = Session(pool, Measure(budget=10.0), 10.0, 0, progress, time.perf_counter())
+    assert session.start() == bool(timed)
+    assert len(pool.active if timed else ()) == timed
+    assert "a" in pool.active or not timed
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits what a process allocates")
