@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
+from operator import itemgetter
 from pathlib import Path
 
 from compress.console import Console
@@ -46,8 +47,8 @@ SINGLE = 0.25
 LETTERS = 0.9
 """Least share of letters and spaces, which separates sentences from formulas and tables."""
 
-STRING = re.compile(r"([rRuUbBfF]{0,2})(\"{3}|'{3})(.*?)\2", re.DOTALL)
-"""A string in triple quotes."""
+QUOTES = ('"""', "'''")
+"""What begins and ends a docstring."""
 
 PARAGRAPH_END = re.compile(r"\n\s*\n")
 
@@ -162,15 +163,25 @@ def collect_rows(files: Iterable[tuple[str, Path]], console: Console) -> Iterato
 def paragraphs(source: str) -> Iterator[str]:
     """Yield the paragraphs of a source file's docstrings, each in one line and without markup of names.
 
-    Docstrings are the strings in triple quotes that begin a line. Python's parser would be exact, and slower, and skip
-    files whose syntax is newer than the interpreter.
+    Python's parser would be exact, and slower, and skip files whose syntax is newer than the interpreter.
     """
-    for string in STRING.finditer(source):
-        line = source[source.rfind("\n", 0, string.start()) + 1 : string.start()]
-        if line.strip() or string[1].lower() not in ("", "r", "u"):
-            continue
-        for paragraph in PARAGRAPH_END.split(string[3]):
-            yield " ".join(ROLE.sub(r"\1", paragraph).replace("`", "").split())
+    for string in docstrings(source):
+        for paragraph in PARAGRAPH_END.split(string):
+            named = ROLE.sub(r"\1", paragraph).replace("`", "") if "`" in paragraph else paragraph
+            yield " ".join(named.split())
+
+
+def docstrings(source: str) -> Iterator[str]:
+    """Yield the strings in triple quotes before which their line has nothing, or the letter of a raw one."""
+    begins = {quotes: source.find(quotes) for quotes in QUOTES}
+    while begins := {quotes: begin for quotes, begin in begins.items() if begin >= 0}:
+        quotes, begin = min(begins.items(), key=itemgetter(1))
+        line = source[source.rfind("\n", 0, begin) + 1 : begin]
+        end = source.find(quotes, begin + len(quotes))
+        if end >= 0 and line.strip().lower() in ("", "r", "u"):
+            yield source[begin + len(quotes) : end]
+        position = end + len(quotes) if end >= 0 else begin + 1
+        begins = {each: start if start >= position else source.find(each, position) for each, start in begins.items()}
 
 
 def plain_sentences(paragraph: str) -> list[str]:
@@ -186,9 +197,10 @@ def is_plain(sentence: str) -> bool:
     """Return whether this is prose of a sensible length that begins and ends like a sentence."""
     if not SHORTEST <= len(sentence.split()) <= LONGEST or not sentence[0].isupper() or sentence[-1] not in ".!?":
         return False
-    if any(sign.search(sentence) for sign in (MARKUP, CODE, ABBREVIATION)) or not sentence.isascii():
+    letters = sum(map(str.isalpha, sentence)) + sentence.count(" ")
+    if not sentence.isascii() or letters < LETTERS * len(sentence):
         return False
-    return sum(char.isalpha() or char == " " for char in sentence) >= LETTERS * len(sentence)
+    return not any(sign.search(sentence) for sign in (MARKUP, CODE, ABBREVIATION))
 
 
 def words(sentence: str) -> list[str]:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from math import inf
+from statistics import median_low
 
 from compress.console import Console, Progress
 from compress.environment import usable_cores
@@ -195,17 +196,21 @@ class Session:
 
     def _can_start(self, more: int) -> bool:
         """Whether starting so many further jobs leaves the user's budget its share for timing."""
-        started = len(self.pool.all)
-        if not self.strict or not started:
+        if not self.strict or not self.pool.all:
             return True
-        elapsed = time.perf_counter() - self.begin
-        return elapsed * (1 + more / started) <= schedule.STARTING_SHARE * (self.budget or 0.0)
+        return self._until_started(more) <= schedule.STARTING_SHARE * (self.budget or 0.0)
+
+    def _until_started(self, more: int) -> float:
+        """Return the seconds from the begin of the session until so many further jobs have started.
+
+        Each takes the median of those before it: the first to import a library may take ten times as long.
+        """
+        usual = median_low(worker.start_seconds for worker in self.pool.all.values())
+        return time.perf_counter() - self.begin + more * usual
 
     def _leave_out(self, keys: Sequence[str]) -> None:
         """Time none of these jobs."""
-        count, started = len(self.pool.jobs), len(self.pool.all)
-        all_start = (time.perf_counter() - self.begin) * count / started
-        reason = schedule.left_out(self.budget or 0.0, count, all_start)
+        reason = schedule.left_out(self.budget or 0.0, len(self.pool.jobs), self._until_started(len(keys)))
         self.pool.results |= {key: Latency(status="not measured", reason=reason) for key in keys}
 
     def _lacks(self, seconds: float) -> bool:
