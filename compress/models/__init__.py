@@ -6,6 +6,12 @@ so that a pruned folder loads with ``AutoModelForSequenceClassification.from_pre
 
 from __future__ import annotations
 
+import os
+
+# Read when torch computes its first product. oneDNN compiles each shape of a product in bf16 and keeps 1,024 of them; a
+# model whose layers differ has more in every epoch, which were compiled again and again.
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192")
+
 from compress.models.light_models import register_light_models
 from compress.models.load_save import load, load_model, load_tokenizer, save_model
 from compress.models.nonuniform_models import register_auto_classes

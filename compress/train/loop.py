@@ -42,8 +42,8 @@ from compress.train.core.optimizer import (
 )
 from compress.train.core.shares import ShareThreads, share_count
 from compress.train.core.update_schedule import TAIL, Forecaster, UpdateSchedule
-from compress.train.fast_paths.fast_training import fast_training
-from compress.train.fast_paths.torch_compile import MULTIPLE, compilable_parts, eager_only
+from compress.train.fast_paths.fast_training import fast_training, width_multiple
+from compress.train.fast_paths.torch_compile import compilable_parts, eager_only
 from compress.train.objective import Examples, Objective
 from compress.train.precision import PrecisionChoice, PrecisionTrial, choose_precision
 
@@ -125,11 +125,12 @@ class TrainingRun:
         device, settings = self.processes.device, self.settings
         self.compiles = settings.compile and device.type == "cuda" and bool(compilable_parts(self.model))
         pad_id = self.model.config.pad_token_id or 0
-        batches = DeviceBatches(self.examples, device, pad_id, MULTIPLE if self.compiles else 1)
+        batches = DeviceBatches(self.examples, device, pad_id)
         self.schedule = UpdateSchedule(self.examples.lengths, settings, self.seed)
         vocabulary = self.examples.vocabulary()
         choice = self._choose_precision(batches, vocabulary)
         self.precision = choice.precision
+        batches.multiple = width_multiple(self.precision, device, self.compiles)
         extra = [module.to(device) for module in self.objective.modules()]
         self.threads = ShareThreads(share_count(self.objective, self.model, settings, self.processes))
         self.trained = ModelAndOptimizer(self.model, extra, settings, self.precision, vocabulary, self.threads)

@@ -37,7 +37,7 @@ from compress.train.core.gradients import DeviceBatches, Gradients
 from compress.train.core.optimizer import ModelAndOptimizer
 from compress.train.core.shares import ShareThreads, share_count, shared_teachers
 from compress.train.core.update_schedule import UpdateSchedule
-from compress.train.fast_paths.fast_training import fast_training
+from compress.train.fast_paths.fast_training import fast_training, width_multiple
 from compress.train.objective import Objective
 
 BF16_GAIN = 1.2
@@ -65,7 +65,7 @@ class PrecisionChoice(BaseModel):
 class KeptChoice(PrecisionChoice):
     """The content of a file."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     precision: Literal["fp32", "bf16"]
     key: Mapping[str, Any]
     """The machine and the shape; the file is named by its digest."""
@@ -246,6 +246,7 @@ class PrecisionTrial:
     def _time(self, model: PreTrainedModel, objective: Objective, precision: str, count: int) -> list[float]:
         """Return the seconds of each of ``count`` updates."""
         device, settings = self.processes.device, self.settings
+        self.batches.multiple = width_multiple(precision, device)
         threads = ShareThreads(share_count(objective, model, settings, self.processes))
         extra = [module.to(device) for module in objective.modules()]
         trained = ModelAndOptimizer(model, extra, settings, precision, self.vocabulary, threads)

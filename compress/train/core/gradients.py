@@ -39,12 +39,13 @@ class DeviceBatches:
     """
 
     def __init__(self, examples: Examples, device: torch.device, pad_id: int = 0, multiple: int = 1) -> None:
-        """Create batches of ``examples``, with widths padded to multiples of ``multiple``."""
+        """Create batches of ``examples``."""
         self._examples = examples
         self._device = device
         self._arrays = examples.arrays()
         self._on_host = {name for name, array in self._arrays.items() if array.where == "host"}
-        self._pad_id, self._multiple = pad_id, multiple
+        self._pad_id, self.multiple = pad_id, multiple
+        """Widths are padded to multiples of it, but never beyond the longest example."""
         self.look_ahead = device.type == "cuda"
         """Whether batches are prepared in advance."""
         self._thread = ThreadPoolExecutor(1, "batches") if self.look_ahead else None
@@ -72,17 +73,19 @@ class DeviceBatches:
 
     def _create(self, indices: Indices) -> dict[str, Tensor]:
         batch = {name: torch.from_numpy(array) for name, array in self._examples.batch(indices).items()}
-        if self._multiple > 1:
-            batch = pad_width(batch, self._arrays, self._pad_id, self._multiple)
+        if self.multiple > 1:
+            longest = int(self._examples.example_lengths.max())
+            batch = pad_width(batch, self._arrays, self._pad_id, self.multiple, longest)
         pinned = self._device.type == "cuda"
         return {name: tensor.pin_memory() for name, tensor in batch.items()} if pinned else batch
 
 
 def pad_width(
-    batch: Mapping[str, Tensor], arrays: Mapping[str, BatchArray], pad_id: int, multiple: int
+    batch: Mapping[str, Tensor], arrays: Mapping[str, BatchArray], pad_id: int, multiple: int, longest: float = math.inf
 ) -> dict[str, Tensor]:
-    """Return the batch padded to the next multiple; only arrays that are declared per token get wider."""
-    more = -batch["input_ids"].shape[1] % multiple
+    """Return the batch padded to the next multiple, or to ``longest``; only arrays declared per token get wider."""
+    width = batch["input_ids"].shape[1]
+    more = max(0, min(-width % multiple, int(min(longest, width + multiple)) - width))
     fills = token_fills(arrays.values(), pad_id)
     return {
         name: F.pad(tensor, (0, more), value=fills[name]) if name in fills else tensor for name, tensor in batch.items()

@@ -14,7 +14,17 @@ from compress.train.fast_paths.cpu_attention import cpu_attention
 from compress.train.fast_paths.fast_dropout import fast_dropout
 from compress.train.fast_paths.malloc_tuning import keep_freed_memory
 from compress.train.fast_paths.sparse_embeddings import SparseEmbeddings
-from compress.train.fast_paths.torch_compile import compile_layers
+from compress.train.fast_paths.torch_compile import MULTIPLE, compile_layers
+
+BF16_MULTIPLE = 8
+"""oneDNN compiles every shape of a product in bf16, so batches of a CPU have few widths; others cost nothing."""
+
+
+def width_multiple(precision: str, device: torch.device, compiles: bool = False) -> int:
+    """Return the number whose multiples the widths of batches are."""
+    if compiles:
+        return MULTIPLE
+    return BF16_MULTIPLE if precision == "bf16" and device.type == "cpu" else 1
 
 
 @contextmanager

@@ -15,6 +15,8 @@ ARRAYS = {array.name: array for array in (*KINDS["classification"].arrays().valu
 class Counting:
     """Examples of growing length that record the requested batches."""
 
+    example_lengths = np.arange(1, 10)
+
     def __init__(self):
         self.requested = []
 
@@ -83,6 +85,7 @@ def test_batches_are_as_wide_as_a_multiple():
     assert batch["input_ids"].tolist() == [[1] * 6 + [7] * 2] * 2
     assert batch["attention_mask"].tolist() == [[1] * 6 + [0] * 2] * 2
     assert batches(array(7))["input_ids"].shape == (1, 8)
+    assert batches(array(8))["input_ids"].shape == (1, 9)  # no example is longer: a model may not have the positions
 
 
 def test_only_token_arrays_are_padded():
