@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedModel
 
-from compress.batch_arrays import BATCH_POSITIONS, INPUT_ARRAYS, BatchArray
+from compress.batch_arrays import ATTENTION_MASK, BATCH_POSITIONS, INPUT_ARRAYS, BatchArray
 from compress.console import Console
 from compress.data.splits.row_store import Origin, train_origin
 from compress.model_folder.model_info import TaskInfo
@@ -48,7 +48,7 @@ class RandomRows:
 
     def arrays(self) -> dict[str, BatchArray]:
         """Those that every kind has."""
-        return {array.name: array for array in (*INPUT_ARRAYS, *BATCH_POSITIONS)}
+        return {array.name: array for array in (*INPUT_ARRAYS, ATTENTION_MASK, *BATCH_POSITIONS)}
 
     def digest(self) -> str:
         """One draw."""

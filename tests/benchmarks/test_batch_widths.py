@@ -1,0 +1,16 @@
+from benchmarks import batch_widths
+from compress.train.fast_paths import fast_training
+
+TINY = {"hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}
+
+
+def test_a_way_trains_with_its_widths(monkeypatch):
+    monkeypatch.setattr(batch_widths, "MINILM", TINY)
+    monkeypatch.setattr(batch_widths, "HEADS", (2, 1))
+    monkeypatch.setattr(batch_widths, "FFN", (64, 48))
+    monkeypatch.setattr(fast_training, "BF16_MULTIPLE", 8)
+    monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192")
+    rate, memory = batch_widths.cost(batch_widths.Way("bf16", 16, 8192), updates=2, threads=1)
+    assert fast_training.BF16_MULTIPLE == 16
+    assert rate > 0
+    assert memory > 0
