@@ -10,6 +10,13 @@ def test_a_way_trains_with_its_widths(monkeypatch):
     monkeypatch.setattr(batch_widths, "FFN", (64, 48))
     monkeypatch.setattr(fast_training, "BF16_MULTIPLE", 8)
     monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192")
+    trained = batch_widths.trained
+
+    def pruned(model, *others):
+        assert model.config.layer_shapes == [{"heads": 2, "ffn": 64}, {"heads": 1, "ffn": 48}]
+        return trained(model, *others)
+
+    monkeypatch.setattr(batch_widths, "trained", pruned)
     rate, memory = batch_widths.cost(batch_widths.Way("bf16", 16, 8192), updates=2, threads=1)
     assert fast_training.BF16_MULTIPLE == 16
     assert rate > 0
