@@ -18,14 +18,14 @@ from multiprocessing import get_context
 from typing import NamedTuple
 
 import torch
-from transformers import AutoModelForSequenceClassification
 
 from benchmarks.report_store import positive
 from benchmarks.timed_updates import MINILM, TASK, RandomRows, bert, trained
 from benchmarks.training_step import BATCH, RATE, SHORT
 from compress.console import Console
 from compress.measure.timing.process_limits import peak_memory
-from compress.models.nonuniform_models import reshape_config
+from compress.models.heads import head_of
+from compress.models.nonuniform_models import from_config, reshape_config
 from compress.recipe.distill_schema import Distill
 from compress.train.distillation.distill_objective import DistillObjective
 from compress.train.fast_paths import fast_training
@@ -59,7 +59,7 @@ def cost(way: Way, updates: int, threads: int) -> tuple[float, float]:
     teacher = bert(len(HEADS), MINILM)
     size = teacher.config.hidden_size // teacher.config.num_attention_heads
     shape = reshape_config(teacher.config, teacher.config.hidden_size, list(zip(HEADS, FFN, strict=True)), size)
-    student = AutoModelForSequenceClassification.from_config(shape)
+    student = from_config(head_of(teacher).model_class(type(shape)), shape)
     examples = RandomRows(BATCH * updates, SHORT, even=False)
     losses = {"soft_label": 1.0, "hidden_state": 1.0, "hard_label": 0.0}
     settings = Distill(epochs=2, precision=way.precision, batch_size=BATCH, learning_rate=RATE, **losses)
