@@ -44,9 +44,9 @@ class Way(NamedTuple):
 
 WAYS = {
     "bf16, 1,024 compiled products kept": Way("bf16", 1, 1024),
-    "bf16, 8,192 kept": Way("bf16", 1, 8192),
-    "bf16, 8,192 kept, widths of multiples of 8": Way("bf16", 8, 8192),
-    "fp32": Way("fp32", 1, 8192),
+    "bf16, 4,096 kept": Way("bf16", 1, 4096),
+    "bf16, 4,096 kept, widths of multiples of 8": Way("bf16", 8, 4096),
+    "fp32": Way("fp32", 1, 4096),
 }
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 
 # Read when torch computes its first product. oneDNN compiles each shape of a product in bf16 and keeps 1,024 of them; a
-# model whose layers differ has more in every epoch, which were compiled again and again.
-os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192")
+# model whose layers differ needs more than that in an epoch, and compiled them again in each.
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "4096")
 
 from compress.models.light_models import register_light_models
 from compress.models.load_save import load, load_model, load_tokenizer, save_model

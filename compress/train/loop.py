@@ -16,6 +16,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -125,12 +126,12 @@ class TrainingRun:
         device, settings = self.processes.device, self.settings
         self.compiles = settings.compile and device.type == "cuda" and bool(compilable_parts(self.model))
         pad_id = self.model.config.pad_token_id or 0
-        batches = DeviceBatches(self.examples, device, pad_id)
         self.schedule = UpdateSchedule(self.examples.lengths, settings, self.seed)
         vocabulary = self.examples.vocabulary()
-        choice = self._choose_precision(batches, vocabulary)
+        choice = self._choose_precision(partial(DeviceBatches, self.examples, device, pad_id), vocabulary)
         self.precision = choice.precision
-        batches.multiple = width_multiple(self.precision, device, self.compiles)
+        multiple = width_multiple(self.precision, device, self.compiles)
+        batches = DeviceBatches(self.examples, device, pad_id, multiple)
         extra = [module.to(device) for module in self.objective.modules()]
         self.threads = ShareThreads(share_count(self.objective, self.model, settings, self.processes))
         self.trained = ModelAndOptimizer(self.model, extra, settings, self.precision, vocabulary, self.threads)
@@ -172,7 +173,9 @@ class TrainingRun:
         self.processes.wait()
         return result
 
-    def _choose_precision(self, batches: DeviceBatches, vocabulary: NDArray[np.int64]) -> PrecisionChoice:
+    def _choose_precision(
+        self, batches: Callable[[int], DeviceBatches], vocabulary: NDArray[np.int64]
+    ) -> PrecisionChoice:
         """Return the precision of the checkpoint, else the main process's choice."""
         choice = PrecisionChoice(precision=self.store.precision() or "")
         if self.processes.is_main and not choice.precision:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ from compress.train.core.gradients import DeviceBatches, Gradients
 from compress.train.core.optimizer import ModelAndOptimizer
 from compress.train.core.shares import ShareThreads, share_count, shared_teachers
 from compress.train.core.update_schedule import UpdateSchedule
-from compress.train.fast_paths.fast_training import fast_training, width_multiple
+from compress.train.fast_paths.fast_training import BF16_MULTIPLE, fast_training, width_multiple
 from compress.train.objective import Objective
 
 BF16_GAIN = 1.2
@@ -65,7 +65,7 @@ class PrecisionChoice(BaseModel):
 class KeptChoice(PrecisionChoice):
     """The content of a file."""
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[1] = 1
     precision: Literal["fp32", "bf16"]
     key: Mapping[str, Any]
     """The machine and the shape; the file is named by its digest."""
@@ -209,7 +209,8 @@ class PrecisionTrial:
     model: PreTrainedModel
     objective: Objective
     settings: Training
-    batches: DeviceBatches
+    batches: Callable[[int], DeviceBatches]
+    """Batches as wide as multiples of a number."""
     schedule: UpdateSchedule
     lengths: NDArray[np.int64]
     vocabulary: NDArray[np.int64]
@@ -226,6 +227,7 @@ class PrecisionTrial:
             "settings": [type(settings).__name__, number(settings.batch_size), settings.freeze],
             "length": 1 << (tokens // rows - 1).bit_length(),
             "processes": self.processes.count,
+            "widths": BF16_MULTIPLE,
         }
 
     def updates(self) -> int:
@@ -246,11 +248,11 @@ class PrecisionTrial:
     def _time(self, model: PreTrainedModel, objective: Objective, precision: str, count: int) -> list[float]:
         """Return the seconds of each of ``count`` updates."""
         device, settings = self.processes.device, self.settings
-        self.batches.multiple = width_multiple(precision, device)
+        batches = self.batches(width_multiple(precision, device))
         threads = ShareThreads(share_count(objective, model, settings, self.processes))
         extra = [module.to(device) for module in objective.modules()]
         trained = ModelAndOptimizer(model, extra, settings, precision, self.vocabulary, threads)
-        gradients = Gradients(objective, self.batches, self.schedule, trained, self.processes.alone(), threads)
+        gradients = Gradients(objective, batches, self.schedule, trained, self.processes.alone(), threads)
         teachers, seconds = objective.teachers(), []
         with (
             fast_training(model, teachers, trained.embeddings, precision, device, shares=threads.count),

@@ -9,7 +9,7 @@ def test_a_way_trains_with_its_widths(monkeypatch):
     monkeypatch.setattr(batch_widths, "HEADS", (2, 1))
     monkeypatch.setattr(batch_widths, "FFN", (64, 48))
     monkeypatch.setattr(fast_training, "BF16_MULTIPLE", 8)
-    monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192")
+    monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "4096")
     trained = batch_widths.trained
 
     def pruned(model, *others):
@@ -17,7 +17,7 @@ def test_a_way_trains_with_its_widths(monkeypatch):
         return trained(model, *others)
 
     monkeypatch.setattr(batch_widths, "trained", pruned)
-    rate, memory = batch_widths.cost(batch_widths.Way("bf16", 16, 8192), updates=2, threads=1)
+    rate, memory = batch_widths.cost(batch_widths.Way("bf16", 16, 4096), updates=2, threads=1)
     assert fast_training.BF16_MULTIPLE == 16
     assert rate > 0
     assert memory > 0

@@ -172,13 +172,13 @@ def paragraphs(source: str) -> Iterator[str]:
 
 
 def docstrings(source: str) -> Iterator[str]:
-    """Yield the strings in triple quotes before which their line has nothing, or the letter of a raw one."""
+    """Yield the strings in triple quotes before which their line has nothing but the letter r or u."""
     begins = {quotes: source.find(quotes) for quotes in QUOTES}
     while begins := {quotes: begin for quotes, begin in begins.items() if begin >= 0}:
         quotes, begin = min(begins.items(), key=itemgetter(1))
         line = source[source.rfind("\n", 0, begin) + 1 : begin]
         end = source.find(quotes, begin + len(quotes))
-        if end >= 0 and line.strip().lower() in ("", "r", "u"):
+        if end >= 0 and line.lstrip().lower() in ("", "r", "u"):
             yield source[begin + len(quotes) : end]
         position = end + len(quotes) if end >= 0 else begin + 1
         begins = {each: start if start >= position else source.find(each, position) for each, start in begins.items()}

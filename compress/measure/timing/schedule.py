@@ -98,20 +98,18 @@ def rounds_that_fit(left: float, restart: float, round_seconds: float) -> int:
     return int(np.clip((left - restart) / max(round_seconds, 1e-9), 0, BUDGET_ROUNDS))
 
 
-def budget_too_small(budget: float, jobs: int, started: int, elapsed: float, more: float) -> str:
+def budget_too_small(budget: float, jobs: int, starting: float | None, more: float) -> str:
     """Return the reason why a budget is too small, with the least that would do.
 
     Args:
         budget: in seconds.
         jobs: number of jobs.
-        started: number of jobs that have started.
-        elapsed: seconds that starting them took.
+        starting: seconds that starting all of them takes; None where none has started.
         more: seconds that everything after starting takes.
     """
     reason = f"the budget of {budget:.3g} s for timing is too small for {pluralize(jobs, 'model')}"
-    if not started:
+    if starting is None:
         return f"{reason}: it was used up before the first had started"
-    starting = elapsed * max(jobs / started, 1.0)
     return f"{reason}; it takes at least {ceil(starting + more)} s, {starting:.0f} s of them for starting"
 
 

@@ -201,7 +201,7 @@ class Session:
         return self._until_started(more) <= schedule.STARTING_SHARE * (self.budget or 0.0)
 
     def _until_started(self, more: int) -> float:
-        """Return the seconds from the begin of the session until so many further jobs have started.
+        """Return the seconds from the start of the session until so many further jobs have started.
 
         Each takes the median of those before it: the first to import a library may take ten times as long.
         """
@@ -217,10 +217,10 @@ class Session:
         """Whether the user's budget leaves no more than ``seconds``; then it is every job's reason."""
         if not self.strict or self.left > seconds:
             return False
-        elapsed, count = time.perf_counter() - self.begin, len(self.pool.jobs)
+        count = len(self.pool.jobs)
         rounds = schedule.MIN_ROUNDS * (self.round_seconds or count * schedule.MIN_TURN_SECONDS)
-        started, more = len(self.pool.all), rounds + self.load_seconds
-        reason = schedule.budget_too_small(self.budget or 0.0, count, started, elapsed, more)
+        starting = self._until_started(count - len(self.pool.all)) if self.pool.all else None
+        reason = schedule.budget_too_small(self.budget or 0.0, count, starting, rounds + self.load_seconds)
         for key in self.pool.jobs:
             self.pool.results.setdefault(key, Latency(status="not measured", reason=reason))
         return True

@@ -39,13 +39,13 @@ class DeviceBatches:
     """
 
     def __init__(self, examples: Examples, device: torch.device, pad_id: int = 0, multiple: int = 1) -> None:
-        """Create batches of ``examples``."""
+        """Create batches of ``examples``, as wide as a multiple of ``multiple``, but never wider than the longest."""
         self._examples = examples
         self._device = device
         self._arrays = examples.arrays()
         self._on_host = {name for name, array in self._arrays.items() if array.where == "host"}
-        self._pad_id, self.multiple = pad_id, multiple
-        """Widths are padded to multiples of it, but never beyond the longest example."""
+        self._pad_id, self._multiple = pad_id, multiple
+        self._longest = int(examples.example_lengths.max()) if multiple > 1 else 0
         self.look_ahead = device.type == "cuda"
         """Whether batches are prepared in advance."""
         self._thread = ThreadPoolExecutor(1, "batches") if self.look_ahead else None
@@ -73,9 +73,8 @@ class DeviceBatches:
 
     def _create(self, indices: Indices) -> dict[str, Tensor]:
         batch = {name: torch.from_numpy(array) for name, array in self._examples.batch(indices).items()}
-        if self.multiple > 1:
-            longest = int(self._examples.example_lengths.max())
-            batch = pad_width(batch, self._arrays, self._pad_id, self.multiple, longest)
+        if self._multiple > 1:
+            batch = pad_width(batch, self._arrays, self._pad_id, self._multiple, self._longest)
         pinned = self._device.type == "cuda"
         return {name: tensor.pin_memory() for name, tensor in batch.items()} if pinned else batch
 
@@ -85,7 +84,7 @@ def pad_width(
 ) -> dict[str, Tensor]:
     """Return the batch padded to the next multiple, or to ``longest``; only arrays declared per token get wider."""
     width = batch["input_ids"].shape[1]
-    more = max(0, min(-width % multiple, int(min(longest, width + multiple)) - width))
+    more = int(min(-width % multiple, max(0, longest - width)))
     fills = token_fills(arrays.values(), pad_id)
     return {
         name: F.pad(tensor, (0, more), value=fills[name]) if name in fills else tensor for name, tensor in batch.items()

@@ -17,7 +17,7 @@ from compress.train.fast_paths.sparse_embeddings import SparseEmbeddings
 from compress.train.fast_paths.torch_compile import MULTIPLE, compile_layers
 
 BF16_MULTIPLE = 8
-"""oneDNN compiles every shape of a product in bf16, so batches of a CPU have few widths; others cost nothing."""
+"""oneDNN compiles every shape of a product in bf16 on a CPU; in fp32 and on a GPU a new width costs nothing."""
 
 
 def width_multiple(precision: str, device: torch.device, compiles: bool = False) -> int:

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from compress.models.encoder_parts import family_of, layers_of
 
 MULTIPLE = 32
-"""Batches are padded to a multiple of this length, since each length is compiled separately."""
+"""Batches are padded to a multiple of this length (or to the longest), since each is compiled separately."""
 
 MAX_GRAPHS = 64
 """Compiled graphs per part; beyond that torch falls back to eager execution."""

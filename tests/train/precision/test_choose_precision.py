@@ -115,7 +115,7 @@ def test_a_short_training_follows_the_trial_of_a_longer_one(monkeypatch):
     assert choose_precision("auto", CPU, FakeTrial(1.8, updates=0)) == longer
 
 
-@pytest.mark.parametrize("damage", ["", "{", "[]", '{"schema_version": 2}', '{"precision": "fp8"}', "\x00"])
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"schema_version": 1}', '{"precision": "fp8"}', "\x00"])
 def test_a_damaged_file_is_replaced(damage, cache):
     choose_precision("auto", CPU, FakeTrial(1.8))
     (file,) = cache.iterdir()
