@@ -190,8 +190,6 @@ class SharedDistill(Distill):
     losses: Losses = OUTPUT_LOSSES
     between: Natural = 2
     """Parts that each update trains besides the largest and the smallest."""
-    precision: Literal["fp32"] = "fp32"
-    """Parts are cut from the weights in each update, and copies of those in bf16 are not."""
 
     @property
     def passes(self) -> float:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from torch.nn.utils import parameters_to_vector
 
 from compress.console import Console
 from compress.model_folder.model_info import read_info
@@ -14,7 +15,7 @@ from compress.recipe.student_schema import Part
 from compress.train.distillation.teachers import Teacher
 from compress.train.shared_student import SharedObjective, compare_parts, distill_part, held_out, train_shared
 
-SETTINGS = SharedDistill(epochs=4.0, batch_size=8, learning_rate=3e-3)
+SETTINGS = SharedDistill(epochs=4.0, batch_size=8, learning_rate=3e-3, precision="fp32")
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +35,14 @@ def test_it_has_the_shape_of_its_start_and_the_last_weights(shared, teacher):
     assert (info.shape, info.step) == (read_info(teacher).shape, "shared")
     assert info.training.best_at == info.training.updates  # nothing chooses among them: parts differ in what is best
     assert layer_shapes(load(shared)) == layer_shapes(load(teacher))
+
+
+def test_bf16_moves_its_weights_as_fp32_does(shared, teacher, prepared, tmp_path):
+    train_shared(teacher, teacher, prepared, SETTINGS.model_copy(update={"precision": "bf16"}), 0, tmp_path)
+    assert read_info(tmp_path).training.precision == "bf16"
+    start, *ends = (parameters_to_vector(load(folder).parameters()) for folder in (teacher, shared, tmp_path))
+    fp32, bf16 = (end - start for end in ends)
+    assert torch.cosine_similarity(fp32, bf16, dim=0) > 0.9
 
 
 def test_all_its_parts_are_compared_on_rows_that_it_did_not_see(shared, prepared):
