@@ -45,7 +45,7 @@ EDGE := $(VENV)-edge/bin/python
 OTHER_VENV ?= $(VENV)-$(shell $(PYTHON) -c 'import sys; print("python%d.%d" % sys.version_info[:2])')
 # Whatever shares the models of tests/edge_exports.py, wherever it is.
 EDGE_TESTS := $(shell grep -rl "tests.edge_exports" tests --include="test_*.py")
-# pip writes no bytecode (--no-compile), so the first import does; without it every process would compile all of torch.
+# pip writes no bytecode (--no-compile), so the first import must: else every process compiles all of torch again.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 

@@ -2,9 +2,9 @@
 
 Ours is compared with a plain loop in bf16: autocast, torch's attention, a dense gradient of the word vectors. Both run
 in turns in one process on the same random rows. A share of 50 % means that the update took twice as long as its
-matrix products take at the rate of one large product, measured between the turns (of batches without padding to
-multiples). On a CPU with one thread the clock is
-the process's own time, which others on the machine hardly change.
+matrix products take at the rate of one large product, measured between the turns; what our loop pads batches by to
+multiples of a width is not counted as work. On a CPU with one thread the clock is the process's own time, which others
+on the machine hardly change.
 """
 
 from __future__ import annotations

@@ -128,10 +128,10 @@ class TrainingRun:
         pad_id = self.model.config.pad_token_id or 0
         self.schedule = UpdateSchedule(self.examples.lengths, settings, self.seed)
         vocabulary = self.examples.vocabulary()
-        choice = self._choose_precision(partial(DeviceBatches, self.examples, device, pad_id), vocabulary)
+        batches_of = partial(DeviceBatches, self.examples, device, pad_id)
+        choice = self._choose_precision(batches_of, vocabulary)
         self.precision = choice.precision
-        multiple = width_multiple(self.precision, device, self.compiles)
-        batches = DeviceBatches(self.examples, device, pad_id, multiple)
+        batches = batches_of(width_multiple(self.precision, device, self.compiles))
         extra = [module.to(device) for module in self.objective.modules()]
         self.threads = ShareThreads(share_count(self.objective, self.model, settings, self.processes))
         self.trained = ModelAndOptimizer(self.model, extra, settings, self.precision, vocabulary, self.threads)
@@ -174,7 +174,7 @@ class TrainingRun:
         return result
 
     def _choose_precision(
-        self, batches: Callable[[int], DeviceBatches], vocabulary: NDArray[np.int64]
+        self, batches_of: Callable[[int], DeviceBatches], vocabulary: NDArray[np.int64]
     ) -> PrecisionChoice:
         """Return the precision of the checkpoint, else the main process's choice."""
         choice = PrecisionChoice(precision=self.store.precision() or "")
@@ -183,7 +183,7 @@ class TrainingRun:
                 self.model,
                 self.objective,
                 self.settings,
-                batches,
+                batches_of,
                 self.schedule,
                 self.examples.lengths,
                 vocabulary,

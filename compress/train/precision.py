@@ -209,8 +209,8 @@ class PrecisionTrial:
     model: PreTrainedModel
     objective: Objective
     settings: Training
-    batches: Callable[[int], DeviceBatches]
-    """Batches as wide as multiples of a number."""
+    batches_of: Callable[[int], DeviceBatches]
+    """Returns batches as wide as multiples of a number."""
     schedule: UpdateSchedule
     lengths: NDArray[np.int64]
     vocabulary: NDArray[np.int64]
@@ -248,7 +248,7 @@ class PrecisionTrial:
     def _time(self, model: PreTrainedModel, objective: Objective, precision: str, count: int) -> list[float]:
         """Return the seconds of each of ``count`` updates."""
         device, settings = self.processes.device, self.settings
-        batches = self.batches(width_multiple(precision, device))
+        batches = self.batches_of(width_multiple(precision, device))
         threads = ShareThreads(share_count(objective, model, settings, self.processes))
         extra = [module.to(device) for module in objective.modules()]
         trained = ModelAndOptimizer(model, extra, settings, precision, self.vocabulary, threads)

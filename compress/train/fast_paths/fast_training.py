@@ -17,7 +17,8 @@ from compress.train.fast_paths.sparse_embeddings import SparseEmbeddings
 from compress.train.fast_paths.torch_compile import MULTIPLE, compile_layers
 
 BF16_MULTIPLE = 8
-"""oneDNN compiles every shape of a product in bf16 on a CPU; in fp32 and on a GPU a new width costs nothing."""
+"""Widths are multiples of it in bf16 on a CPU, where oneDNN compiles every shape of a product; elsewhere a new width
+costs nothing."""
 
 
 def width_multiple(precision: str, device: torch.device, compiles: bool = False) -> int:
