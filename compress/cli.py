@@ -234,6 +234,8 @@ def _search(command: Command) -> None:
     about = "parts that are trained on, up to 20 (6)"
     limit = "what may be taken for it: fewer finalists, by forecast"
     sub.add_argument("--minutes", type=partial(_count, most=10_000), metavar="N", help=limit)
+    trials = "trainings that try other settings of the finalists' training: rate, temperature, losses (extra search)"
+    sub.add_argument("--tune", type=partial(_count, most=500), default=0, metavar="N", help=trials)
     cluster = "train the finalists on a Ray cluster that shares the folder of runs: host:port, or auto"
     sub.add_argument("--ray", metavar="ADDRESS", help=cluster)
     sub.add_argument("--finalists", type=partial(_count, most=20), default=6, metavar="N", help=about)

@@ -8,7 +8,19 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from compress.errors import UsageError
-from compress.recipe.field_types import Count, Frozen, Natural, Number, OneOf, PathText, ShortForm, Width, as_list
+from compress.recipe.field_types import (
+    Count,
+    Frozen,
+    Natural,
+    Number,
+    OneOf,
+    PathText,
+    Positive,
+    ShortForm,
+    Weight,
+    Width,
+    as_list,
+)
 from compress.recipe.sanity_limits import MAX_BUCKETS, MAX_LAYERS
 from compress.recipe.training_schema import AUTO, Auto, BatchSize, EpochBounds, EpochCount, Layer, LearningRate
 
@@ -163,6 +175,9 @@ class Shared(Frozen):
     and neurons."""
     epochs: EpochCount = 4
     """Of the shared training; by its operations an epoch costs 1.6 of the largest part alone."""
+    temperature: Positive | None = None
+    """By default that of the distillation, as the weight of the true labels is."""
+    hard_label: Weight | None = None
     batch_size: BatchSize | Auto = AUTO
     learning_rate: LearningRate | Auto = AUTO
 

@@ -75,6 +75,8 @@ class SearchInfo(Info):
     """That of the latency table."""
     teacher: Reference = Reference()
     candidates: tuple[Candidate, ...]
+    tuned: Mapping[str, float] = {}
+    """Settings of the finalists' training that trials chose."""
     run: str
     """The run of the finalists, whose report has what they take and score, measured."""
     finished: bool = False

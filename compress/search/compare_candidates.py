@@ -63,13 +63,13 @@ class Compared(NamedTuple):
     teacher: Reference
 
 
-def plan_comparison(recipe: Recipe, options: Options) -> Plan:
-    """Plan a search up to the comparison of all parts."""
+def plan_comparison(recipe: Recipe, options: Options, more: Sequence[ModelPlanner] = ()) -> Plan:
+    """Plan a search up to the comparison of all parts, and ``more`` steps that follow it."""
     alone = recipe.model_copy(update={"students": (), "cascade": (), "prune": None})
     first = timed_target(recipe)
     targets = (first, *(each for each in recipe.targets if each != first))  # students are timed at the first
     with_parts = alone.model_copy(update={"students": (ANY_PART,), "targets": targets})
-    planners = [*timing_planners(recipe), *default_models(alone), add_shared, add_comparison]
+    planners = [*timing_planners(recipe), *default_models(alone), add_shared, add_comparison, *more]
     return make_plan(with_parts, options.cards, limits=False, models=planners)
 
 

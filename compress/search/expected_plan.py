@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from compress.console import Console, duration
 from compress.errors import UsageError
@@ -28,6 +29,7 @@ from compress.search.candidates import (
 from compress.search.compare_candidates import ANY_PART, plan_comparison, with_fit
 from compress.search.search_folder import compared_before
 from compress.search.search_recipes import finalists_recipe, light_students, searched_recipe, teacher_bytes
+from compress.search.tune_training import TRIAL, add_trial
 from compress.steps.shared_step import whole_student
 
 
@@ -37,25 +39,35 @@ def plan_search(
     options: Options,
     finalists: int = 6,
     minutes: float | None = None,
+    trials: int = 0,
 ) -> Plan:
     """Return the plan of a search as it will be about: its finalists are known only once all parts are compared."""
     recipe = resolve(read_recipe(source, overrides, options.cards), options.cards)
     recipe = searched_recipe(recipe, Console("quiet"), options.cards)
-    plan = expected_plan(recipe, options, finalists)
+    plan = expected_plan(recipe, options, finalists, trials)
     if minutes is not None:
         check_minutes(expected_plan(recipe, options, 1), options, minutes)
         while finalists > 1 and _expected_seconds(plan, options) > 60 * minutes:
             finalists -= 1
-            plan = expected_plan(recipe, options, finalists)
+            plan = expected_plan(recipe, options, finalists, trials)
     return plan
 
 
-def expected_plan(recipe: Recipe, options: Options, finalists: int) -> Plan:
-    """Return the plan of a searched recipe with so many parts, those that it has compared or about such."""
+def expected_plan(recipe: Recipe, options: Options, finalists: int, trials: int = 0) -> Plan:
+    """Return the plan of a searched recipe with so many parts, those that it has compared or about such.
+
+    Trials of settings are in it as trainings with the usual ones.
+    """
     parts, light = _expected_finalists(recipe, options, finalists)
-    plan, before = make_plan(finalists_recipe(recipe, parts, light), options.cards), plan_comparison(recipe, options)
+    tried = next((each for each in parts[len(parts) // 2 :] if isinstance(each, Part)), ANY_PART)
+    names = [f"{TRIAL}-{number + 1}" for number in range(trials if parts else 0)]
+    more = [partial(add_trial, part=tried, values={}, name=name) for name in names]
+    plan, before = (
+        make_plan(finalists_recipe(recipe, parts, light), options.cards),
+        plan_comparison(recipe, options, more),
+    )
     own = {step.name: step for step in plan.steps}
-    compared = {step.name: own.get(step.name, step) for step in before.until(COMPARE)}
+    compared = {step.name: own.get(step.name, step) for step in before.until([COMPARE, *names][-1])}
     plan.steps = [*compared.values(), *(step for step in plan.steps if step.name not in compared)]
     named = {model.name for model in plan.models}
     plan.models += [model for model in before.models if model.name not in named and model.step in compared]

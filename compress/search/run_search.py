@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from compress.console import Console
+from compress.environment import require
 from compress.pipeline.plan import make_plan
 from compress.pipeline.preflight.resolve import resolve
 from compress.pipeline.run import Options, Phase, RecipeSource, Result, execute, read_recipe
@@ -34,6 +35,8 @@ from compress.search.search_recipes import (
     searched_recipe,
     winner_recipe,
 )
+from compress.search.tune_training import Values, tuned_recipe
+from compress.search.tune_training import tune as tune_training
 from compress.storage.atomic_write import atomic_write, write_model
 
 
@@ -54,6 +57,7 @@ def search(
     *,
     finalists: int = 6,
     minutes: float | None = None,
+    tune: int = 0,
     ray: str | None = None,
 ) -> Search:
     """Search for the best model within a recipe's budget, and write its recipe.
@@ -64,10 +68,13 @@ def search(
         options: where runs and cards are.
         console: shows what is done.
         finalists: parts that are trained on, at most.
-        minutes: what the search may take, by forecast.
+        minutes: what the search may take, by forecast; trials have half of what is left of it.
+        tune: trials of settings of the finalists' training.
         ray: the address of a cluster that trains the finalists.
     """
     began = time.monotonic()
+    if tune:
+        require("optuna", "search")
     recipe = resolve(read_recipe(source, overrides, options.cards), options.cards)
     recipe = searched_recipe(recipe, console, options.cards)
     folder = searches_folder(options.runs) / recipe.name
@@ -77,7 +84,12 @@ def search(
     expected = expected_plan(recipe, options, finalists) if console.has_live_line else plan  # only its times are shown
     candidates, variant, teacher = compare(plan, recipe, replace(options, folder=folder), console, expected)
     light, parts = kept_light(recipe, candidates), [each for each in candidates if isinstance(each.student, Part)]
-    chosen = choose_finalists(parts, finalists)
+    chosen, values = choose_finalists(parts, finalists), Values()
+    middle = next((each.student for each in chosen[len(chosen) // 2 :] if isinstance(each.student, Part)), None)
+    if tune and middle:
+        until = None if minutes is None else (began + 60 * minutes + time.monotonic()) / 2
+        values = tune_training(recipe, middle, tune, replace(options, folder=folder), console, until)
+        recipe = tuned_recipe(recipe, values)
     if minutes is not None:
         chosen = in_time(recipe, parts, light, len(chosen), options, 60 * minutes - (time.monotonic() - began))
     trained = [*chosen, *light]
@@ -93,6 +105,7 @@ def search(
         variant=variant,
         teacher=teacher,
         candidates=tuple(each.model_copy(update={"is_finalist": each in trained}) for each in candidates),
+        tuned=values,
         run=final.name,
     )
     atomic_write(folder / FINALISTS_FILE, dump_recipe(final))
@@ -129,6 +142,7 @@ def search_recipe(
     cards: Sequence[str | Path] = (),
     finalists: int = 6,
     minutes: float | None = None,
+    tune: int = 0,
     ray: str | None = None,
     console: Console | None = None,
 ) -> Search:
@@ -138,7 +152,7 @@ def search_recipe(
     """
     options = Options(runs=Path(runs), cards=tuple(map(Path, cards)))
     given = [*overrides, *budget_overrides(budget, goal)]
-    limits: dict[str, Any] = {"finalists": finalists, "minutes": minutes, "ray": ray}
+    limits: dict[str, Any] = {"finalists": finalists, "minutes": minutes, "tune": tune, "ray": ray}
     found = search(source, given, options, console or Console("quiet"), **limits)
     found.result.raise_for_failures()
     return found

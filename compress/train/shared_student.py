@@ -30,7 +30,7 @@ from compress.recipe.student_schema import Part, Student
 from compress.tasks.base import Row
 from compress.train.core import training_data
 from compress.train.core.seed_restarts import TrainContext
-from compress.train.distill import DistillData, distill, train_student
+from compress.train.distill import DistillData, distill, distill_from_model, train_student
 from compress.train.distillation.activation_importance import sample_importance
 from compress.train.distillation.distill_objective import BatchView, DistillObjective
 from compress.train.distillation.teachers import STUDENT_HINT, Teacher, further_teachers, ids_in_teacher
@@ -108,6 +108,41 @@ def distill_part(
         kept = FolderInfo(step=step, made_by=info.made_by, task=info.task, vocabulary=info.vocabulary)
         save_model(taken, load_tokenizer(shared), Path(folder), kept)
         return distill(teacher, Student(source=folder), data, settings, seed, work, step=step, **options)
+
+
+def try_part(
+    teacher: Path,
+    shared: Path,
+    part: Part,
+    data: Path,
+    settings: Distill,
+    seed: int,
+    work: Path,
+    *,
+    console: Console,
+    unlabelled_rows: Sequence[Row] = (),
+) -> float:
+    """Return what a part scores that is distilled with these settings, on rows that no training of it saw."""
+    task = read_info(shared).task
+    assert task is not None
+    every = load_prepared(data).rows("train")
+    held = held_out(len(every), seed)
+    rows, tokens = SelectedRows(every, held), TextTokenizer.load(shared)
+    trained = distill_from_model(
+        load_model(teacher, task),
+        take_part(load_model(shared, task), part),
+        load_tokenizer(teacher),
+        SelectedRows(every, np.setdiff1d(np.arange(len(every)), held)),
+        rows,
+        task,
+        settings,
+        seed=seed,
+        work=work,
+        console=console,
+        unlabelled_rows=unlabelled_rows,
+        student_tokenizer=load_tokenizer(shared),
+    )
+    return training_data.make_scorer(rows, task, tokens)(training_data.predict_function(trained.train(False)))
 
 
 def held_out(rows: int, seed: int) -> NDArray[np.int64]:
