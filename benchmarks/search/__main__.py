@@ -75,12 +75,12 @@ def compare(given: argparse.Namespace, work: Path, store: Store[SearchReport], c
 def attempt(case: Case, way: str, store: Store[SearchReport], console: Console) -> None:
     """Search one set in one way; runs that are stored are found done."""
     if way == "search":
-        for made, budgets in case.search():
-            add(store, console, made)
-            for each in budgets:
-                known = {one.key for one in store.report.budgets}
-                stored = store.report.budgets
-                store.update(budgets=in_place(stored, each) if each.key in known else (*stored, each))
+        for stages, budget in case.search():
+            for stage in stages:
+                add(store, console, stage)
+            stored = store.report.budgets
+            known = {each.key for each in stored}
+            store.update(budgets=in_place(stored, budget) if budget.key in known else (*stored, budget))
         store.update(floors={**store.report.floors, case.set: case.floor()})
         return
     longest = sum(each.minutes for each in store.report.of(case.set, case.seed, "search"))
@@ -92,11 +92,9 @@ def attempt(case: Case, way: str, store: Store[SearchReport], console: Console) 
 
 
 def add(store: Store[SearchReport], console: Console, made: Made) -> None:
-    """Store what a run made; one that was found done keeps its minutes."""
-    known = {each.key: each for each in store.report.made}
-    if (earlier := known.get(made.key)) is not None and not made.minutes:
-        made = made.model_copy(update={"minutes": earlier.minutes})
+    """Store what a run made."""
     stored = store.report.made
+    known = {each.key for each in stored}
     store.update(made=in_place(stored, made) if made.key in known else (*stored, made))
     console.note(
         f"[{store.seconds / 60:4.1f} min] {made.key} {made.title}: {made.reason or f'{len(made.points)} files'}"
@@ -118,7 +116,7 @@ def lines(report: SearchReport) -> Iterator[dict[str, str]]:
                 "set": name,
                 "seed": str(seed),
                 "way": TITLES[way],
-                "models": str(len(runs) if way != "search" else max(len(each.points) for each in runs)),
+                "models": str(sum(bool(each.minutes) for each in runs)),
                 "minutes": f"{minutes:.1f}",
                 "hypervolume": f"{volume:.3f}",
                 **{title: "" if way == "search" else f"{volume_at(ours, when):.3f}" for title, when in later.items()},

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,15 @@ from typing import Any
 import yaml
 
 from benchmarks.defaults.real_sets import SETS
-from benchmarks.distill_throughput.environments import Environment, NotInstalled
 from benchmarks.finished_run import FinishedRun, SetCase
 from benchmarks.search.search_results import Budget, Made, Point
+from compress.environment import require
 from compress.errors import CompressError
 from compress.measure import Job, time_jobs
 from compress.measure.timing.latency import ratio
 from compress.measure.timing.worker_process import error_line
 from compress.model_folder.model_info import VariantInfo
-from compress.pipeline.step_store import StepStore
+from compress.pipeline.step_store import StepRecord, StepStore
 from compress.pipeline.steps.measure_step import sample_texts
 from compress.recipe.measure_schema import Measure
 from compress.report.report_schema import LedgerRow
@@ -42,7 +42,6 @@ SPEEDUPS = (2, 4)
 QUANTIZE = {"methods": ["dynamic", "rows-8bit"]}
 MEASURE = {"rounds": 12, "processes": 3, "seconds": 0.1, "memory": []}
 TRIAL_TRAINING = {"epochs": 1, "batch_size": 16}
-OPTUNA = Environment("optuna", ("optuna==5.0.0",))
 WAYS = ("search", "grid", "optuna", "init")
 TITLES: Mapping[str, str] = {
     "search": "compress search",
@@ -56,6 +55,11 @@ class Case(SetCase):
     """The ways of searching on one set with one seed."""
 
     @cached_property
+    def _counted(self) -> defaultdict[str, set[str]]:
+        """By way, the fingerprints of trainings whose minutes are counted."""
+        return defaultdict(set)
+
+    @cached_property
     def teacher(self) -> Path:
         """The fine-tuned teacher of all ways."""
         training = {"finetune": TRIAL_TRAINING} if self.trial else {}
@@ -63,18 +67,14 @@ class Case(SetCase):
         (folder,) = (self.folder / "teacher" / "runs" / ".steps").glob("finetune-*")
         return folder
 
-    def search(self) -> Iterator[tuple[Made, list[Budget]]]:
+    def search(self) -> Iterator[tuple[list[Made], Budget]]:
         """Search within each budget, one after the other; the second finds what the first one trained."""
-        minutes = 0.0
         for number, asked in enumerate(BUDGETS):
             recipe = self._tuned("my") | ({"shared": {"epochs": 1}} if self.trial else {})
             finalists = ("--finalists", "2") if self.trial else ()
             self._compress("search", "search", recipe, "--budget", asked, *finalists)
             run = FinishedRun(self.folder / "search", "my-search")
-            total = self._minutes("search")
-            made = self._made("search", number, asked, run, total - minutes)
-            minutes = total
-            yield made, [self._budget(run, asked)]
+            yield list(self._stages(100 * number, asked, run)), self._budget(run, asked)
 
     def grid(self) -> Iterator[Made]:
         """Train each student of the grid."""
@@ -83,22 +83,18 @@ class Case(SetCase):
 
     def optuna(self, minutes: float) -> Iterator[Made]:
         """Train what Optuna's sampler asks for, until the minutes are used up."""
-        try:
-            OPTUNA.install()
-        except NotInstalled as error:
-            raise CompressError(str(error)) from error
-        trials, used = list[dict[str, Any]](), 0.0
-        while used < minutes and len(trials) < (2 if self.trial else 100):
-            history = self.folder / "optuna.json"
-            history.write_text(json.dumps({"seed": self.seed, "trials": trials}), encoding="utf-8")
-            command = [str(OPTUNA.python), str(Path(__file__).with_name("tpe_job.py")), str(history)]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                raise CompressError(f"Optuna failed: {error_line(done.stderr)}")
-            shape: dict[str, Any] = json.loads(done.stdout)
-            made = self._student("optuna", len(trials), shape)
+        optuna, used = require("optuna", "search"), 0.0
+        ranges = {"layers": (1, 6, 1), "heads": (1, 12, 1), "ffn": (64, 1536, 64)}
+        space = {
+            name: optuna.distributions.IntDistribution(*bounds[:2], step=bounds[2]) for name, bounds in ranges.items()
+        }
+        sampler = optuna.samplers.TPESampler(seed=self.seed)
+        study = optuna.create_study(directions=["maximize", "maximize"], sampler=sampler)
+        while used < minutes and len(study.trials) < (2 if self.trial else 100):
+            trial = study.ask(space)  # the same as before where a killed benchmark goes on: students are found done
+            made = self._student("optuna", trial.number, trial.params)
             speed, score = max(made.points, default=(1.0, 0.0), key=lambda each: each[0])
-            trials.append({"shape": shape, "speed": math.log(speed), "score": score})
+            study.tell(trial, (math.log(speed), score))
             used += made.minutes
             yield made
 
@@ -106,10 +102,9 @@ class Case(SetCase):
         """Run the starter recipe, which prunes its teacher to a speed-up."""
         for number, speedup in enumerate(SPEEDUPS[:1] if self.trial else SPEEDUPS):
             recipe = self._tuned(f"to-{speedup}") | {"prune": {"to": {"speedup": speedup}}}
-            before = self._minutes("init")
             self._compress("init", "run", recipe)
             run = FinishedRun(self.folder / "init", f"to-{speedup}")
-            yield self._made("init", number, f"{speedup} times", run, self._minutes("init") - before)
+            yield self._made("init", number, f"{speedup} times", self._trainings("init", run), self._points(run))
 
     def floor(self) -> float:
         """Return the bag of words' share of the teacher's score."""
@@ -122,10 +117,26 @@ class Case(SetCase):
     def _student(self, way: str, number: int, shape: Mapping[str, int]) -> Made:
         """Train one student of a shape by itself."""
         title = "x".join(str(size) for size in shape.values())
-        before = self._minutes(way)
         self._compress(way, "run", self._tuned(title) | {"student": dict(shape)})
         run = FinishedRun(self.folder / way, title)
-        return self._made(way, number, title, run, self._minutes(way) - before)
+        return self._made(way, number, title, self._trainings(way, run), self._points(run))
+
+    def _stages(self, number: int, asked: str, run: FinishedRun) -> Iterator[Made]:
+        """Yield each model that a search trained, in order: what all parts need comes before the first.
+
+        The last one has the files that need no training: of the teacher, and of cascades.
+        """
+        trainings, last = list[StepRecord](), None
+        trained = {row.step for row in run.report.rows}
+        for record in self._trainings("search", run):
+            trainings.append(record)
+            if record.step in trained:
+                last = self._made(
+                    "search", number, f"{asked}: {record.step}", trainings, self._points(run, record.step)
+                )
+                number, trainings = number + 1, []
+                yield last
+        yield self._made("search", number, f"{asked}: files without training", trainings, self._points(run))
 
     def _recipe(self, name: str, teacher: str) -> dict[str, Any]:
         section = SETS[self.set].section(self.work)
@@ -149,19 +160,27 @@ class Case(SetCase):
         if done.returncode not in (0, 3):  # 3: nothing passed the gate within the budget, and there is a report
             raise CompressError(f"compress {command}: {error_line(done.stderr)}")
 
-    def _minutes(self, way: str) -> float:
-        """Return the minutes of all trainings in a way's folder, and of comparing parts."""
-        store = StepStore(self.folder / way / "runs")
-        return sum(each.seconds for each in store.records() if each.kind in (*KINDS, COMPARING)) / 60
+    def _trainings(self, way: str, run: FinishedRun) -> list[StepRecord]:
+        """Return the trainings of a run that no earlier one of its way had, and comparing parts, in their order."""
+        of_run = {each.fingerprint for each in run.report.steps}
+        made = [each for each in StepStore(self.folder / way / "runs").records() if each.kind in (*KINDS, COMPARING)]
+        new = [each for each in made if each.kind == COMPARING or each.fingerprint in of_run]
+        new = [each for each in new if each.fingerprint not in self._counted[way]]
+        self._counted[way] |= {each.fingerprint for each in new}
+        return sorted(new, key=lambda each: each.created)
 
-    def _made(self, way: str, number: int, title: str, run: FinishedRun, minutes: float) -> Made:
+    def _made(
+        self, way: str, number: int, title: str, trainings: Sequence[StepRecord], points: Iterator[Point]
+    ) -> Made:
         facts = {"set": self.set, "seed": self.seed, "way": way, "number": number, "title": title}
-        return Made(**facts, minutes=minutes, points=tuple(self._points(run)))
+        return Made(**facts, minutes=sum(each.seconds for each in trainings) / 60, points=tuple(points))
 
-    def _points(self, run: FinishedRun) -> Iterator[Point]:
-        """Yield the speed and score of every file of a run, the teacher's INT8 ones too."""
+    def _points(self, run: FinishedRun, step: str | None = None) -> Iterator[Point]:
+        """Yield the speed and score of every file of a run, the teacher's INT8 ones too, or of one step's model."""
         teacher = run.report.result(TEACHER, "cpu")
         for row in run.report.rows:
+            if step not in (None, row.step):
+                continue
             result = run.report.result(row.key, "cpu")
             if teacher is None or teacher.test is None or result is None or result.test is None:
                 continue
