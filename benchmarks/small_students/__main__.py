@@ -9,13 +9,13 @@ from pathlib import Path
 from benchmarks.report_store import Store, beginning, carry_out, chosen, in_place, positive, run
 from benchmarks.small_students.small_case import Case, run_fasttext, run_model2vec, stored_classes
 from benchmarks.small_students.small_page import COLUMNS, GOALS, goals, lines, page, picture
-from benchmarks.small_students.small_results import Entry, SmallReport
+from benchmarks.small_students.small_results import WITH_TEXTS, Entry, SmallReport
 from compress.console import Console
 from compress.environment import describe_cpu
 from compress.errors import CompressError
 from compress.storage.atomic_write import atomic_write
 
-SETS = ("snips_intents", "sst2", "ag_news", "mrpc", "stsb")
+SETS = ("snips_intents", "sst2", "ag_news", "mrpc", "stsb", f"sst2{WITH_TEXTS}", f"ag_news{WITH_TEXTS}")
 ROWS, TRIAL_ROWS = 8000, 200
 BUDGET, TRIAL_BUDGET = 240, 20
 MODEL2VEC = {"model2vec, 256 dimensions": 256, "model2vec, 128 dimensions": 128}

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from benchmarks.defaults.real_sets import SETS
 from benchmarks.distill_throughput.environments import TORCH, Environment, NotInstalled
 from benchmarks.finished_run import FinishedRun, SetCase
-from benchmarks.small_students.small_results import TEACHER, Entry
+from benchmarks.small_students.small_results import TEACHER, WITH_TEXTS, Entry
 from compress.bulk.bulk_predictor import BulkPredictor
 from compress.errors import CompressError
 from compress.measure import BootstrapScorer, Job, time_jobs
@@ -36,18 +36,20 @@ from compress.tasks import kind_of
 ENCODER = "minilm-l6"
 STUDENTS: tuple[Any, ...] = (
     {"layers": 0.5},
-    {"kind": "static", "hidden": 64, "head_width": 128},
-    {"kind": "static", "ngrams": 3},
-    {"kind": "static", "ngrams": 3, "hidden": 256},
-    {"kind": "conv", "hidden": 64, "head_width": 128},
-    {"kind": "conv"},
-    {"kind": "conv", "hidden": 256},
+    {"kind": "static", "hidden": 64, "head_width": 128, "vocabulary": None},
+    {"kind": "static", "vocabulary": None},
+    {"kind": "static", "ngrams": 3, "vocabulary": None},
+    {"kind": "conv", "hidden": 64, "head_width": 128, "vocabulary": None},
+    {"kind": "conv", "vocabulary": None},
+    {"kind": "conv", "hidden": 256, "vocabulary": None},
 )
-"""A transformer of half the layers, and three sizes of both kinds; the larger static ones have n-grams."""
-NAMES = {"static": "static, small", "static-2": "static, n-grams", "static-3": "static, large, n-grams"}
+"""A transformer of half the layers, and three sizes of both kinds; the largest static one has n-grams."""
+NAMES = {"static": "static, small", "static-2": "static", "static-3": "static, n-grams"}
 NAMES |= {"conv": "conv, small", "conv-2": "conv", "conv-3": "conv, large", "student": "half the layers"}
 """What the page calls the models of a run."""
 CASCADES = [{"first": first, "then": then} for first in ("static-2", "conv-2") for then in ("student", "teacher")]
+TEXTS = 20_000
+"""Rows of train of a set with texts: most of them without their label. Its transformer is left out."""
 TRIAL = {"epochs": 1}
 MODEL2VEC = Environment("model2vec", (TORCH, "model2vec[distill,train]==0.10.0", "scikit-learn==1.9.1"))
 FASTTEXT = Environment("fasttext", ("fasttext-wheel==0.9.2", "numpy<2"))
@@ -65,9 +67,13 @@ class Case(SetCase):
 
     def recipe(self) -> dict[str, Any]:
         """Return the recipe; seeds after the first have its teacher."""
-        section = SETS[self.set].section(self.work)
+        has_texts = self.set.endswith(WITH_TEXTS)
+        section = SETS[self.set.removesuffix(WITH_TEXTS)].section(self.work)
         section["data"]["limit"] = self.rows
-        students = [{**each, **(TRIAL if self.trial and "kind" in each else {})} for each in STUDENTS]
+        if has_texts:
+            section["data"] |= {"limit": 2 * self.rows if self.trial else TEXTS, "labelled": self.rows}
+        students = [each for each in STUDENTS if "kind" in each or not has_texts]
+        students = [{**each, **(TRIAL if self.trial and "kind" in each else {})} for each in students]
         recipe: dict[str, Any] = {
             "name": "small",
             "seed": self.seed,
@@ -78,7 +84,7 @@ class Case(SetCase):
             "measure": {"rounds": 3, "processes": 1, "seconds": 0.02, "memory": []},
         }
         if self.set != "stsb":  # a number says nothing about how sure a model is of it
-            recipe["cascade"] = CASCADES
+            recipe["cascade"] = [each for each in CASCADES if each["then"] == "teacher" or not has_texts]
         if self.seed:
             first = Case(self.set, 0, self.work, self.rows, self.trial)
             recipe |= {"teacher": str(first.ours.step("finetune")), "finetune": False}
@@ -186,6 +192,8 @@ def run_model2vec(case: Case, dimensions: int) -> Entry:
 
 def run_fasttext(case: Case) -> Entry:
     """Train a bag of n-grams with fastText's own search of settings."""
+    if case.set.endswith(WITH_TEXTS):
+        raise CompressError("fastText learns nothing from texts without labels: see the set without them.")
     return _run(case, "fastText", FASTTEXT, "fasttext_job.py", {"minutes": 0.1 if case.trial else 5})
 
 

@@ -11,6 +11,8 @@ from compress.measure.result_base import ResultModel
 TEACHER = "teacher/torch-fp32"
 """What all others are compared with: the teacher as people run it."""
 SINGLE_TEXTS = ("sst2", "ag_news", "snips_intents")
+WITH_TEXTS = "_texts"
+"""After a set's name: with more texts of train, without their labels."""
 
 
 class Entry(ResultModel):

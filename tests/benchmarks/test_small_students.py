@@ -1,8 +1,13 @@
 """The goals of the comparison of small students follow from what is stored."""
 
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from benchmarks.defaults.real_sets import RealSet
 from benchmarks.report_store import beginning
+from benchmarks.small_students.small_case import Case
 from benchmarks.small_students.small_page import goals, lines, page, picture
 from benchmarks.small_students.small_results import TEACHER, Entry, SmallReport
 from compress.measure.quality.quality_result import Difference
@@ -62,9 +67,28 @@ def test_the_page_has_what_ran_and_why_the_rest_did_not() -> None:
         Entry(set="sst2", seed=0, contestant="fastText", reason="no wheel"),
     )
     text = page(made)
-    assert "static, n-grams, then half the layers" in text
+    assert "static, then half the layers" in text
     assert "sst2/0/fastText: no wheel" in text
     assert next(line["student"] for line in lines(made, "sst2")) == "teacher"
     drawing = picture(made, "sst2")
     assert drawing is not None
     assert "<svg" in drawing
+
+
+def test_a_set_with_texts_uses_as_many_labels_and_leaves_the_transformer_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    files = RealSet({}, {"name": "sst2"})
+    monkeypatch.setattr("benchmarks.small_students.small_case.SETS", {"sst2": files})
+    plain, more = (Case(name, 0, tmp_path, 4000, trial=False).recipe() for name in ("sst2", "sst2_texts"))
+    assert plain["task"]["data"] == {"limit": 4000}
+    assert more["task"]["data"] == {"limit": 20_000, "labelled": 4000}
+    assert [each for each in plain["student"] if "kind" in each] == more["student"]
+    assert {each["then"] for each in more["cascade"]} == {"teacher"}
+
+
+def test_sets_with_texts_are_compared_with_model2vec_by_themselves() -> None:
+    won = entry("static-2/numpy-fp32", 0.88, versus_model2vec=better(0.02, 0.01))
+    made = report(won, *(each.model_copy(update={"set": f"{each.set}_texts"}) for each in (won,)))
+    on = [goal["on"] for goal in goals(made) if "model2vec" in goal["goal"]]
+    assert on == ["2 of 3 sets", "sets with more texts"]
