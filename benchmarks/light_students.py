@@ -29,7 +29,10 @@ SMALL = {"hidden": 8, "head_width": 8}
 
 STUDENTS: Mapping[str, dict[str, Any]] = {
     "static": {},
-    "all pieces, not those seen alone": {"vocabulary": None},
+    "the pieces of train alone": {"vocabulary": "seen"},
+    "a hidden layer of 512": {"head_width": 512},
+    "vectors of 128 numbers": {"hidden": 128},
+    "vectors of 128 numbers and a hidden layer of 512": {"hidden": 128, "head_width": 512},
     "n-grams of up to three pieces": {"ngrams": 3},
     "n-grams of up to four pieces": {"ngrams": 4},
     "random vectors": {"start": []},

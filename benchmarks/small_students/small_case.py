@@ -36,16 +36,16 @@ from compress.tasks import kind_of
 ENCODER = "minilm-l6"
 STUDENTS: tuple[Any, ...] = (
     {"layers": 0.5},
-    {"kind": "static", "hidden": 64, "head_width": 128, "vocabulary": None},
-    {"kind": "static", "vocabulary": None},
-    {"kind": "static", "ngrams": 3, "vocabulary": None},
-    {"kind": "conv", "hidden": 64, "head_width": 128, "vocabulary": None},
-    {"kind": "conv", "vocabulary": None},
-    {"kind": "conv", "hidden": 256, "vocabulary": None},
+    {"kind": "static"},
+    {"kind": "static", "hidden": 128, "head_width": 512},
+    {"kind": "static", "hidden": 128, "head_width": 512, "ngrams": 3},
+    {"kind": "conv"},
+    {"kind": "conv", "hidden": 128, "head_width": 512},
+    {"kind": "conv", "hidden": 256, "head_width": 512},
 )
 """A transformer of half the layers, and three sizes of both kinds; the largest static one has n-grams."""
-NAMES = {"static": "static, small", "static-2": "static", "static-3": "static, n-grams"}
-NAMES |= {"conv": "conv, small", "conv-2": "conv", "conv-3": "conv, large", "student": "half the layers"}
+NAMES = {"static": "static", "static-2": "static, wide", "static-3": "static, wide, n-grams"}
+NAMES |= {"conv": "conv", "conv-2": "conv, wide", "conv-3": "conv, wider", "student": "half the layers"}
 """What the page calls the models of a run."""
 CASCADES = [{"first": first, "then": then} for first in ("static-2", "conv-2") for then in ("student", "teacher")]
 TEXTS = 20_000

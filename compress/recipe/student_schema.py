@@ -97,8 +97,8 @@ class LightStudent(Frozen):
     """
 
     kind: Literal["static", "conv"]
-    hidden: Width = 128
-    """Width of the vectors."""
+    hidden: Width = 64
+    """Width of the vectors; of few rows wider ones learn no more."""
     factors: Width | None = None
     """Store vectors of this width, and one matrix that widens them to `hidden`."""
     ngrams: Natural = Field(1, le=5)
@@ -106,12 +106,13 @@ class LightStudent(Frozen):
     their hashed vectors cost points; the convolutions of `conv` read neighbours anyway."""
     buckets: Natural = Field(BUCKETS, ge=2, le=MAX_BUCKETS)
     """Vectors that all n-grams share, each the weighted sum of two of them."""
-    head_width: Width = 512
+    head_width: Width = 128
     """Width of the hidden layer of the head."""
     convolutions: Annotated[int, Field(strict=True, ge=1, le=3)] | None = None
     """How many of them (`conv`; 1 unless given)."""
-    vocabulary: Vocabulary | None = "seen"
-    """The pieces that keep a vector, as in a student of the teacher's layers; null keeps all."""
+    vocabulary: Vocabulary | None = None
+    """The pieces that keep a vector, as in a student of the teacher's layers; by default all: those that train lacks
+    start as the teacher reads them."""
     embedding: Width | None = None
     """Width of a text's embedding (similarity, retrieval): by default the teacher's, in the same space."""
     start: Annotated[tuple[Start, ...], as_list] = ("pieces", "components", "frequencies")

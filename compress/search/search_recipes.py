@@ -113,13 +113,14 @@ def timed_target(recipe: Recipe) -> Target:
 def light_students(recipe: Recipe) -> dict[str, LightStudent]:
     """Return the students without attention that compete, by their models' names: the recipe's, else one of each kind.
 
-    These are the kinds that the task allows.
+    These are the kinds that the task allows, with as many pieces as parts have.
     """
     kind = KINDS[recipe.task.kind]
     if recipe.light_students or kind.needs_attention:
         return recipe.light_students
-    conv = {"conv": LightStudent(kind="conv")}
-    return conv if kind.needs_order else {"static": LightStudent(kind="static"), **conv}
+    pieces = recipe.shared.vocabulary
+    conv = {"conv": LightStudent(kind="conv", vocabulary=pieces)}
+    return conv if kind.needs_order else {"static": LightStudent(kind="static", vocabulary=pieces), **conv}
 
 
 def finalists_recipe(recipe: Recipe, parts: Sequence[AnyStudent], light: Sequence[AnyStudent]) -> Recipe:

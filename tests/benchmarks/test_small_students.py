@@ -67,7 +67,7 @@ def test_the_page_has_what_ran_and_why_the_rest_did_not() -> None:
         Entry(set="sst2", seed=0, contestant="fastText", reason="no wheel"),
     )
     text = page(made)
-    assert "static, then half the layers" in text
+    assert "static, wide, then half the layers" in text
     assert "sst2/0/fastText: no wheel" in text
     assert next(line["student"] for line in lines(made, "sst2")) == "teacher"
     drawing = picture(made, "sst2")

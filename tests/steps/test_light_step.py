@@ -35,9 +35,9 @@ def test_a_list_names_one_transformer_and_others(read):
     recipe = resolve(read("[half-depth, static, {kind: static, hidden: 32}, conv]"))
     assert recipe.student.layers == 0.5
     assert {name: each.hidden for name, each in recipe.light_students.items()} == {
-        "static": 128,
+        "static": 64,
         "static-2": 32,
-        "conv": 128,
+        "conv": 64,
     }
     assert [each["kind"] for each in recipe.model_dump()["student"][1:]] == ["static", "static", "conv"]
 
