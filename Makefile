@@ -1,4 +1,5 @@
 # make demo      install what the quickstart needs and run it
+# make install   the same without the run: for a recipe of your own
 # make quick     the tests that run no pipeline and train nothing: two minutes, for every change
 # make test      lint, types and every fast test
 # make test-all  the slow, wheel and browser tests too
@@ -49,7 +50,7 @@ EDGE_TESTS := $(shell grep -rl "tests.edge_exports" tests --include="test_*.py")
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: help demo quick test test-all test-avx2 test-python python-env test-neural-compressor test-edge check fast marked benchmark-harness benchmark-distill constraints clean torch
+.PHONY: help demo install quick test test-all test-avx2 test-python python-env test-neural-compressor test-edge check fast marked benchmark-harness benchmark-distill constraints clean torch
 .DEFAULT_GOAL := help
 
 help:
@@ -57,6 +58,8 @@ help:
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/python -m compress run $(RECIPE)
+
+install: $(VENV)/.installed-demo
 
 quick: $(VENV)/.installed-dev
 	$(PYTEST) -m "not ($(MARKED))" $(QUICK) $(PYTEST_ARGS)

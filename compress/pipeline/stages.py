@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -69,7 +69,9 @@ def _model(made: StageSteps) -> str:
         scale = "of 100" if larger else "(lower is better)"
         parts.append(f"{fmt.metric(info.task.metric)} {score} {scale} on select")
         if info.training.best_at == 0:
-            parts.append("no better than it started")
+            parts.append(
+                "no better than the linear probe it starts from" if info.probe else "no better than it started"
+            )
     if info.shape:
         size = f"{info.shape.layers} layers of {info.shape.hidden}" if info.shape.heads else f"{info.shape.hidden} wide"
         parts.append(f"{size}, {fmt.count(info.shape.parameters)} parameters")
@@ -113,10 +115,19 @@ def _nothing(made: StageSteps) -> str:
     return ""
 
 
+def _model_stages() -> Iterator[Stage]:
+    """Yield the stages of model steps: one each, unless its kinds have titles of their own."""
+    for step in STEPS.values():
+        titles = dict.fromkeys(kind.title or step.title for kind in step.kinds.values())
+        for title in titles:
+            kinds = tuple(name for name, kind in step.kinds.items() if (kind.title or step.title) == title)
+            yield Stage(title, kinds, _pieces if step.removes_pieces else _model)
+
+
 STAGES = (
     Stage("reading rows", ("data", UNLABELLED, "slices"), _rows),
     Stage("timing parts of the model", ("workload", LATENCY_STEP, "check-speedup"), _nothing),
-    *(Stage(step.title, tuple(step.kinds), _pieces if step.removes_pieces else _model) for step in STEPS.values()),
+    *_model_stages(),
     Stage(
         "building and scoring variants",
         ("export", "quantize", "fallback", "score", "perturb", "tune", "screen", ADMISSION, "cascade", "floor"),

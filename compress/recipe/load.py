@@ -200,7 +200,7 @@ def _read(path: Path) -> str:
         line = error.object[: error.start].count(b"\n") + 1
         problem = Problem((), f"byte 0x{error.object[error.start]:02x} is not UTF-8", line)
     except FileNotFoundError:
-        nearby = [entry.name for entry in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
+        nearby = [entry.name for entry in path.parent.glob("[!.]*.y*ml")] if path.parent.is_dir() else []
         problem = Problem((), f"there is no such file{nearest(path.name, nearby)}")
     except OSError as error:
         problem = Problem((), f"cannot be read: {error.strerror or error}")

@@ -87,6 +87,8 @@ class StepKind:
     """Raised when its code changes its result, so that older results are not reused."""
     seconds: float = 1.0
     """Usual time besides what is computed, measured on two busy cores of an AMD EPYC."""
+    title: str = ""
+    """Of its stage in the output of a run, where its step has several; by default the step's."""
     gradient_rows: int = 0
     """Rows over which it computes gradients, about, besides those of trainings."""
 

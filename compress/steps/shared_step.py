@@ -170,9 +170,9 @@ def _start(part: Part, parent: str, folder: Path | None) -> str:
 
 
 SHARED = ModelStep(
-    title="distilling a shared student and its parts",
+    title="distilling its parts",
     path=(SECTION,),
-    kinds={SECTION: StepKind(seconds=20.0), PART: StepKind(seconds=10.0)},
+    kinds={SECTION: StepKind(seconds=20.0, title="distilling a shared student"), PART: StepKind(seconds=10.0)},
     in_effect=_in_effect,
     plan=plan_shared,
     shape=_shape,

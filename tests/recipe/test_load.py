@@ -574,6 +574,7 @@ def test_byte_order_mark_is_ignored(tmp_path):
 
 def test_unreadable_files(tmp_path):
     (tmp_path / "films.yaml").write_bytes(b"task: sst2\nteacher: \xff\n")
+    (tmp_path / ".film.yaml").write_text("no recipe")
     with pytest.raises(RecipeError, match="line 2, recipe: byte 0xff is not UTF-8"):
         load_recipe(tmp_path / "films.yaml")
     with pytest.raises(RecipeError, match=r"there is no such file; did you mean films\.yaml"):

@@ -10,6 +10,7 @@ from compress.models.tiny import write_tiny_model
 from compress.pipeline.plan import make_plan
 from compress.pipeline.preflight.resolve import resolve
 from compress.pipeline.run import read_recipe
+from compress.pipeline.stages import stage_of
 from compress.report.report_schema import read_report
 
 PARTS = "student=[{kind: part, layers: 2, heads: 3, ffn: 32}, {kind: part, layers: 1, heads: 1, ffn: 8}]"
@@ -25,6 +26,12 @@ def test_a_part_is_called_by_its_shape_and_made_of_the_shared_student(recipe_fil
     assert [model.name for model in plan.final] == ["part-2x3x32", "part-1x1x8"]
     assert plan.model("part-1x1x8").parent == "shared"
     assert "shared/onnx-fp32" not in {row.key for row in plan.variants}
+
+
+def test_a_run_shows_the_shared_training_and_that_of_parts_as_two_stages(recipe_file):
+    plan = planned(recipe_file)
+    titles = [stage_of(plan.step(name)).title for name in ("shared", "part-1x1x8")]
+    assert titles == ["distilling a shared student", "distilling its parts"]
 
 
 def test_other_parts_train_the_same_shared_student(recipe_file):

@@ -25,13 +25,14 @@ from compress.tasks.validate_task import task_problems
 
 TEMPLATE = """\
 # compress plan {path}     what it will do and how long that takes; every default with --all
-# compress run {path}      run them; run it again to resume
+# compress run {path}      run them; run it again to resume; a first try of fewer rows: --set task.data.limit=500
 {task}
 teacher: {teacher}          # a card (compress ls teachers), a folder, or a hub id owner/name@revision
 {compression}
 quantize: int8
 gate: {{max_drop: 0.01}}    # what the winner may lose against the teacher: one point
 targets: [cpu]            # or {{device: cpu, threads: 4, batch: 8}}, or cuda
+# budget: {{p50: 0.5ms, size: 5MB}}   # limits of the winner; compress search {path} looks for shapes within them
 # publish: zoo/           # publish the winner at the end of every run; by hand: compress publish NAME
 """
 
