@@ -122,7 +122,7 @@ def search(options: argparse.Namespace, console: Console) -> None:
         expected = plan_search(options.recipe, overrides, _options(options), **limits)
         show_plan(expected, _options(options), console, here=True, whole=options.verbose)
         return
-    wanted = {"finalists": options.finalists, "minutes": options.minutes, "tune": options.tune, "ray": options.ray}
+    wanted = {"finalists": options.finalists, "minutes": options.minutes, "trials": options.tune, "ray": options.ray}
     found = run_search(options.recipe, overrides, _options(options), console, **wanted)
     if console.format == "json":
         console.data(found.info)

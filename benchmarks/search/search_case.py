@@ -29,6 +29,7 @@ from compress.report.report_schema import LedgerRow
 from compress.runtime.predictor import Placement
 from compress.search.candidates import COMPARING
 from compress.steps import KINDS
+from compress.steps.shared_step import SECTION
 from compress.tasks import kind_of
 
 ENCODER, TEACHER = "minilm-l6", "teacher/torch-fp32"
@@ -88,6 +89,7 @@ class Case(SetCase):
         space = {
             name: optuna.distributions.IntDistribution(*bounds[:2], step=bounds[2]) for name, bounds in ranges.items()
         }
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
         sampler = optuna.samplers.TPESampler(seed=self.seed)
         study = optuna.create_study(directions=["maximize", "maximize"], sampler=sampler)
         while used < minutes and len(study.trials) < (2 if self.trial else 100):
@@ -124,19 +126,18 @@ class Case(SetCase):
     def _stages(self, number: int, asked: str, run: FinishedRun) -> Iterator[Made]:
         """Yield each model that a search trained, in order: what all parts need comes before the first.
 
-        The last one has the files that need no training: of the teacher, and of cascades.
+        The last one has cascades too, which need no training.
         """
-        trainings, last = list[StepRecord](), None
-        trained = {row.step for row in run.report.rows}
+        trainings, models = list[StepRecord](), ["teacher"]
+        trained = {row.model for row in run.report.rows} - {"teacher"}
         for record in self._trainings("search", run):
             trainings.append(record)
             if record.step in trained:
-                last = self._made(
-                    "search", number, f"{asked}: {record.step}", trainings, self._points(run, record.step)
-                )
+                models.append(record.step)  # a model has the name of the step that trains it
+                points = self._points(run, models)
+                yield self._made("search", number, f"{asked}: {record.step}", trainings, points)
                 number, trainings = number + 1, []
-                yield last
-        yield self._made("search", number, f"{asked}: files without training", trainings, self._points(run))
+        yield self._made("search", number, f"{asked}: all files", trainings, self._points(run))
 
     def _recipe(self, name: str, teacher: str) -> dict[str, Any]:
         section = SETS[self.set].section(self.work)
@@ -164,8 +165,12 @@ class Case(SetCase):
         """Return the trainings of a run that no earlier one of its way had, and comparing parts, in their order."""
         of_run = {each.fingerprint for each in run.report.steps}
         made = [each for each in StepStore(self.folder / way / "runs").records() if each.kind in (*KINDS, COMPARING)]
-        new = [each for each in made if each.kind == COMPARING or each.fingerprint in of_run]
-        new = [each for each in new if each.fingerprint not in self._counted[way]]
+        new = [
+            each
+            for each in made
+            if each.fingerprint not in self._counted[way]
+            and (each.inputs[SECTION] if each.kind == COMPARING else each).fingerprint in of_run
+        ]
         self._counted[way] |= {each.fingerprint for each in new}
         return sorted(new, key=lambda each: each.created)
 
@@ -175,11 +180,11 @@ class Case(SetCase):
         facts = {"set": self.set, "seed": self.seed, "way": way, "number": number, "title": title}
         return Made(**facts, minutes=sum(each.seconds for each in trainings) / 60, points=tuple(points))
 
-    def _points(self, run: FinishedRun, step: str | None = None) -> Iterator[Point]:
-        """Yield the speed and score of every file of a run, the teacher's INT8 ones too, or of one step's model."""
+    def _points(self, run: FinishedRun, models: Sequence[str] | None = None) -> Iterator[Point]:
+        """Yield the speed and score of every file of a run, the teacher's INT8 ones too, or of some models."""
         teacher = run.report.result(TEACHER, "cpu")
         for row in run.report.rows:
-            if step not in (None, row.step):
+            if models is not None and row.model not in models:
                 continue
             result = run.report.result(row.key, "cpu")
             if teacher is None or teacher.test is None or result is None or result.test is None:

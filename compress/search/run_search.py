@@ -22,6 +22,7 @@ from compress.recipe.load import dump_recipe
 from compress.recipe.schema import Recipe
 from compress.recipe.student_schema import LightStudent, Part
 from compress.search.candidates import (
+    Candidate,
     SearchInfo,
     choose_finalists,
     front,
@@ -35,8 +36,7 @@ from compress.search.search_recipes import (
     searched_recipe,
     winner_recipe,
 )
-from compress.search.tune_training import Values, tuned_recipe
-from compress.search.tune_training import tune as tune_training
+from compress.search.tune_training import Values, tune, tuned_recipe
 from compress.storage.atomic_write import atomic_write, write_model
 
 
@@ -57,7 +57,7 @@ def search(
     *,
     finalists: int = 6,
     minutes: float | None = None,
-    tune: int = 0,
+    trials: int = 0,
     ray: str | None = None,
 ) -> Search:
     """Search for the best model within a recipe's budget, and write its recipe.
@@ -69,11 +69,11 @@ def search(
         console: shows what is done.
         finalists: parts that are trained on, at most.
         minutes: what the search may take, by forecast; trials have half of what is left of it.
-        tune: trials of settings of the finalists' training.
+        trials: of settings of the finalists' training.
         ray: the address of a cluster that trains the finalists.
     """
     began = time.monotonic()
-    if tune:
+    if trials:
         require("optuna", "search")
     recipe = resolve(read_recipe(source, overrides, options.cards), options.cards)
     recipe = searched_recipe(recipe, console, options.cards)
@@ -85,13 +85,12 @@ def search(
     candidates, variant, teacher = compare(plan, recipe, replace(options, folder=folder), console, expected)
     light, parts = kept_light(recipe, candidates), [each for each in candidates if isinstance(each.student, Part)]
     chosen, values = choose_finalists(parts, finalists), Values()
-    middle = next((each.student for each in chosen[len(chosen) // 2 :] if isinstance(each.student, Part)), None)
-    if tune and middle:
-        until = None if minutes is None else (began + 60 * minutes + time.monotonic()) / 2
-        values = tune_training(recipe, middle, tune, replace(options, folder=folder), console, until)
+    ends = None if minutes is None else began + 60 * minutes
+    if trials and chosen:
+        values = _tuned(recipe, chosen, trials, replace(options, folder=folder), console, ends)
         recipe = tuned_recipe(recipe, values)
-    if minutes is not None:
-        chosen = in_time(recipe, parts, light, len(chosen), options, 60 * minutes - (time.monotonic() - began))
+    if ends is not None:
+        chosen = in_time(recipe, parts, light, len(chosen), options, ends - time.monotonic())
     trained = [*chosen, *light]
     check_any(recipe, trained, candidates, teacher)
     names = ", ".join(each.name for each in trained) or "the recipe's own student"
@@ -113,6 +112,16 @@ def search(
     if ray is not None:
         train_on_cluster(ray, final, options, folder / "trainings", console)
     return _run_finalists(found, final, folder, options, console)
+
+
+def _tuned(
+    recipe: Recipe, chosen: Sequence[Candidate], count: int, options: Options, console: Console, ends: float | None
+) -> Values:
+    """Return the settings that trials of the middle finalist found, in half of the time that is left."""
+    part = chosen[len(chosen) // 2].student
+    assert isinstance(part, Part)
+    until = None if ends is None else (ends + time.monotonic()) / 2
+    return tune(recipe, part, count, options, console, until)
 
 
 def _run_finalists(found: SearchInfo, final: Recipe, folder: Path, options: Options, console: Console) -> Search:
@@ -152,7 +161,7 @@ def search_recipe(
     """
     options = Options(runs=Path(runs), cards=tuple(map(Path, cards)))
     given = [*overrides, *budget_overrides(budget, goal)]
-    limits: dict[str, Any] = {"finalists": finalists, "minutes": minutes, "tune": tune, "ray": ray}
+    limits: dict[str, Any] = {"finalists": finalists, "minutes": minutes, "trials": tune, "ray": ray}
     found = search(source, given, options, console or Console("quiet"), **limits)
     found.result.raise_for_failures()
     return found

@@ -8,17 +8,17 @@ the search, so that a killed search goes on and a second one has nothing to do.
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from compress.console import Console
 from compress.environment import require
-from compress.errors import pluralize
+from compress.errors import ModelError, pluralize
 from compress.losses import LOSSES, LayerLoss
 from compress.model_shapes import shape_of_folder
 from compress.pipeline.graph import Plan
@@ -129,7 +129,6 @@ def tune(
     if not settings:
         console.note("search: nothing to tune, as the recipe gives what would be sampled")
         return {}
-    usual = {name: each.usual for name, each in settings.items()}
     study = _Study(recipe, part, settings, options)
     while (done := study.done) < count:
         if until is not None and time.monotonic() > until:
@@ -142,10 +141,12 @@ def tune(
         return {}
     score, values = best
     shown = ", ".join(f"{name} {value:g}" for name, value in values.items())
-    if values == usual:
+    if values == study.usual:
         console.note(f"search: the usual settings are the best of {pluralize(study.done, 'trial')} ({shown})")
         return {}
-    console.note(f"search: settings of {100 * score:.1f} instead of {100 * study.usual:.1f} on held-out rows: {shown}")
+    usual = study.score_of(study.usual)
+    instead = "" if usual is None else f", with the usual settings {100 * usual:.1f}"
+    console.note(f"search: {100 * score:.1f} on held-out rows{instead}: {shown}")
     return values
 
 
@@ -156,20 +157,15 @@ class _Study:
         self._recipe, self._part, self._options = recipe, part, options
         self._optuna = optuna = require("optuna", "search")
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        usual = {name: each.usual for name, each in settings.items()}
+        self.usual = _rounded({name: each.usual for name, each in settings.items()})
+        """The usual settings."""
         assert options.folder
         options.folder.mkdir(parents=True, exist_ok=True)
-        backend = optuna.storages.journal.JournalFileBackend(str(options.folder / JOURNAL_FILE))
-        self._study = optuna.create_study(
-            study_name=self._plan(usual).step(TRIAL).fingerprint,
-            storage=optuna.storages.JournalStorage(backend),
-            sampler=optuna.samplers.TPESampler(seed=recipe.seed, n_startup_trials=RANDOM_TRIALS),
-            direction="maximize",
-            load_if_exists=True,
-        )
+        name = self._plan(self.usual).step(TRIAL).fingerprint
+        self._study = open_study(optuna, options.folder / JOURNAL_FILE, name, recipe.seed)
         distribution = optuna.distributions.FloatDistribution
         self._space = {name: distribution(each.low, each.high, log=each.log) for name, each in settings.items()}
-        self._study.enqueue_trial(usual, skip_if_exists=True)
+        self._study.enqueue_trial(self.usual, skip_if_exists=True)
         for trial in self._study.get_trials(states=[optuna.trial.TrialState.RUNNING]):  # its search was killed
             self._study.enqueue_trial(trial.params)
             self._study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
@@ -180,11 +176,10 @@ class _Study:
         complete = self._optuna.trial.TrialState.COMPLETE
         return sum(each.state == complete or FAILED in each.user_attrs for each in self._study.trials)
 
-    @property
-    def usual(self) -> float:
-        """The score of the usual settings; nan without one."""
-        first = self._study.trials[0]
-        return math.nan if first.value is None else float(first.value)
+    def score_of(self, values: Values) -> float | None:
+        """Return the score of settings; None where they have none."""
+        scored = (each for each in self._study.trials if each.value is not None and _rounded(each.params) == values)
+        return next((float(each.value) for each in scored), None)
 
     def try_next(self, title: str, console: Console) -> None:
         """Ask for settings, train with them, and store the score."""
@@ -209,6 +204,21 @@ class _Study:
     def _plan(self, values: Values) -> Plan:
         trial = partial(add_trial, part=self._part, values=values)
         return plan_comparison(self._recipe, self._options, [trial])
+
+
+def open_study(optuna: ModuleType, file: Path, name: str, seed: int) -> Any:
+    """Return the study of this name in a journal, made anew unless it is there; `ModelError` where it is unreadable."""
+    journal = optuna.storages.journal.JournalFileBackend
+    try:
+        return optuna.create_study(
+            study_name=name,
+            storage=optuna.storages.JournalStorage(journal(str(file))),
+            sampler=optuna.samplers.TPESampler(seed=seed, n_startup_trials=RANDOM_TRIALS),
+            direction="maximize",
+            load_if_exists=True,
+        )
+    except (OSError, ValueError, KeyError, AssertionError) as error:  # what a broken line of it may raise
+        raise ModelError(f"{file} cannot be read as Optuna's journal.", hint="remove it: trials begin anew") from error
 
 
 def add_trial(plan: Plan, cards: Sequence[Path] = (), *, part: Part, values: Values, name: str = TRIAL) -> None:

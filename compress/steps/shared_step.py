@@ -108,6 +108,8 @@ def _problems(recipe: Recipe) -> Iterator[Problem]:
         yield Problem(("student",), f"{next(each.name for each in listed if listed.count(each) > 1)} is listed twice")
     if not recipe.distill:
         yield Problem(("student",), "a part is taken from a student that is distilled, and distill is off")
+    if recipe.distill and recipe.distill.phases and recipe.shared.hard_label is not None:
+        yield Problem((SECTION, "hard_label"), "has no effect beside distill.phases, which have weights of their own")
     if recipe.student is None and recipe.prune is not None:
         reason = "parts of the shared student are not pruned further: give their shapes, and shared.vocabulary"
         yield Problem(("prune",), reason)
@@ -170,7 +172,7 @@ def _start(part: Part, parent: str, folder: Path | None) -> str:
 
 
 SHARED = ModelStep(
-    title="distilling its parts",
+    title="distilling parts of the shared student",
     path=(SECTION,),
     kinds={SECTION: StepKind(seconds=20.0, title="distilling a shared student"), PART: StepKind(seconds=10.0)},
     in_effect=_in_effect,

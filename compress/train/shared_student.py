@@ -118,11 +118,12 @@ def try_part(
     settings: Distill,
     seed: int,
     work: Path,
-    *,
-    console: Console,
-    unlabelled_rows: Sequence[Row] = (),
+    **options: Any,
 ) -> float:
-    """Return what a part scores that is distilled with these settings, on rows that no training of it saw."""
+    """Return what a part scores that is distilled with these settings, on rows that no training of it saw.
+
+    ``options``: as of `distill_from_model`.
+    """
     task = read_info(shared).task
     assert task is not None
     every = load_prepared(data).rows("train")
@@ -138,9 +139,8 @@ def try_part(
         settings,
         seed=seed,
         work=work,
-        console=console,
-        unlabelled_rows=unlabelled_rows,
         student_tokenizer=load_tokenizer(shared),
+        **options,
     )
     return training_data.make_scorer(rows, task, tokens)(training_data.predict_function(trained.train(False)))
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from compress.cli import main
+from compress.errors import ModelError
 from compress.pipeline.preflight.resolve import resolve
 from compress.pipeline.run import read_recipe
 from compress.recipe.load import dump_recipe, parse_recipe
@@ -12,6 +13,7 @@ from compress.search.search_folder import read_search
 from compress.search.tune_training import (
     JOURNAL_FILE,
     Setting,
+    open_study,
     sampled_settings,
     tuned_recipe,
     with_settings,
@@ -72,6 +74,14 @@ def test_without_the_extra_nothing_runs(recipe_file, monkeypatch, capsys):
     assert main(["search", str(recipe_file), *options]) == 1
     assert "compress-encoders[search]" in capsys.readouterr().err
     assert not (recipe_file.parent / "runs").exists()
+
+
+@pytest.mark.parametrize("text", ["no journal\n", '{"key": 1}\n', '{"op_code": 0, "work'])
+def test_a_journal_that_cannot_be_read_is_one_message(text, tmp_path):
+    optuna = pytest.importorskip("optuna", reason="Optuna is not installed (the extra `search`)")
+    (tmp_path / JOURNAL_FILE).write_text(text)
+    with pytest.raises(ModelError, match="cannot be read as Optuna's journal"):
+        open_study(optuna, tmp_path / JOURNAL_FILE, "study", 0)
 
 
 @pytest.mark.slow

@@ -31,7 +31,7 @@ def test_a_part_is_called_by_its_shape_and_made_of_the_shared_student(recipe_fil
 def test_a_run_shows_the_shared_training_and_that_of_parts_as_two_stages(recipe_file):
     plan = planned(recipe_file)
     titles = [stage_of(plan.step(name)).title for name in ("shared", "part-1x1x8")]
-    assert titles == ["distilling a shared student", "distilling its parts"]
+    assert titles == ["distilling a shared student", "distilling parts of the shared student"]
 
 
 def test_other_parts_train_the_same_shared_student(recipe_file):
@@ -62,6 +62,10 @@ def test_without_changes_it_begins_as_the_teacher(recipe_file):
         (["student={kind: part, layers: 1, heads: 1, ffn: 8, factors: 8}"], "factors"),
         (["shared={epoch: 3}"], "did you mean epochs"),
         (["shared={between: 0}"], "between"),
+        (
+            ["shared={hard_label: 0.1}", "distill={phases: [{share: 1.0, soft_label: 1.0}]}"],
+            "no effect beside distill.phases",
+        ),
     ],
 )
 def test_bad_settings_are_one_message(overrides, message, recipe_file):
