@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -52,6 +53,7 @@ class Executor:
         self.plan = plan
         self.store = store
         self.console = console
+        self._noted_machine = False
         self.events = events
         self.launch = launch
         self.output = RunOutput(plan.steps, console, log if launch.is_main else None, remaining, phase)
@@ -128,6 +130,7 @@ class Executor:
         measured, incomplete = None, None
         try:
             self.output.begin(step, counter)
+            self._note_other_machine(step, inputs)
             measured = step.run(self._context(step, work))
         except StepIncomplete as error:
             incomplete = error.full_message
@@ -174,6 +177,13 @@ class Executor:
             self._event(step, "failed", message=incomplete)
             self._go_on_without(step, incomplete, "failed")
             self.output.steps.warn(f"{step.name} is incomplete: {incomplete}")
+
+    def _note_other_machine(self, step: Step, inputs: Mapping[str, str]) -> None:
+        """Say once why what was timed before is timed again, and built again where a variant depends on the machine."""
+        version = VERSIONS.get(step.kind, 1)
+        if not self._noted_machine and self.store.has_of_other_machine(step.name, version, step.settings, inputs):
+            self._noted_machine = True
+            self.console.note(f"{step.name} runs again: its result is of another machine, or another number of cores")
 
     def _follow(self, step: Step) -> None:
         """A process that is not the main one takes part in training and in nothing else."""

@@ -40,6 +40,8 @@ class Step:
     """Runs with those of its inputs that exist; other steps are skipped where one is absent."""
     in_effect: Callable[[StepContext], bool] | None = None
     """Whether what it did outside the store is still so; None for steps whose whole result is their folder."""
+    stage: str = ""
+    """The title of its stage, where that is not the one of its kind."""
 
 
 @dataclass(frozen=True)

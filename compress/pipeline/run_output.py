@@ -18,7 +18,7 @@ from compress.terminal import OverallLine
 
 LOG_FILE = "log.txt"
 PROGRESS_INTERVAL = 60.0
-"""Seconds between two lines of progress in the log."""
+"""Seconds between two lines of progress in the log, and where there is no terminal."""
 
 Remaining = Callable[[Sequence[Step], float], str]
 """Describes the time that is left, of the steps that are still to do and the seconds that the first of them took."""
@@ -60,9 +60,10 @@ class StepConsole(Console):
 
     @contextmanager
     def progress(self, total: float | None, label: str, unit: str = "steps") -> Iterator[Progress]:
-        """Show the progress of a piece of work in the live line, if there is one; the log has a line a minute."""
-        logged = Progress(lambda state: self.note(f"{label}: {state}"), total, unit, PROGRESS_INTERVAL)
+        """Show the progress of a piece of work in the live line; without one, as in the log, a line a minute."""
         live = self._shown.live
+        write = self.note if live else self._show_and_log
+        logged = Progress(lambda state: write(f"{label}: {state}"), total, unit, PROGRESS_INTERVAL)
         if live is None:
             yield logged
         else:
@@ -70,6 +71,10 @@ class StepConsole(Console):
                 yield work
         if logged.elapsed >= PROGRESS_INTERVAL:
             self.note(f"{label}: {logged.done:g} {unit} in {duration(logged.elapsed)}")
+
+    def _show_and_log(self, text: str) -> None:
+        self._log.write(text)
+        self._shown.note(text)
 
 
 @dataclass

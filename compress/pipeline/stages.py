@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
@@ -146,7 +146,8 @@ _BY_KIND = {kind: stage for stage in STAGES for kind in stage.kinds}
 
 def stage_of(step: Step) -> Stage:
     """Return the stage of a step; a kind that is in no stage is one of its own."""
-    return _BY_KIND.get(step.kind) or Stage(step.kind, (step.kind,), _nothing)
+    stage = _BY_KIND.get(step.kind) or Stage(step.kind, (step.kind,), _nothing)
+    return replace(stage, title=step.stage) if step.stage else stage
 
 
 def stages_of(steps: Sequence[Step]) -> list[tuple[Stage, list[Step]]]:

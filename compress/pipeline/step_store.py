@@ -159,6 +159,15 @@ class StepStore:
             if not record.incomplete
         }
 
+    def has_of_other_machine(
+        self, name: str, version: int, settings: Mapping[str, Any], inputs: Mapping[str, str]
+    ) -> bool:
+        """Whether there is a result of a step that differs in the machine alone, for steps that depend on it."""
+        if "machine" not in settings:
+            return False
+        others = {each.settings.get("machine") for each in self.records() if each.step == name}
+        return any(self.equal_step(name, version, {**settings, "machine": one}, inputs) for one in others)
+
     def adopt(self, record: StepRecord, fingerprint: str, inputs: Mapping[str, InputRecord]) -> StepRecord | None:
         """Give the result of an equal step a fingerprint of its own, sharing its files; None where it was removed."""
         work = self.steps / ".partial" / f"{record.step}-{fingerprint}.adopted"
@@ -205,7 +214,8 @@ class StepStore:
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            console.note(f"waiting for {name}: {owner.read_text() if owner.is_file() else 'another process'} holds it")
+            who = owner.read_text() if owner.is_file() else "another process"
+            console.note(f"waiting for {name}: {who} holds it; a run with another --runs folder does not wait")
             lock.acquire()
         try:
             since = time.strftime("%Y-%m-%d %H:%M:%S")

@@ -187,7 +187,7 @@ def _located(problem: Problem, raw: Any, document: Document, changed: Iterable[K
     below = any(path[: len(each)] == each for each in changed)
     above = any(each[: len(path)] == path for each in changed)
     if below or (above and path not in document.lines):
-        return Problem(path, f"{problem.message} (given by --set)")
+        return Problem(path, f"{problem.message} (given on the command line)")
     return Problem(path, problem.message, document.line(path))
 
 

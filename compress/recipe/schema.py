@@ -48,6 +48,8 @@ from compress.storage.file_names import FileName
 
 LEAST_SIZE = 1000
 """Bytes; whoever writes fewer has left the unit out."""
+LEAST_TIME = 0.005
+"""Milliseconds that no call is shorter than."""
 
 
 class Teacher(ShortForm):
@@ -130,6 +132,14 @@ class Budget(Frozen):
         """Refuse `size: 5`, which means five bytes."""
         if given is not None and given < LEAST_SIZE:
             raise ValueError(f"{given} bytes are less than any model; give the unit: {field.field_name}: {given}MB")
+        return given
+
+    @field_validator("p50", "p95", "end_to_end")
+    @classmethod
+    def _check_time(cls, given: float | None, field: ValidationInfo) -> float | None:
+        """Refuse `p50: 0.5us`: the fastest student without attention takes 0.016 ms a call."""
+        if given is not None and given < LEAST_TIME:
+            raise ValueError(f"no model answers in {given:g} ms; about 0.02 ms is the least: {field.field_name}: 0.5ms")
         return given
 
     @model_validator(mode="after")

@@ -11,7 +11,7 @@ from typing import Any
 
 from compress import format_numbers as fmt
 from compress.console import Console
-from compress.errors import UsageError
+from compress.errors import UsageError, pluralize
 from compress.measure.quality.quality_result import Difference
 from compress.measure.quality.significance import NORMAL, SESSION_SPREAD
 from compress.measure.result_base import ResultModel, Score
@@ -220,7 +220,9 @@ def _why_not_timed_alike(
         return "one of them was not timed"
     machines = [report.surroundings or report.machine for report in (one, other)]
     if machines[0].fingerprint != machines[1].fingerprint or machines[0].fingerprint is None:
-        return f"another machine: {machines[0].cpu}, and {machines[1].cpu}"
+        names = [f"{each.cpu} ({pluralize(each.cores, 'core')})" for each in machines]
+        alike = ", with other instructions" if names[0] == names[1] else f", and {names[1]}"
+        return f"another machine: {names[0]}{alike}"
     uses = [
         report.target(title).model_dump(include={"device", "threads", "batch", "length"}) for report in (one, other)
     ]

@@ -223,15 +223,21 @@ def _why_none(eligible: Sequence[TargetResult], gates: Mapping[str, GateResult],
 def _excluded(barred: Mapping[str, str], gates: Mapping[str, GateResult]) -> str:
     """Return what is ruled out and why: every row where they share reasons, else the one that is nearest to winning.
 
-    That is the first in rank of those that exceed the fewest limits and passed or nearly did. ``gates``: the first in
+    That is the first in rank of those that miss the fewest limits, of which the gate is one. ``gates``: the first in
     rank first.
     """
     rows = group_by_reason(barred.items())
     if len(rows) <= SHARED_REASONS:
         return "; ".join(f"{keys}: {reason}" for reason, keys in rows.items())
-    near = {one: (SEVERITY.index(gates[one].outcome), len(gates[one].ruled_out)) for one in gates if one in barred}
+    near = {one: _missed(gates[one]) for one in gates if one in barred}
     key = min(near, key=lambda one: near[one])
-    return f"the nearest, {key}, {barred[key]}"
+    outcome = "" if gates[key].outcome == "passed" else f"; its loss: {gates[key].outcome}"
+    return f"the nearest, {key}, {barred[key]}{outcome}"
+
+
+def _missed(result: GateResult) -> tuple[int, int]:
+    """Return how many limits a row misses, and how far it is from passing the gate."""
+    return len(result.ruled_out) + (result.outcome == "missed"), SEVERITY.index(result.outcome)
 
 
 MEGABYTE = 1e6

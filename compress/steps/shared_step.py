@@ -172,9 +172,12 @@ def _start(part: Part, parent: str, folder: Path | None) -> str:
 
 
 SHARED = ModelStep(
-    title="distilling parts of the shared student",
+    title="distilling the chosen parts of it further",
     path=(SECTION,),
-    kinds={SECTION: StepKind(seconds=20.0, title="distilling a shared student"), PART: StepKind(seconds=10.0)},
+    kinds={
+        SECTION: StepKind(seconds=20.0, title="distilling a shared student, all its parts at once"),
+        PART: StepKind(seconds=10.0),
+    },
     in_effect=_in_effect,
     plan=plan_shared,
     shape=_shape,

@@ -1,5 +1,6 @@
 """The executor on plans of small made-up steps: what is reused, what fails, and what is recorded."""
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -55,6 +56,22 @@ def test_steps_after_an_equal_result_are_reused(tmp_path: Path) -> None:
     assert outcome.status == {"first": "ran", "second": "cached", "third": "cached"}
     outcome = run(chain({"settings": {"a": 3}, "run": write("y")}), tmp_path)
     assert set(outcome.status.values()) == {"ran"}
+
+
+def test_what_ran_on_another_machine_runs_again_and_says_so_once(tmp_path: Path) -> None:
+    def on(machine: str) -> tuple[Outcome, str]:
+        settings = {"machine": machine, "seed": 0}
+        plan = make_plan(table={"settings": settings}, times={"settings": settings})
+        console = Console("human", err=io.StringIO())
+        outcome = Executor(plan, StepStore(tmp_path), console, tmp_path / "events.jsonl", Launch()).run(set())
+        return outcome, console.err.getvalue()  # type: ignore[attr-defined]
+
+    assert "another machine" not in on("one")[1]
+    outcome, shown = on("other")
+    assert {*outcome.status.values()} == {"ran"}
+    assert shown.count("table runs again: its result is of another machine, or another number of cores") == 1
+    assert shown.count("another machine") == 1
+    assert "another machine" not in on("one")[1]
 
 
 def test_a_raised_version_with_an_equal_result_redoes_only_that_kind(

@@ -7,7 +7,9 @@ import pytest
 
 from compress.cli import main
 from compress.console import Console
+from compress.errors import UsageError
 from compress.model_folder.model_info import read_info, write_info
+from compress.pipeline.steps.package_step import PACKAGE_FILE, copy_winners
 from compress.pipeline.steps.publish_step import Destination, publish_winners
 from compress.report.report_schema import read_report
 from compress.storage.atomic_write import atomic_copy_folder
@@ -31,6 +33,34 @@ def test_another_targets_winner_is_another_version(finished_run: Path, tmp_path:
         record = publish_winners(run, other, Destination(str(tmp_path / "zoo"), "tiny"), Console("quiet"), target)
         assert record.version == ("1" if target == "cpu" else "2")
         assert (read_info(tmp_path / "zoo" / record.folder).made_by == "phone") == (target == "phone")
+
+
+def test_doubts_about_a_winner_are_repeated_where_it_is_published(finished_run: Path, tmp_path: Path, capsys) -> None:
+    report, to = read_report(finished_run), Destination(str(tmp_path / "zoo"), "tiny")
+    publish_winners(finished_run, report, to, Console("human"))
+    assert "in doubt" not in capsys.readouterr().err
+    verdict = report.verdicts[0].model_copy(update={"contradictions": ("recall of 'bad' fell by 20 points",)})
+    unsure = tuple(
+        each.model_copy(update={"gate": each.gate.model_copy(update={"outcome": "undecided"})}) if each.gate else each
+        for each in report.results
+    )
+    publish_winners(
+        finished_run, report.model_copy(update={"verdicts": (verdict,), "results": unsure}), to, Console("human")
+    )
+    warned = capsys.readouterr().err
+    assert "warning: the winner on cpu is in doubt: recall of 'bad' fell by 20 points" in warned
+    assert "warning: the winner on cpu is undecided: " in warned
+
+
+def test_without_a_winner_there_is_no_folder_of_it_and_publishing_says_why(finished_run: Path, tmp_path: Path) -> None:
+    (tmp_path / PACKAGE_FILE).write_text('{"winners": {}}')
+    copy_winners(tmp_path, tmp_path / "run")
+    assert not (tmp_path / "run" / "winner").exists()
+    report = read_report(finished_run)
+    none = report.verdicts[0].model_copy(update={"winner": None, "why": "every variant is ruled out"})
+    without = report.model_copy(update={"verdicts": (none,)})
+    with pytest.raises(UsageError, match="there is nothing to publish: every variant is ruled out"):
+        publish_winners(tmp_path / "run", without, Destination(str(tmp_path / "zoo"), "tiny"), Console("quiet"))
 
 
 def test_a_row_that_did_not_win_is_published(finished_run: Path, tmp_path: Path, capsys) -> None:

@@ -93,6 +93,13 @@ def test_a_person_reads_one_line_a_stage(tmp_path):
         assert line in log
 
 
+def test_without_a_terminal_long_work_shows_a_line_a_minute(tmp_path, monkeypatch):
+    assert "train: 4" not in run(make_plan(), tmp_path / "short")[0]
+    monkeypatch.setattr("compress.pipeline.run_output.PROGRESS_INTERVAL", 0.0)
+    assert "train: 4" in run(make_plan(), tmp_path)[0]
+    assert "train: 4" not in run(make_plan(), tmp_path / "quiet", format="quiet")[0]
+
+
 def test_stages_that_did_not_change_share_a_line(tmp_path):
     run(make_plan(), tmp_path)
     shown, _ = run(make_plan(forced="measure"), tmp_path)

@@ -259,7 +259,7 @@ def test_last_override_wins():
         ("sead=3", "sead: unknown key; did you mean seed?"),
         ("gate.drop=3", "gate.drop: unknown key; did you mean max_drop?"),
         ("budget.siez=5MB", "budget.siez: unknown key; did you mean size?"),
-        ("seed=x", "seed: expected a whole number, got 'x' (given by --set)"),
+        ("seed=x", "seed: expected a whole number, got 'x' (given on the command line)"),
     ],
 )
 def test_invalid_overrides(override, message):
@@ -499,7 +499,7 @@ def test_problems_of_further_checks_have_a_line():
         yield Problem(("seed",), "is odd")
 
     result = problems_of(MINIMAL + "gate:\n  max_drop: 1\n", "seed=3", checks=[check])
-    assert result == ["line 4, gate.max_drop: is too much", "seed: is odd (given by --set)"]
+    assert result == ["line 4, gate.max_drop: is too much", "seed: is odd (given on the command line)"]
 
 
 def test_checks_of_sections_read_the_rest_of_a_recipe_that_does_not_fit():
@@ -516,7 +516,7 @@ def test_checks_of_sections_read_the_rest_of_a_recipe_that_does_not_fit():
         "line 3, gate.max_drop: should be greater than or equal to 0, got -1",
         "line 3, gate.strct: unknown key",
         "seeed: unknown key",
-        "task.data.limit: is 5 (given by --set)",
+        "task.data.limit: is 5 (given on the command line)",
     ]
 
 
@@ -592,6 +592,13 @@ def test_a_size_without_a_unit_is_refused_where_it_means_a_few_bytes():
     assert "5 bytes are less than any model; give the unit: size: 5MB" in problem
 
 
+@pytest.mark.parametrize("key", ["p50", "p95", "end_to_end"])
+def test_a_time_that_no_call_takes_is_refused(key):
+    assert getattr(parse(f"{MINIMAL}budget: {{{key}: 20us}}").budget[0], key) == 0.02
+    (problem,) = problems_of(f"{MINIMAL}budget: {{{key}: 1us}}")
+    assert f"no model answers in 0.001 ms; about 0.02 ms is the least: {key}: 0.5ms" in problem
+
+
 @pytest.mark.parametrize(("written", "seconds"), [("8s", 8.0), ("30", 30.0), ("1.5m", 90.0), ("2h", 7200.0)])
 def test_budget_with_or_without_unit(written, seconds):
     assert parse(f"{MINIMAL}measure: {{budget: {written}}}").measure.budget == seconds
@@ -645,7 +652,7 @@ def test_override_finds_a_loss_in_both_notations(written, key):
     assert parse(text, f"distill.{key}=null").distill.losses == Losses(attention=Attention())
     assert parse(text, "distill.losses={relation: 1}").distill.loss_names() == {"relation"}
     (fault,) = problems_of(text, f"distill.{key}=-1")
-    assert "soft_label: should be greater than or equal to 0, got -1 (given by --set)" in fault
+    assert "soft_label: should be greater than or equal to 0, got -1 (given on the command line)" in fault
 
 
 def test_null_removes_a_key_and_true_means_defaults():

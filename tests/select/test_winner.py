@@ -396,6 +396,16 @@ def test_the_fastest_row_loses_to_one_within_the_budget_and_says_why(make_report
     assert small.why.startswith("every variant is ruled out: the nearest, student/onnx-int8, takes ")
 
 
+def test_the_nearest_misses_the_fewest_limits_of_which_the_gate_is_one(make_report):
+    limits = RULES.model_copy(update={"budget": (Limits(size=10_000_000, p50=0.1),)})
+    light = edited(make_report(rules=limits), "student/onnx-int8", bytes_total=9_000_000)
+    unsure = apply_gates(undecided(light, "student/onnx-int8", drop=0.011, error=0.01)).verdicts[0]
+    assert "the nearest, student/onnx-int8, takes " in unsure.why
+    assert unsure.why.endswith("0.1 ms allowed; its loss: undecided")
+    lost_much = apply_gates(undecided(light, "student/onnx-int8", drop=0.5, error=0.01)).verdicts[0]
+    assert "the nearest, pruned/onnx-int8, takes " in lost_much.why
+
+
 def test_what_a_budget_rules_out_is_no_trade_and_is_held_back(make_report):
     report = edited(make_report(rules=budget(smaller=1.0)), "pruned/onnx-int8", bytes_total=99_000_000)
     verdict = apply_gates(report).verdicts[0]

@@ -31,7 +31,15 @@ def test_a_part_is_called_by_its_shape_and_made_of_the_shared_student(recipe_fil
 def test_a_run_shows_the_shared_training_and_that_of_parts_as_two_stages(recipe_file):
     plan = planned(recipe_file)
     titles = [stage_of(plan.step(name)).title for name in ("shared", "part-1x1x8")]
-    assert titles == ["distilling a shared student", "distilling parts of the shared student"]
+    assert titles == [
+        "distilling a shared student, all its parts at once",
+        "distilling the chosen parts of it further",
+    ]
+
+
+def test_a_student_that_is_only_built_is_not_called_distilled(recipe_file):
+    plan = planned(recipe_file, "shared={layers: 1}")
+    assert stage_of(plan.step("build-shared")).title == "building a student of the teacher's layers"
 
 
 def test_other_parts_train_the_same_shared_student(recipe_file):

@@ -139,9 +139,12 @@ class Session:
     def start(self) -> bool:
         """Start every job and plan the turns; return whether there is anything to time.
 
-        Where starting all of them would use up the user's budget, those that were named first are started and timed.
+        Where starting all of them would use up the user's budget, those that were named first are started and timed;
+        so within a budget the two that a ratio needs are started before it is known what the others take.
         """
         waiting, named = list(next(self.start_orders)), list(self.pool.jobs)
+        if self.strict:
+            waiting.sort(key=lambda key: key not in named[:COMPARED])
         while waiting:
             if not self._can_start(len(waiting)):
                 waiting.sort(key=named.index)

@@ -15,7 +15,8 @@ from compress import format_numbers as fmt
 from compress.console import Console, duration
 from compress.data.loading.data_digest import ROLES, part_files
 from compress.data.splits.prepare_splits import prepare_splits
-from compress.environment import describe_cpu
+from compress.environment import describe_cpu, describe_cpu_state
+from compress.errors import pluralize
 from compress.pipeline.commands.pretrain_run import (
     PretrainOptions,
     PretrainPlan,
@@ -132,7 +133,15 @@ def _total(rows: Sequence[StepRow], forecasts: StepForecasts) -> str:
     if any(row["at_most"] for row in due):
         longest = sum(row["at_most"] or row["most"] for row in due)
         text += f"; at most {format_span(longest, longest)} if trainings use all their epochs"
-    return text
+    return text + _busy(due)
+
+
+def _busy(due: Sequence[StepRow]) -> str:
+    """Say that measured estimates are too long where other work takes half of this machine or more."""
+    load, cores = describe_cpu_state().load, describe_cpu().cores_of_machine
+    if load is None or load < cores / 2 or not any(map(is_rough, due)):
+        return ""
+    return f"; less when no other work keeps this machine busy (load {load:.1f} on {pluralize(cores, 'core')})"
 
 
 def share_of_rows(step: Step, limit: int, estimates: Estimates) -> float:

@@ -52,6 +52,9 @@ def copy_winners(packaged: Path, folder: Path) -> None:
     _copy_targets(collected["winners"], packaged, folder / WINNER_FOLDER)
     everywhere = folder / WINNER_FOLDER / EVERYWHERE_FOLDER
     _copy_targets(collected.get("everywhere", ()), packaged / EVERYWHERE_FOLDER, everywhere)
+    for empty in (everywhere, folder / WINNER_FOLDER):
+        if empty.is_dir() and not any(empty.iterdir()):
+            empty.rmdir()
 
 
 def _copy_targets(targets: Collection[str], source: Path, folder: Path) -> None:
@@ -82,8 +85,9 @@ def winner_folder(winners: Path, report: Report, target: str) -> Path:
         raise UsageError(f"the run has no target '{target}'{nearest(target, report.titles)}")
     if verdict is None or verdict.winner is None:
         raise UsageError(
-            f"run '{report.name}' has no winner on {target}, so there is nothing to publish.",
-            hint="compress report shows why; the gate is recipe.gate.max_drop",
+            f"run '{report.name}' has no winner on {target}, so there is nothing to publish"
+            f"{f': {verdict.why}' if verdict else ''}.",
+            hint="compress report shows every row, and compress publish … --row ROW publishes one that did not win",
         )
     folder = winners / target
     if not (folder / INFO_FILE).is_file():

@@ -22,6 +22,7 @@ from compress.publish.zoo import find_published, publish_entry
 from compress.recipe.schema import Publish
 from compress.report.report_schema import Report, read_report
 from compress.report.winner_summary import verdict_by_hand
+from compress.select.ledger import Verdict
 
 PUBLISH_FILE = "publish.json"
 
@@ -106,8 +107,19 @@ def publish_winners(
     if not winners:
         title = target or report.titles[0]
         winners = {title: winner_folder(folder / WINNER_FOLDER, report, title)}
+    for verdict in report.verdicts:
+        if verdict.target in winners:
+            _warn_of_doubts(report, verdict, console)
     root = _root(folder / WINNER_FOLDER, report, winners)
     return _publish(winners, report, to, console, root)
+
+
+def _warn_of_doubts(report: Report, verdict: Verdict, console: Console) -> None:
+    """Warn where select left a winner undecided, and where test contradicts it."""
+    if report.is_undecided(verdict):
+        console.warn(f"the winner on {verdict.target} is undecided: {verdict.why}")
+    for contradiction in verdict.contradictions:
+        console.warn(f"the winner on {verdict.target} is in doubt: {contradiction}")
 
 
 def _publish(

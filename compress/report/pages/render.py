@@ -153,7 +153,7 @@ def _figures(
         yield fmt.percent(versus.kept), f"of the teacher's {metric}: {format_quality(result.test)}"
     above = winner_above_baseline(report, verdict)
     if above is not None:
-        yield fmt.percent(above), f"of it above {report.floor_name}"
+        yield fmt.percent(above), f"of what the teacher gains over {report.floor_name}"
 
 
 def _context(report: Report, addresses: Mapping[str, str]) -> dict[str, Any]:

@@ -1,8 +1,11 @@
 """A plan reads the rows and refuses those that a run would refuse."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from compress.cli import main
+from compress.environment import CpuState
 from compress.pipeline.commands import plan_command
 
 GOOD = [f"{number},a text about {word},{word},{number / 7}" for number in range(40) for word in ("crash", "refund")]
@@ -26,6 +29,13 @@ def test_good_rows_are_counted(plan):
     code, shown = plan(*GOOD)
     assert code == 0
     assert "rows: train 58, select 14, test 8" in shown.out + shown.err
+
+
+@pytest.mark.parametrize(("load", "is_busy"), [(0.1, False), (3.7, True), (None, False)])
+def test_estimates_on_a_busy_machine_say_so(plan, monkeypatch, load, is_busy):
+    monkeypatch.setattr(plan_command, "describe_cpu_state", lambda: CpuState(load=load))
+    monkeypatch.setattr(plan_command, "describe_cpu", lambda: SimpleNamespace(cores_of_machine=2))
+    assert ("keeps this machine busy (load 3.7 on 2 cores)" in plan(*GOOD)[1].err) is is_busy
 
 
 @pytest.mark.parametrize(
