@@ -4,8 +4,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from compress import command_handlers
-from compress.cli import main
+from compress.cli import main, predict_commands
 from compress.errors import GateMissed
 
 
@@ -34,7 +33,7 @@ def test_unexpected_failures_are_one_message_too(
     def burst(options: object, console: object) -> None:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr(command_handlers, "doctor", burst)
+    monkeypatch.setattr(predict_commands, "doctor", burst)
     monkeypatch.delenv("COMPRESS_DEBUG", raising=False)
     assert main(["doctor"]) == 1
     assert "ZeroDivisionError: oh" in capsys.readouterr().err
@@ -48,7 +47,7 @@ def test_exit_codes(monkeypatch: pytest.MonkeyPatch, failure: BaseException, cod
     def fail(options: object, console: object) -> None:
         raise failure
 
-    monkeypatch.setattr(command_handlers, "doctor", fail)
+    monkeypatch.setattr(predict_commands, "doctor", fail)
     assert main(["doctor"]) == code
 
 

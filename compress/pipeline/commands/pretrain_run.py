@@ -170,3 +170,17 @@ def _existing(path: Path) -> Path:
         nearby = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
         raise UsageError(f"text.files: there is no file {path}{nearest(path.name, nearby)}.")
     return path
+
+
+def show_pretrained(report: PretrainReport, folder: Path, console: Console) -> None:
+    """Show what a pretrained model predicts of held-out text, and where its model, report and cards are."""
+    if console.format == "json":
+        console.data(report)
+        return
+    if console.format == "human":
+        from compress.pretrain.pretrain_report import REPORT_PAGE, tables
+
+        for table in tables(report):
+            console.table(table.rows, table.columns, f"{report.name} on held-out text, with 95 % intervals")
+        console.note(f"report: {folder / REPORT_PAGE}; its cards: --cards {folder}")
+    console.line(str(folder / MODEL_FOLDER))

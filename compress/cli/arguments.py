@@ -1,0 +1,50 @@
+"""What the options of several commands have in common: formats of the output, and numbers with their limits."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from compress.console import Console
+
+OUTPUTS = ("human", "json", "quiet")
+"""Formats of the output; the first is the default."""
+
+Handler = Callable[[argparse.Namespace, Console], None]
+
+
+class AddCommand(Protocol):
+    """Adds a command by its name, with what its help says and what it does; returns its parser for further options."""
+
+    def __call__(self, name: str, text: str, handler: Handler, /) -> argparse.ArgumentParser:
+        """Add it."""
+
+
+def size(text: str) -> float:
+    """Return bytes: `5MB`."""
+    from compress.recipe.field_types import bytes_of
+
+    return _with_unit(bytes_of, text)
+
+
+def latency(text: str) -> float:
+    """Return milliseconds: `0.5ms`."""
+    from compress.recipe.field_types import milliseconds_of
+
+    return _with_unit(milliseconds_of, text)
+
+
+def count(text: str, most: int) -> int:
+    """Return a whole number from 1 to ``most``."""
+    if not text.isdecimal() or not 1 <= int(text[:20]) <= most:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1 to {most}, got '{text[:40]}'")
+    return int(text)
+
+
+def _with_unit(parse: Callable[[str], Any], text: str) -> float:
+    """Return a number with its unit, or say what was expected."""
+    try:
+        return float(parse(text))
+    except (ValueError, OverflowError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
