@@ -100,7 +100,7 @@ def training_ways(options: argparse.Namespace, rows: int) -> dict[str, Distill]:
 
 def spread(parts: Sequence[Part], count: int) -> list[Part]:
     """Return so many parts, from small to large."""
-    return [parts[round((index + 0.5) * len(parts) / count)] for index in range(count)]
+    return [parts[int((index + 0.5) * len(parts) / count)] for index in range(count)]
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:

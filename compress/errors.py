@@ -1,7 +1,7 @@
 """All errors that users see: one tree, each with a message, a hint and an exit code.
 
 A message says what went wrong, what was given, what was expected and the nearest valid name; the hint says what to
-type. Only ``cli.py`` turns these into an exit. Exit codes: `EXIT_CODES`.
+type. Only ``cli`` turns these into an exit. Exit codes: `EXIT_CODES`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What people see in a terminal: the progress of long work, and tables. Used by ``console`` alone.
 
-Progress is a live line on a terminal, else a plain line every ten seconds; a table that does not fit the terminal
-becomes a block a row.
+Progress is a live line on a terminal, else a plain line every ten seconds (of a run: every minute); a table that does
+not fit the terminal becomes a block a row.
 """
 
 from __future__ import annotations

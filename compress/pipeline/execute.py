@@ -126,11 +126,12 @@ class Executor:
         work = self.store.begin(step.name, step.fingerprint, inputs, forced)
         if step.trains:
             self.launch.announce(self.store.steps, step.name, "run")
+        if not forced:
+            self._note_other_machine(step, inputs)
         began, is_own_peak = time.perf_counter(), reset_peak_memory()
         measured, incomplete = None, None
         try:
             self.output.begin(step, counter)
-            self._note_other_machine(step, inputs)
             measured = step.run(self._context(step, work))
         except StepIncomplete as error:
             incomplete = error.full_message
@@ -183,7 +184,9 @@ class Executor:
         version = VERSIONS.get(step.kind, 1)
         if not self._noted_machine and self.store.has_of_other_machine(step.name, version, step.settings, inputs):
             self._noted_machine = True
-            self.console.note(f"{step.name} runs again: its result is of another machine, or another number of cores")
+            text = f"{step.name} runs again: its result is of another machine, or another number of cores"
+            self.output.log.write(text)
+            self.console.note(text)
 
     def _follow(self, step: Step) -> None:
         """A process that is not the main one takes part in training and in nothing else."""

@@ -89,7 +89,7 @@ class Result:
     def raise_for_gate(self, within: str = "") -> None:
         """Raise where a target has no winner: `GateMissed` if the gate lets no variant win, else as none was timed.
 
-        ``within``: a hint on how to come within the recipe's budget, if it has one.
+        ``within``: a hint on how to come within the recipe's budget, where that alone keeps a row from winning.
 
         A target that is not on this machine counts only where no other is.
         """
@@ -100,7 +100,7 @@ class Result:
         reasons = "; ".join(f"{each.target}: {each.why}" for each in without or self.report.verdicts)
         gates = [[row.gate for _, row in self.report.rows_at(each.target) if row.gate] for each in without]
         hint = f"everything measured is in {self.folder / 'report.html'}"
-        if within and self.report.recipe.get("budget"):
+        if within and any(gate.ruled_out and gate.outcome != "missed" for each in gates for gate in each):
             hint = f"{within}; {hint}"
         if any(not any(gate.may_win for gate in each) for each in gates):
             raise GateMissed(f"no winner: {reasons}", hint=hint)

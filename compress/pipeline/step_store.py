@@ -165,7 +165,7 @@ class StepStore:
         """Whether there is a result of a step that differs in the machine alone, for steps that depend on it."""
         if "machine" not in settings:
             return False
-        others = {each.settings.get("machine") for each in self.records() if each.step == name}
+        others = {each.settings.get("machine") for each in self.records() if each.step == name} - {settings["machine"]}
         return any(self.equal_step(name, version, {**settings, "machine": one}, inputs) for one in others)
 
     def adopt(self, record: StepRecord, fingerprint: str, inputs: Mapping[str, InputRecord]) -> StepRecord | None:

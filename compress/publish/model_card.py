@@ -147,7 +147,7 @@ def _headline(entry: Entry) -> str:
         per_call_suffix(report, report.target(verdict.target)),
         f" and {fmt.ratio(versus.smaller)} smaller than its teacher in PyTorch fp32",
         f", with {fmt.percent(kept)} of its {fmt.metric(report.task.metric)}" if kept else "",
-        f" ({fmt.percent(above)} above {report.floor_name})" if above is not None else "",
+        f" ({fmt.percent(above)} of what it gains over {report.floor_name})" if above is not None else "",
     ]
     return f"{''.join(parts)}.{f' {UNDECIDED}' if report.is_undecided(verdict) else ''}"
 

@@ -219,7 +219,9 @@ def _why_not_timed_alike(
     if first is None or second is None:
         return "one of them was not timed"
     machines = [report.surroundings or report.machine for report in (one, other)]
-    if machines[0].fingerprint != machines[1].fingerprint or machines[0].fingerprint is None:
+    if None in (machines[0].fingerprint, machines[1].fingerprint):
+        return "the machine of one of them is not recorded"
+    if machines[0].fingerprint != machines[1].fingerprint:
         names = [f"{each.cpu} ({pluralize(each.cores, 'core')})" for each in machines]
         alike = ", with other instructions" if names[0] == names[1] else f", and {names[1]}"
         return f"another machine: {names[0]}{alike}"

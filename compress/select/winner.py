@@ -223,8 +223,8 @@ def _why_none(eligible: Sequence[TargetResult], gates: Mapping[str, GateResult],
 def _excluded(barred: Mapping[str, str], gates: Mapping[str, GateResult]) -> str:
     """Return what is ruled out and why: every row where they share reasons, else the one that is nearest to winning.
 
-    That is the first in rank of those that miss the fewest limits, of which the gate is one. ``gates``: the first in
-    rank first.
+    That is the one that misses the fewest limits, of which the gate is one; of equals the nearest to passing the gate,
+    then the first in rank. ``gates``: the first in rank first.
     """
     rows = group_by_reason(barred.items())
     if len(rows) <= SHARED_REASONS:

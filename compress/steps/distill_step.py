@@ -75,7 +75,7 @@ def _add_built(
     teacher = plan.teacher.step
     run = partial(distill, teacher=teacher, student=student, settings=settings, seed=plan.recipe.seed)
     needs = ["data", teacher, *(unlabelled_steps(plan) if settings else ())]
-    stage = "" if settings else "building a student of the teacher's layers"
+    stage = "" if settings else "building the student"
     plan.add(step, SECTION, hashed, needs, run, trains=True, optional=True, stage=stage)
 
 

@@ -59,11 +59,11 @@ def test_steps_after_an_equal_result_are_reused(tmp_path: Path) -> None:
 
 
 def test_what_ran_on_another_machine_runs_again_and_says_so_once(tmp_path: Path) -> None:
-    def on(machine: str) -> tuple[Outcome, str]:
+    def on(machine: str, *forced: str) -> tuple[Outcome, str]:
         settings = {"machine": machine, "seed": 0}
         plan = make_plan(table={"settings": settings}, times={"settings": settings})
         console = Console("human", err=io.StringIO())
-        outcome = Executor(plan, StepStore(tmp_path), console, tmp_path / "events.jsonl", Launch()).run(set())
+        outcome = Executor(plan, StepStore(tmp_path), console, tmp_path / "events.jsonl", Launch()).run({*forced})
         return outcome, console.err.getvalue()  # type: ignore[attr-defined]
 
     assert "another machine" not in on("one")[1]
@@ -72,6 +72,8 @@ def test_what_ran_on_another_machine_runs_again_and_says_so_once(tmp_path: Path)
     assert shown.count("table runs again: its result is of another machine, or another number of cores") == 1
     assert shown.count("another machine") == 1
     assert "another machine" not in on("one")[1]
+    assert "another machine" not in on("third", "table", "times")[1]
+    assert "another machine" not in on("third", "table")[1]
 
 
 def test_a_raised_version_with_an_equal_result_redoes_only_that_kind(

@@ -47,7 +47,7 @@ def test_licence_and_language_are_those_that_the_recipe_states(winner, make_repo
 def test_the_body_has_scores_speed_and_origin(entry):
     _, body = split(model_card(entry))
     assert "19.1× faster and 6.57× smaller than its teacher in PyTorch fp32, with 99.0 % of its accuracy" in body
-    assert " (91.7 % above a bag of words)." in body
+    assert " (91.7 % of what it gains over a bag of words)." in body
     assert 'compress.open("films-small").predict(["a text"])' in body
     assert "| accuracy | 90.6 | 88.8 to 92.4 | 91.5 | 80.6 |" in body
     assert "1 thread, batch 1, lengths of the data" in body
@@ -195,7 +195,7 @@ def test_an_undecided_winner_is_marked(winner, make_report):
 
     report = apply_gates(make_report(results=tuple(map(wide, make_report().results))))
     card = model_card(make_entry({"cpu": winner}, report, "a"))
-    assert "its accuracy (91.7 % above a bag of words). Its gate is undecided" in card
+    assert "its accuracy (91.7 % of what it gains over a bag of words). Its gate is undecided" in card
     assert "- Note: On cpu the winner is undecided, pruned/onnx-int8 is the fastest of 8 undecided ones" in card
 
 

@@ -281,7 +281,7 @@ def test_a_time_that_no_part_can_meet_is_refused_before_training(tmp_path: Path,
     choices = {"question": "the weather", "choices": ["sun and sky", "rain and storm"]}
     for name in ("train.jsonl", "test.jsonl"):
         (tmp_path / name).write_text("\n".join(json.dumps(choices | {"answer": n % 2}) for n in range(80)))
-    options = ["--budget", "p50=0.1us", "--runs", str(tmp_path / "runs"), "--set", "publish=null"]
+    options = ["--budget", "p50=5us", "--runs", str(tmp_path / "runs"), "--set", "publish=null"]
     assert main(["search", str(recipe), *options]) == 2
     message = " ".join(capsys.readouterr().err.split())
     assert "prune is left out" in message

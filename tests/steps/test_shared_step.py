@@ -39,7 +39,7 @@ def test_a_run_shows_the_shared_training_and_that_of_parts_as_two_stages(recipe_
 
 def test_a_student_that_is_only_built_is_not_called_distilled(recipe_file):
     plan = planned(recipe_file, "shared={layers: 1}")
-    assert stage_of(plan.step("build-shared")).title == "building a student of the teacher's layers"
+    assert stage_of(plan.step("build-shared")).title == "building the student"
 
 
 def test_other_parts_train_the_same_shared_student(recipe_file):
