@@ -105,7 +105,7 @@ marked: $(VENV)/.installed-dev
 	$(PYTEST) -m "$(MARKED)" $(PYTEST_ARGS)
 
 $(VENV)/.installed-demo: $(VENV)/.created pyproject.toml constraints.txt | torch
-	$(INSTALL) $(WITH_INDEX) --no-build-isolation -e ".[train,quickstart]"
+	$(INSTALL) $(WITH_INDEX) --no-build-isolation -e ".[train,quickstart,serve]"
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.created pyproject.toml constraints.txt | torch

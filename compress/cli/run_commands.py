@@ -181,7 +181,7 @@ def add_search(command: AddCommand) -> None:
     sub.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help="such as seed=5")
     sub.add_argument("--budget", default="", metavar="LIMITS", help="p50=0.5ms,size=5MB,drop=0.015 (docs/searching.md)")
     sub.add_argument("--goal", choices=("speed", "size", "score"), help="what to improve within it (speed)")
-    about = "parts that are trained on, up to 20 (6)"
+    about = "parts of the shared student that are trained on, beside static and conv, up to 20 (6)"
     limit = "what may be taken for it: fewer finalists, by forecast"
     sub.add_argument("--minutes", type=partial(count, most=10_000), metavar="N", help=limit)
     trials = "trainings that try other settings of the finalists' training: rate, temperature, losses (extra search)"
@@ -223,7 +223,7 @@ def search(options: argparse.Namespace, console: Console) -> None:
     if found.info.winner:
         console.note(f"the winner's recipe: compress run {found.folder / WINNER_FILE}")
     found.result.raise_for_failures()
-    found.result.raise_for_gate()
+    found.result.raise_for_gate("--finalists 12 trains more parts, --goal size prefers small ones")
 
 
 def add_pretrain(command: AddCommand) -> None:

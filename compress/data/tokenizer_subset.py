@@ -7,6 +7,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -157,11 +158,24 @@ def check_file(content: str, rule: Vocabulary | None, source: str = "this model"
     return table
 
 
+def keepable_pieces(folder: Path) -> tuple[int, int] | None:
+    """Return the fewest and the most pieces that a folder's tokenizer can keep; None where none can be removed."""
+    try:
+        table = PieceTable(json.loads((folder / "tokenizer.json").read_bytes()))
+    except (OSError, ValueError, KeyError, ModelError):
+        return None
+    return _bounds(table, table.required())
+
+
+def _bounds(table: PieceTable, required: set[int]) -> tuple[int, int]:
+    return len(required), len((table.every - table.reserved()) | required)
+
+
 def _check_keep(table: PieceTable, rule: Vocabulary | None, required: set[int]) -> None:
     """Refuse to keep more pieces than can be, or fewer than every text may need."""
     if rule is None or rule == "seen" or rule.keep is None:
         return
-    least, most = len(required), len((table.every - table.reserved()) | required)
+    least, most = _bounds(table, required)
     if not least <= rule.keep <= most:
         placeholders = " apart from placeholders ([unused1])" if most < len(table.every) else ""
         raise ModelError(

@@ -128,6 +128,7 @@ class RunOutput:
     def begin(self, step: Step, counter: str) -> float:
         """Show that a step is being run; returns the time at which it began."""
         self._enter(self._of[step.name])
+        self._flush_unchanged()
         self.steps.note(f"{counter} {step.name}")
         if self._line is not None:
             began, state = time.monotonic(), self._of[step.name]

@@ -57,9 +57,13 @@ def prune_vocabulary(
     held: dict[str, Sequence[Row]] = {"select": roles.rows("select"), "test": roles.rows("test")}
     pruned, fewer, info = prune_vocabulary_from_model(model, tokenizer, corpus, task, rule, longest, held=held)
     shares = ", ".join(f"{role} {share:.1%}" for role, share in info.changed.items())
-    (console or Console("quiet")).note(
-        f"vocabulary: {info.pieces_before:,} → {info.pieces:,} pieces; rows tokenized differently: {shares}"
-    )
+    console = console or Console("quiet")
+    console.note(f"vocabulary: {info.pieces_before:,} → {info.pieces:,} pieces; rows tokenized differently: {shares}")
+    if (share := info.changed.get("select", 0.0)) > MANY_CHANGED:
+        console.warn(
+            f"{share:.0%} of the rows of select have words that are split into other pieces than before, as train does"
+            " not have them; that costs points: vocabulary: {keep: 12000}, or more texts (task.data.unlabelled)"
+        )
     before = read_info(source)
     record = since_first(before.vocabulary, info) if before.vocabulary else info
     return save_trained_model(pruned, fewer, work, "vocabulary", data, pruning=before.pruning, vocabulary=record)
@@ -109,6 +113,8 @@ def prune_vocabulary_from_model(
     return pruned, choice.tokenizer, info
 
 
+MANY_CHANGED = 0.5
+"""Share of rows of select that are tokenized differently from which there is a warning."""
 ID_SUFFIX = "_token_id"
 """Of the keys of a config that hold ids of pieces."""
 

@@ -203,18 +203,25 @@ def _stages_without_gain_on(report: Report, title: str) -> Iterator[str]:
     passing = {report.teacher, *(row.key for row in report.with_outcome("passed", title))}
     stages = (stage for row, _ in report.rows_at(title) for stage in speedup_stages(report, row.key, title))
     missed: dict[tuple[str, str], list[str]] = {}
+    unsure: dict[str, str] = {}
     for stage in {(stage.before.key, stage.after.key): stage for stage in stages}.values():
         before, after = stage.before.key, stage.after.key
         result = report.result(after, title)
         step = STEPS.get(stage.name)
         saves_time = step is None or not step.removes_pieces
         if saves_time and stage.speedup is not None and stage.speedup.low <= 1.0:
-            effect = "brought no speedup" if stage.speedup.value <= 1.0 else "may have brought no speedup"
             factor = f"{fmt.ratio(stage.speedup.value)} as fast as {before} ({fmt.span(stage.speedup, fmt.ratio)})"
-            yield f"{stage.name} {effect} on {title}: {after} is {factor}."
+            if stage.speedup.value > 1.0:
+                unsure[after] = f"{stage.name} may have brought no speedup on {title}: {after} is {factor}."
+            else:
+                yield f"{stage.name} brought no speedup on {title}: {after} is {factor}."
         elif result and result.select and result.gate and result.gate.outcome == "missed" and before in passing:
             hint = f"; {step.hint}" if step and step.hint and not report.data.rows.get(UNLABELLED) else ""
             missed.setdefault((stage.name, "; ".join(result.gate.reasons) + hint), []).append(after)
+    if len(unsure) > 1:
+        yield f"Stages that may have brought no speedup on {title}: those to {', '.join(unsure)}."
+    else:
+        yield from unsure.values()
     for (name, reasons), keys in missed.items():
         yield f"{name} missed the gate on {title}: {', '.join(keys)} {reasons}."
 

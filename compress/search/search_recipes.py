@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from compress.console import Console
+from compress.data.tokenizer_subset import keepable_pieces
 from compress.environment import usable_cores
 from compress.errors import UsageError, nearest
 from compress.model_shapes import part_shape, parts_of, shape_of_folder, student_shape
 from compress.model_sources import local_folder
 from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Budget, Quantize, Recipe
-from compress.recipe.student_schema import AnyStudent, Cascade, LightStudent
+from compress.recipe.student_schema import AnyStudent, Cascade, LightStudent, Vocabulary, VocabularyRule
 from compress.runtime.model_formats import COMPANIONS
-from compress.search.candidates import file_bytes, may_weigh
+from compress.search.candidates import MARGIN, PIECE_BITS, file_bytes, most_bytes
 from compress.steps.shared_step import whole_student
 from compress.tasks import KINDS
 
 OF_FINALISTS = "-search"
 """After the recipe's name: the run of its finalists, beside a run of the recipe itself."""
 FP32_BYTES = 4
+FEWEST = 1.5
+"""Times as many pieces as any text may need: below that too few are left beside the single characters."""
 LIMITS = tuple(name for name in Budget.model_fields if name != "target")
+TIMES = ("p50", "p95", "end_to_end", "speedup")
 GOALS: Mapping[str, str] = {"speed": "p50", "size": "size", "score": "score"}
 """What a winner is the first by, by goal: `rank_by` of the recipe."""
 
@@ -40,6 +45,9 @@ def budget_overrides(text: str, goal: str | None) -> list[str]:
             raise UsageError(f"--budget: {name} is given twice.")
         limits[name] = value
     drop = limits.pop("drop", None)
+    if drop and not re.fullmatch(r"\d*\.?\d+", drop):
+        message = f"--budget: drop is what the score may lose, as a number, got '{drop}'."
+        raise UsageError(message, hint="drop=0.02: 2 points of 100")
     overrides = [f"budget={{{', '.join(f'{name}: {value}' for name, value in limits.items())}}}"] if limits else []
     overrides += [f"gate.max_drop={drop}"] if drop else []
     if goal is not None and goal not in GOALS:
@@ -66,9 +74,10 @@ def searched_recipe(recipe: Recipe, console: Console, cards: Sequence[Path] = ()
             shared = shared.model_copy(update={"vocabulary": recipe.prune.vocabulary})
     if recipe.quantize is None:
         changes["quantize"] = Quantize()
-    if "vocabulary" not in shared.model_fields_set and _needs_few_pieces(recipe, cards):
-        console.note("search: parts keep only the pieces of your texts (vocabulary: seen), as the budget's size needs")
-        shared = shared.model_copy(update={"vocabulary": "seen"})
+    if "vocabulary" not in shared.model_fields_set and (pieces := _pieces_that_fit(recipe, cards)):
+        which = "only those of your texts" if pieces == "seen" else f"the {pieces.keep:,} most frequent ones"
+        console.note(f"search: of all word pieces parts keep {which}, as the budget's size needs")
+        shared = shared.model_copy(update={"vocabulary": pieces})
     changes["shared"] = shared
     return recipe.model_copy(update=changes)
 
@@ -86,16 +95,33 @@ def tokenizer_bytes(folder: Path | None) -> int:
     return sum(file.stat().st_size for file in files if file.is_file())
 
 
-def _needs_few_pieces(recipe: Recipe, cards: Sequence[Path]) -> bool:
-    """Whether most parts weigh too much with all pieces of the teacher, whose vectors are most of a small part."""
+def _pieces_that_fit(recipe: Recipe, cards: Sequence[Path]) -> Vocabulary | None:
+    """Return which pieces parts keep: all (None) where most parts are small enough with these, else the most frequent.
+
+    Word vectors are most of a small part. There are as many as leave the middle part within the budget's size, or,
+    beside a limit of time, which few large parts keep, a part that a quarter are smaller than. These are more than the
+    texts have where train is small: a word that none of them has stays whole.
+    """
     folder = local_folder(recipe.teacher.source, recipe.teacher.revision, cards)
     teacher, whole = shape_of_folder(folder), whole_student(recipe.shared)
-    if teacher is None:
-        return False
+    if folder is None or teacher is None:
+        return None
     shared = student_shape(teacher, whole) if whole else teacher
-    size, others = teacher_bytes(recipe, cards), tokenizer_bytes(folder)
-    fit = [may_weigh(file_bytes(part_shape(shared, part)) + others, recipe.budget, size) for part in parts_of(shared)]
-    return sum(fit) < len(fit) / 2
+    most, others = most_bytes(recipe.budget, teacher_bytes(recipe, cards)), tokenizer_bytes(folder)
+    sizes = sorted(file_bytes(part_shape(shared, part)) for part in parts_of(shared))
+    part = sizes[len(sizes) // (4 if limits_time(recipe.budget) else 2)]
+    if sizes[len(sizes) // 2] + others <= MARGIN * most:
+        return None
+    vectors = shared.embedding_parameters * PIECE_BITS / 8
+    kept = int((most - (part - vectors)) / ((vectors + others) / shared.vocabulary))
+    if (bounds := keepable_pieces(folder)) is None or kept >= bounds[1]:
+        return None
+    return VocabularyRule(keep=kept) if kept >= FEWEST * bounds[0] else "seen"
+
+
+def limits_time(budgets: Sequence[Budget]) -> bool:
+    """Whether any of these limits a time."""
+    return any(getattr(each, name) is not None for each in budgets for name in TIMES)
 
 
 def timed_target(recipe: Recipe) -> Target:

@@ -209,7 +209,7 @@ class TrainingRun:
         self.trained.step(self.schedule.factor(self.state.done), update.norm, self.settings.clip)
         self._record(update, time.monotonic() - started)
         loss = f"loss {sum(update.losses.values()):.3f}"
-        best = "" if self.state.score is None else f", best {self.state.score:.4f}"
+        best = "" if self.state.score is None else f", kept {self.state.score:.4f}"
         progress.advance(update.rows, loss + best, self.forecaster.left(self.state))
         if self.evaluate is not None and self.schedule.evaluates_after(self.state.done):
             self._evaluate(self.evaluate)

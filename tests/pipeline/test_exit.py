@@ -1,6 +1,5 @@
 """The exit code of a run without a winner: missed gate, or nothing timed."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ from compress.errors import CompressError, GateMissed
 from compress.measure.timing.latency import Latency
 from compress.model_folder.model_info import VariantInfo
 from compress.pipeline.execute import Outcome
-from compress.pipeline.run import Result
+from compress.pipeline.run import Result, remedy
 from compress.report.report_schema import LedgerRow, Report
 from compress.report.run_facts import TargetFacts
 from compress.select.ledger import GateResult, TargetResult, Verdict
@@ -44,11 +43,28 @@ def test_models_that_may_not_win_miss_the_gate(outcome: GateOutcome, drop: float
     assert raised.value.exit_code == 3
 
 
-@pytest.mark.parametrize(("budget", "hint"), [([{"p50": "0.5ms"}], "search; everything measured"), ([], "everything")])
-def test_where_a_budget_is_missed_a_search_is_hinted_at(budget: list[object], hint: str) -> None:
-    run = ended("missed", 0.5)
-    assert run.report is not None
-    report = Report.model_construct(**dict(run.report) | {"recipe": {"budget": budget}})
+LARGE = GateResult(outcome="passed", drop=0.0, allowed=0.01, ruled_out=("has 6 MB, 5 MB allowed",))
+BAD = GateResult(outcome="missed", drop=0.5, allowed=0.01)
+BOTH = LARGE.model_copy(update={"outcome": "missed"})
+
+
+@pytest.mark.parametrize(
+    ("gates", "hint"),
+    [
+        ([LARGE, BOTH], "smaller ones"),
+        ([BOTH], ""),
+        ([BAD], "texts without labels"),
+        ([BAD, LARGE], "what passes exceeds the budget, and what is within loses too much: texts without labels"),
+    ],
+)
+def test_the_remedy_is_about_what_keeps_rows_from_winning(gates: list[GateResult], hint: str) -> None:
+    found = remedy(gates, "smaller ones")
+    assert found.startswith(hint)
+    assert bool(found) is bool(hint)
+
+
+def test_a_missed_gate_hints_at_it() -> None:
     with pytest.raises(GateMissed) as raised:
-        replace(run, report=report).raise_for_gate("search")
-    assert str(raised.value.hint).startswith(hint)
+        ended("missed", 0.5).raise_for_gate("smaller ones")
+    assert str(raised.value.hint).startswith("texts without labels")
+    assert str(raised.value.hint).endswith("; everything measured is in runs/my/report.html")

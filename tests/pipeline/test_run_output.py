@@ -104,7 +104,8 @@ def test_stages_that_did_not_change_share_a_line(tmp_path):
     run(make_plan(), tmp_path)
     shown, _ = run(make_plan(forced="measure"), tmp_path)
     assert shown.splitlines() == [
-        "nothing changed: fine-tuning the teacher, distilling the student, building and scoring variants",
+        "nothing changed: fine-tuning the teacher, distilling the student",
+        "nothing changed: building and scoring variants",  # of which one was screened out again
         "timing variants: < 1 s; 2 variants",
         "nothing changed: choosing the winner, report",
     ]

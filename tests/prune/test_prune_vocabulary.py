@@ -1,5 +1,6 @@
 """Vocabulary pruning of models of every family and tasks of every kind: the answers to train stay as they were."""
 
+import io
 import json
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, RobertaTokenizer, XLMRobertaTokenizer
 
+from compress.console import Console
 from compress.data.splits.prepare_splits import load_prepared, prepare_splits
 from compress.data.tokenizer import TextTokenizer
 from compress.errors import ModelError
@@ -115,6 +117,14 @@ def test_frequent_pieces_alone_change_some_rows(data, tiny_folder, tmp_path):
     made = prune_vocabulary(tiny_folder("bert"), data, VocabularyRule(keep=8), 16, tmp_path)
     assert (made.info.vocabulary.rule, made.info.vocabulary.pieces) == ("keep 8", 8)
     assert made.info.vocabulary.changed["train"] > 0.5
+
+
+@pytest.mark.parametrize(("keep", "warned"), [(8, True), (None, False)])
+def test_rows_of_select_that_lose_their_words_are_a_warning(data, tiny_folder, tmp_path, keep, warned):
+    console = Console("quiet", err=io.StringIO())
+    rule = VocabularyRule(keep=keep) if keep else VocabularyRule(min_count=1)
+    prune_vocabulary(tiny_folder("bert"), data, rule, 16, tmp_path, console=console)
+    assert ("of the rows of select have words" in console.err.getvalue()) is warned
 
 
 def test_a_second_removal_records_what_is_left_of_the_first_vocabulary(data, tiny_folder, tmp_path):

@@ -138,6 +138,15 @@ def test_a_short_front_is_filled_from_the_front_of_the_others():
     assert choose_finalists(rows, 9) == rows
 
 
+def test_the_best_of_the_slowest_is_chosen_where_the_front_ends_early():
+    rows = [candidate(1.0, 0.8), candidate(2.0, 0.93), candidate(4.0, 0.91), candidate(8.0, 0.9), candidate(9.0, 0.92)]
+    rows.append(candidate(20.0, 0.99, within=False))
+    assert [each.milliseconds for each in choose_finalists(rows, 3)] == [1.0, 2.0, 9.0]
+    assert [each.milliseconds for each in choose_finalists(rows, 2)] == [1.0, 2.0]
+    assert [each.milliseconds for each in choose_finalists(rows, 4)] == [1.0, 2.0, 4.0, 9.0]
+    assert [each.milliseconds for each in choose_finalists(rows, 1)] == [2.0]
+
+
 def test_only_what_may_fit_is_chosen():
     rows = [candidate(1.0, 0.7), candidate(2.0, 0.9, within=False)]
     assert choose_finalists(rows, 5) == rows[:1]

@@ -55,6 +55,7 @@ def test_a_budget_is_written_as_settings_of_the_recipe(text, goal, overrides, re
         ("p5=1ms", "no limit 'p5'; did you mean p"),
         ("size=5MB,size=6MB", "size is given twice"),
         ("target=cpu", "no limit 'target'"),
+        ("drop=2%", "drop is what the score may lose, as a number, got '2%'"),
     ],
 )
 def test_a_budget_that_cannot_be_read_is_one_message(text, message):
@@ -304,6 +305,17 @@ def test_parts_keep_all_pieces_unless_the_size_needs_fewer(budget, shared, vocab
     given = [f"budget={budget}", f"shared={shared}", "student=null", "prune=null"]
     recipe = resolve(read_recipe(write_tiny_recipe(tmp_path), given))
     assert searched_recipe(recipe, Console("quiet")).shared.vocabulary == vocabulary
+
+
+def test_a_limit_of_size_leaves_as_many_pieces_as_small_parts_have_room_for(tmp_path):
+    def kept(*budget: str):
+        given = [f"budget={{{', '.join(budget)}}}", "teacher=minilm-l6", "student=null", "prune=null"]
+        recipe = resolve(read_recipe(write_tiny_recipe(tmp_path), given))
+        return searched_recipe(recipe, Console("quiet")).shared.vocabulary
+
+    small, large, timed = kept("size: 5MB"), kept("size: 8MB"), kept("size: 5MB", "p50: 1ms")
+    assert 4_000 < small.keep < timed.keep < large.keep < 29_528
+    assert (kept("size: 2MB"), kept("size: 10MB")) == ("seen", None)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from compress.measure.result_base import Score
 from compress.report.report_schema import LedgerRow, Report
 from compress.report.retention import gain_over_probe, larger_is_better
 from compress.report.run_facts import StepCost
-from compress.report.speedup_breakdown import speedup, speedup_stages
+from compress.report.speedup_breakdown import fastest_variant, speedup, speedup_stages
 from compress.report.tables.quality_tables import format_above, format_change, format_quality
 from compress.report.tables.speed_tables import cost_of_texts, format_p50, shows_costs
 from compress.select.ledger import PackagedFormat, TargetResult, Verdict
@@ -61,18 +61,20 @@ def closing_table(report: Report, title: str, most: int | None = None, *, narrow
     """Return the ledger of a target for the terminal, and how many rows it leaves out.
 
     The winner comes first, the others follow by their speed, and baselines are last. Of more than ``most`` rows the
-    slowest are left out, though never the teacher, with which all are compared. A ``narrow`` one has long names in two
-    lines, and fits 80 columns.
+    slowest are left out, the best variant of each model last, and never the teacher, with which all are compared. A
+    ``narrow`` one has long names in two lines, and fits 80 columns.
     """
     verdict = report.verdict(title)
     rows = [row for row in report.rows if report.result(row.key, title) or row.status != "ok"]
-    ranked = sorted(
+    by_speed = sorted(
         rows, key=lambda row: (not (verdict and row.key == verdict.winner), _time_of_call(report, row, title))
     )
-    first = [row for row in ranked if row.key == report.teacher or row is ranked[0]]
-    room = len(ranked) if most is None else max(most - len(report.baselines), len(first))
-    others = [row for row in ranked if row not in first][: room - len(first)]
-    shown = [row for row in ranked if row in first or row in others]
+    best = [fastest_variant(report, model, title) for model in dict.fromkeys(row.model for row in rows)]
+    always = [row for row in by_speed if row.key == report.teacher or row is by_speed[0]]
+    room = len(rows) if most is None else max(most - len(report.baselines), len(always))
+    others = sorted((row for row in by_speed if row not in always), key=lambda row: row not in best)
+    kept = [*always, *others[: room - len(always)]]
+    shown = [row for row in by_speed if row in kept]
     cells = [
         _closing_cells(report, row, title, is_winner=bool(verdict and row.key == verdict.winner), narrow=narrow)
         for row in shown
