@@ -75,7 +75,8 @@ def _model(made: StageSteps) -> str:
     if info.shape:
         size = f"{info.shape.layers} layers of {info.shape.hidden}" if info.shape.heads else f"{info.shape.hidden} wide"
         parts.append(f"{size}, {fmt.count(info.shape.parameters)} parameters")
-    return ", ".join(parts)
+    count = made.count(last[0].kind)
+    return (f"{last[0].name}, the last of {count}: " if count > 1 else "") + ", ".join(parts)
 
 
 def _pieces(made: StageSteps) -> str:

@@ -62,7 +62,8 @@ def prune_vocabulary(
     if (share := info.changed.get("select", 0.0)) > MANY_CHANGED:
         console.warn(
             f"{share:.0%} of the rows of select have words that are split into other pieces than before, as train does"
-            " not have them; that costs points: vocabulary: {keep: 12000}, or more texts (task.data.unlabelled)"
+            " not have them; that costs points: keep more (vocabulary: {keep: N}), or give more texts"
+            " (task.data.unlabelled)"
         )
     before = read_info(source)
     record = since_first(before.vocabulary, info) if before.vocabulary else info

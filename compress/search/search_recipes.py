@@ -153,7 +153,8 @@ def finalists_recipe(recipe: Recipe, parts: Sequence[AnyStudent], light: Sequenc
     """Return the recipe of the finalists: with students without attention, and cascades of these and the best ones."""
     students = (*([recipe.student] if recipe.student else []), *parts, *light)
     publish = recipe.publish and recipe.publish.model_copy(update={"name": recipe.publish.name or recipe.name})
-    changes = {"name": f"{recipe.name}{OF_FINALISTS}", "students": students, "publish": publish}
+    task = recipe.task.model_copy(update={"name": recipe.task_title})
+    changes = {"name": f"{recipe.name}{OF_FINALISTS}", "task": task, "students": students, "publish": publish}
     final = recipe.model_copy(update=changes)
     if recipe.cascade or KINDS[recipe.task.kind].no_certainty or not light:
         return final

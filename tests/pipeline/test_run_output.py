@@ -9,6 +9,7 @@ import pytest
 
 from compress.console import Console
 from compress.errors import CompressError, ModelError, ScreenedOut
+from compress.pipeline import stages
 from compress.pipeline.execute import Executor
 from compress.pipeline.fingerprint import VERSIONS
 from compress.pipeline.graph import Plan
@@ -111,6 +112,17 @@ def test_stages_that_did_not_change_share_a_line(tmp_path):
     ]
     shown, _ = run(make_plan(forced="score-b"), tmp_path)
     assert "building and scoring variants: < 1 s; 2 variants scored; 2 steps of an earlier run" in shown
+
+
+@pytest.mark.parametrize(
+    ("kinds", "begins"), [(["light", "light"], "b, the last of 2: 2 layers"), (["prune", "recover"], "2 layers")]
+)
+def test_a_stage_of_several_models_says_which_one_it_is_about(tmp_path, monkeypatch, kinds, begins):
+    steps = [SimpleNamespace(name=name, kind=kind, stage="") for name, kind in zip("ab", kinds, strict=True)]
+    shape = SimpleNamespace(layers=2, hidden=8, heads=(1, 1), parameters=100)
+    monkeypatch.setattr(stages, "find_info", lambda _: SimpleNamespace(task=None, training=None, shape=shape))
+    made = stages.StageSteps(steps, {step.name: tmp_path for step in steps})
+    assert stages.stage_of(steps[-1]).outcome(made).startswith(begins)
 
 
 def test_the_log_is_appended_to_and_has_times(tmp_path):

@@ -262,6 +262,7 @@ def test_a_published_winner_has_the_name_of_the_recipe(recipe_file):
     assert (final.name, final.publish.name) == ("tiny-search", "tiny")
     winner = winner_recipe(final, "part-1x1x8/onnx-int8")
     assert (winner.name, winner.publish.name) == ("tiny-winner", "tiny")
+    assert (final.task_title, winner.task_title) == ("tiny", "tiny")
 
 
 def test_a_limit_of_time_that_one_finalist_exceeds_is_refused(tmp_path, capsys):
