@@ -1,7 +1,7 @@
 """`python -m benchmarks.shared_parts`: how long a shared student has to be trained, and its parts after it.
 
 Parts of one shared student, spread over their sizes, are scored on test as they are and after a training of their own:
-by the rules of a new student, or from so many updates on. Shared students are trained for several numbers of epochs.
+by the rules of a new student, or for some epochs. Shared students are trained for several numbers of epochs.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scipy.stats import spearmanr
+from transformers import PreTrainedModel
 
 from benchmarks.defaults.real_sets import SETS
 from benchmarks.report_store import positive
@@ -24,14 +25,15 @@ from compress.errors import CompressError
 from compress.model_shapes import parts_of
 from compress.models import load
 from compress.models.encoder_parts import shape_of
+from compress.models.student.parts import take_part
 from compress.recipe.distill_schema import Distill, SharedDistill
 from compress.recipe.student_schema import Part
-from compress.recipe.training_schema import EpochBounds, Finetune
+from compress.recipe.training_schema import Finetune
 from compress.train.core.training_data import make_evaluator
 from compress.train.finetune import finetune
 from compress.train.shared_student import compare_parts, distill_part, train_shared
 
-TEACHER, BATCH, MOST_EPOCHS = "minilm-l6", 32, 20.0
+TEACHER, BATCH = "minilm-l6", 16
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,7 +61,7 @@ def measure(options: argparse.Namespace, work: Path, console: Console) -> list[d
     console.note(f"{options.set}, {task.metric} on {len(rows.rows('test')):,} rows of test")
     console.note(f"teacher: {100 * evaluate(load(teacher)):.1f}")
     parts = spread(parts_of(shape_of(load(teacher))), options.parts)
-    ways = training_ways(options, len(rows.rows("train")))
+    ways = training_ways(options)
     table = list[dict[str, str]]()
     for epochs in options.shared:
         shared, begin = work / f"shared-{epochs:g}", time.perf_counter()
@@ -71,9 +73,7 @@ def measure(options: argparse.Namespace, work: Path, console: Console) -> list[d
             begin, scores = time.perf_counter(), list[float]()
             for part in parts:
                 folder = work / f"{epochs:g} {name} {part.name}"
-                if not folder.exists():
-                    distill_part(teacher, shared, part, data, settings, options.seed, folder, step=part.name)
-                scores.append(evaluate(load(folder)))
+                scores.append(evaluate(distilled(work, shared, part, settings, options.seed, folder)))
                 console.note(f"{epochs:g} epochs, {name}, {part.name}: {100 * scores[-1]:.1f}")
             rank = spearmanr([ranks[part] for part in parts], scores).statistic
             row = {
@@ -87,15 +87,23 @@ def measure(options: argparse.Namespace, work: Path, console: Console) -> list[d
     return table
 
 
-def training_ways(options: argparse.Namespace, rows: int) -> dict[str, Distill]:
-    """Return the trainings of a part by their name."""
+def training_ways(options: argparse.Namespace) -> dict[str, Distill | None]:
+    """Return the trainings of a part by their name; None: it stays as the shared training left it."""
     if options.trial:
-        return {"briefly": Distill(epochs=0.2, batch_size=BATCH)}
-    ways = {"as a new student": Distill()} if options.new else {}
-    for updates in options.updates:
-        bounds = EpochBounds(least=max(0.5, updates * BATCH / rows), most=MOST_EPOCHS)
-        ways[f"{updates} updates or more"] = Distill(epochs=bounds)
-    return ways
+        return {"not at all": None, "briefly": Distill(epochs=0.2, batch_size=BATCH)}
+    ways: dict[str, Distill | None] = {"as a new student": Distill()} if options.new else {}
+    return ways | {f"{epochs:g} epochs": Distill(epochs=epochs) if epochs else None for epochs in options.epochs}
+
+
+def distilled(
+    work: Path, shared: Path, part: Part, settings: Distill | None, seed: int, folder: Path
+) -> PreTrainedModel:
+    """Return a part, trained on with these settings in ``folder`` unless it is there."""
+    if settings is None:
+        return take_part(load(shared), part)
+    if not folder.exists():
+        distill_part(work / "teacher", shared, part, work / "data", settings, seed, folder, step=part.name)
+    return load(folder)
 
 
 def spread(parts: Sequence[Part], count: int) -> list[Part]:
@@ -110,7 +118,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rows", type=positive, help="of each role, at most (default: 2000)")
     parser.add_argument("--parts", type=positive, help="(default: 8)")
     parser.add_argument("--shared", type=float, nargs="+", default=[1.0, 4.0], help="epochs of the shared training")
-    parser.add_argument("--updates", type=positive, nargs="*", default=[50, 100], help="the least of a part's training")
+    parser.add_argument("--epochs", type=float, nargs="*", default=[0.0, 3.0], help="of a part by itself; 0: none")
     parser.add_argument("--no-new", dest="new", action="store_false", help="without the rules of a new student")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--work", help="folder of the trainings, kept: the same command goes on there")

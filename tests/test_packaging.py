@@ -163,3 +163,9 @@ def test_the_workflow_calls_targets_of_the_makefile_on_every_admitted_python():
     tested = yaml.safe_load(workflow)["jobs"]["linux"]["strategy"]["matrix"]["python"]
     admitted = SpecifierSet(PROJECT["requires-python"])
     assert tested == [f"3.{minor}" for minor in range(100) if f"3.{minor}.0" in admitted]
+
+
+def test_make_install_brings_what_the_readme_types():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (extras,) = re.findall(r'installed-demo: .*\n.*-e "\.\[(.*)\]"', makefile)
+    assert {"train", "serve"} <= {*extras.split(",")}

@@ -5,8 +5,17 @@ import json
 import pytest
 import torch
 
-from benchmarks import cache_difference, cache_speed, light_students, real_task, relation_memory, student_starts
+from benchmarks import (
+    cache_difference,
+    cache_speed,
+    light_students,
+    real_task,
+    relation_memory,
+    shared_parts,
+    student_starts,
+)
 from compress.recipe.loss_schema import Relation
+from compress.recipe.student_schema import Part
 from compress.recipe.task_schema import Data, Task
 
 
@@ -108,3 +117,15 @@ def test_maps_at_once_take_more_memory(capsys):
     assert relation_memory.main(["--trial", "--format", "json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert float(row["times less"]) > 0
+
+
+def test_parts_are_spread_over_their_sizes_and_trained_in_every_way():
+    parts = [Part(layers=1, heads=1, ffn=width) for width in range(1, 11)]
+    assert [part.ffn for part in shared_parts.spread(parts, 2)] == [3, 8]
+    assert shared_parts.spread(parts, 10) == parts
+    ways = shared_parts.training_ways(shared_parts.parse(["--epochs", "0", "3"]))
+    assert {name: settings and settings.epochs for name, settings in ways.items()} == {
+        "as a new student": "auto",
+        "0 epochs": None,
+        "3 epochs": 3.0,
+    }
