@@ -30,7 +30,6 @@ VERSIONS: dict[str, int] = {
     "pretrain-packing": 2,
     "pretrain": 2,
     "pretrain-report": 3,
-    "trying settings of a training": 2,
 }
 """By kind of step, 1 for others. Raised when a step's code changes its result, so that older results are not reused."""
 

@@ -197,12 +197,6 @@ class SharedDistill(Distill):
         return 1.0 + MEAN_PART * self.between
 
 
-class PartDistill(Distill):
-    """The training of a part by itself, which learned the same before, within a shared student."""
-
-    purpose: ClassVar = "part"
-
-
 class Recover(Distill):
     """The distillation that follows pruning."""
 

@@ -32,7 +32,7 @@ from compress.recipe.training_schema import AUTO, number
 from compress.search.compare_candidates import plan_comparison
 from compress.steps.distillations import hashed_distillation, unlabelled_inputs, unlabelled_steps
 from compress.steps.model_step import PlannedModel
-from compress.steps.shared_step import SECTION, part_training
+from compress.steps.shared_step import SECTION
 from compress.tasks import KINDS
 from compress.train.core.auto_settings import TrainingFacts, resolve_auto
 
@@ -225,7 +225,7 @@ def add_trial(plan: Plan, cards: Sequence[Path] = (), *, part: Part, values: Val
     """The step that distils a part with these settings, and scores it."""
     recipe = plan.recipe
     assert recipe.distill
-    settings = part_training(with_settings(recipe.distill, values))
+    settings = with_settings(recipe.distill, values)
     hashed: dict[str, Any] = {"shape": part.model_dump(mode="json"), "training": hashed_distillation(settings)}
     hashed |= {"seed": recipe.seed, "metric": recipe.task.metric}
     needs = ["data", plan.teacher.step, SECTION, *unlabelled_steps(plan)]

@@ -11,7 +11,7 @@ from compress.errors import ModelError, Problem, UsageError, pluralize
 from compress.families import family_named, require_prunable
 from compress.model_folder.model_info import ShapeInfo
 from compress.model_shapes import part_shape, student_shape
-from compress.recipe.distill_schema import Distill, PartDistill, SharedDistill
+from compress.recipe.distill_schema import Distill, SharedDistill
 from compress.recipe.schema import Recipe
 from compress.recipe.student_schema import Part, Shared, Student
 from compress.steps.distill_step import add_untrained
@@ -40,8 +40,8 @@ SMALL = {"heads": 2, "ffn": 8, "layers": 1}
 def plan_shared(plan: Plan, cards: Sequence[Path], parent: str) -> None:
     """The shared student, and the recipe's parts of it."""
     add_shared(plan, cards)
-    assert plan.recipe.distill
-    settings = part_training(plan.recipe.distill)
+    settings = plan.recipe.distill
+    assert settings
     for name, part in plan.recipe.parts.items():
         hashed: dict[str, Any] = {"part": part.model_dump(mode="json"), "distill": hashed_distillation(settings)}
         hashed |= {"seed": plan.recipe.seed, "parent": SECTION}
@@ -71,11 +71,6 @@ def shared_training(settings: Distill, shared: Shared) -> SharedDistill:
     own = shared.model_dump(include={"temperature", "hard_label"}, exclude_none=True)
     settings = settings.model_copy(update=own)
     return on_outputs(settings, SharedDistill, shared, between=shared.between)
-
-
-def part_training(settings: Distill) -> PartDistill:
-    """Return the training of a part by itself: the recipe's distillation, which may end sooner."""
-    return PartDistill.model_construct(settings.model_fields_set, **dict(settings))
 
 
 def share(context: StepContext, teacher: str, start: str, settings: SharedDistill, seed: int) -> Rates:
@@ -181,7 +176,7 @@ SHARED = ModelStep(
     path=(SECTION,),
     kinds={
         SECTION: StepKind(seconds=20.0, title="distilling a shared student, all its parts at once"),
-        PART: StepKind(version=2, seconds=10.0),
+        PART: StepKind(seconds=10.0),
     },
     in_effect=_in_effect,
     plan=plan_shared,

@@ -55,8 +55,6 @@ DISTILL = Rules(
     patience=1,
 )
 DISTILL_TAGS = replace(DISTILL, rates=((255, 5e-4), (384, 4e-4), (512, 2e-4), (768, 1e-4), (ANY, 4e-5)))
-PART = replace(DISTILL, least_updates=50)
-PART_TAGS = replace(DISTILL_TAGS, least_updates=50)
 QUANTIZATION_AWARE = Rules(
     rates=((255, 1e-4), (384, 5e-5), (512, 3e-5), (768, 2e-5), (ANY, 1e-5)),
     batches=((999, 16), (ANY, 32)),
@@ -75,7 +73,6 @@ RULES: Mapping[str, Rules] = {
     "finetune": FINETUNE,
     "distill": DISTILL,
     "recover": DISTILL,
-    "part": PART,
     "light": LIGHT,
     "quantization-aware": QUANTIZATION_AWARE,
     "finetune single_label_classification": FINETUNE_CLASSES,
@@ -88,9 +85,7 @@ RULES: Mapping[str, Rules] = {
     "finetune retrieval": replace(FINETUNE, rates=((ANY, 2e-5),), batches=((ANY, 64),)),
     "distill token_classification": DISTILL_TAGS,
     "recover token_classification": DISTILL_TAGS,
-    "part token_classification": PART_TAGS,
     "distill retrieval": replace(DISTILL, batches=((ANY, 64),)),
-    "part retrieval": replace(PART, batches=((ANY, 64),)),
     "recover retrieval": replace(DISTILL, batches=((ANY, 64),)),
     "quantization-aware retrieval": replace(QUANTIZATION_AWARE, batches=((ANY, 64),)),
 }
