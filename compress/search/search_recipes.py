@@ -15,7 +15,7 @@ from compress.model_shapes import part_shape, parts_of, shape_of_folder, student
 from compress.model_sources import local_folder
 from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Budget, Quantize, Recipe
-from compress.recipe.student_schema import AnyStudent, Cascade, LightStudent, Vocabulary, VocabularyRule
+from compress.recipe.student_schema import AnyStudent, Cascade, LightStudent, Shared, Vocabulary, VocabularyRule
 from compress.runtime.model_formats import COMPANIONS
 from compress.search.candidates import MARGIN, PIECE_BITS, file_bytes, most_bytes
 from compress.steps.shared_step import whole_student
@@ -24,6 +24,8 @@ from compress.tasks import KINDS
 OF_FINALISTS = "-search"
 """After the recipe's name: the run of its finalists, beside a run of the recipe itself."""
 FP32_BYTES = 4
+FACTORS = 3
+"""How many times fewer numbers than the hidden size a word vector has where it is stored in factors."""
 FEWEST = 1.5
 """Times as many pieces as any text may need: below that too few are left beside the single characters."""
 LIMITS = tuple(name for name in Budget.model_fields if name != "target")
@@ -74,12 +76,29 @@ def searched_recipe(recipe: Recipe, console: Console, cards: Sequence[Path] = ()
             shared = shared.model_copy(update={"vocabulary": recipe.prune.vocabulary})
     if recipe.quantize is None:
         changes["quantize"] = Quantize()
-    if "vocabulary" not in shared.model_fields_set and (pieces := _pieces_that_fit(recipe, cards)):
-        which = "only those of your texts" if pieces == "seen" else f"the {pieces.keep:,} most frequent ones"
-        console.note(f"search: of all word pieces parts keep {which}, as the budget's size needs")
-        shared = shared.model_copy(update={"vocabulary": pieces})
-    changes["shared"] = shared
+    changes["shared"] = _within_size(recipe.model_copy(update={"shared": shared}), console, cards)
     return recipe.model_copy(update=changes)
+
+
+def _within_size(recipe: Recipe, console: Console, cards: Sequence[Path]) -> Shared:
+    """Return the shared student with smaller word vectors where most parts weigh too much with the teacher's.
+
+    Vectors in factors come first: they keep every word. Then pieces go, as far as the recipe leaves both open.
+    """
+    shared = recipe.shared
+    if _pieces_that_fit(recipe, cards) is None:
+        return shared
+    folder = local_folder(recipe.teacher.source, recipe.teacher.revision, cards)
+    teacher, needs = shape_of_folder(folder), ", as the budget's size needs"
+    if teacher and teacher.embedding_size is None and "factors" not in shared.model_fields_set:
+        shared = shared.model_copy(update={"factors": teacher.hidden // FACTORS})
+        console.note(f"search: word vectors of parts are products of {shared.factors} factors{needs}")
+    pieces = _pieces_that_fit(recipe.model_copy(update={"shared": shared}), cards)
+    if pieces is not None and "vocabulary" not in shared.model_fields_set:
+        which = "only those of your texts" if pieces == "seen" else f"the {pieces.keep:,} most frequent ones"
+        console.note(f"search: of all word pieces parts keep {which}{needs}")
+        shared = shared.model_copy(update={"vocabulary": pieces})
+    return shared
 
 
 def teacher_bytes(recipe: Recipe, cards: Sequence[Path]) -> int | None:

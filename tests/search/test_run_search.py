@@ -296,7 +296,8 @@ def test_a_time_that_no_part_can_meet_is_refused_before_training(tmp_path: Path,
     [
         ("{p50: 1ms}", "{}", None),
         ("{size: 5MB}", "{}", None),
-        ("{size: 20KB}", "{}", "seen"),
+        ("{size: 20KB}", "{factors: null}", "seen"),
+        ("{size: 20KB}", "{}", None),
         ("{smaller: 40}", "{}", "seen"),
         ("{size: 20KB}", "{vocabulary: null}", None),
         ("{p50: 1ms}", "{vocabulary: {keep: 50}}", VocabularyRule(keep=50)),
@@ -308,15 +309,26 @@ def test_parts_keep_all_pieces_unless_the_size_needs_fewer(budget, shared, vocab
     assert searched_recipe(recipe, Console("quiet")).shared.vocabulary == vocabulary
 
 
-def test_a_limit_of_size_leaves_as_many_pieces_as_small_parts_have_room_for(tmp_path):
-    def kept(*budget: str):
-        given = [f"budget={{{', '.join(budget)}}}", "teacher=minilm-l6", "student=null", "prune=null"]
+def test_a_limit_of_size_puts_word_vectors_in_factors_before_it_drops_pieces(tmp_path):
+    def kept(*budget: str, shared: str = "{}"):
+        given = [
+            f"budget={{{', '.join(budget)}}}",
+            f"shared={shared}",
+            "teacher=minilm-l6",
+            "student=null",
+            "prune=null",
+        ]
         recipe = resolve(read_recipe(write_tiny_recipe(tmp_path), given))
-        return searched_recipe(recipe, Console("quiet")).shared.vocabulary
+        shared = searched_recipe(recipe, Console("quiet")).shared
+        return shared.factors, shared.vocabulary
 
-    small, large, timed = kept("size: 5MB"), kept("size: 8MB"), kept("size: 5MB", "p50: 1ms")
-    assert 4_000 < small.keep < timed.keep < large.keep < 29_528
-    assert (kept("size: 2MB"), kept("size: 10MB")) == ("seen", None)
+    assert kept("size: 10MB") == (None, None)
+    assert kept("size: 6MB") == kept("size: 5MB", "p50: 1ms") == (128, None)
+    (factors, small), (_, timed), (_, large) = kept("smaller: 25"), kept("smaller: 25", "p50: 1ms"), kept("size: 5MB")
+    assert factors == 128
+    assert 3_000 < small.keep < timed.keep < large.keep < 29_528
+    assert kept("size: 2MB") == (128, "seen")
+    assert kept("size: 5MB", shared="{factors: null}")[0] is None
 
 
 @pytest.mark.parametrize(
