@@ -8,11 +8,12 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from compress.data.tokenizer import TOKENIZER_FILE, read_tokenizer
 from compress.errors import ModelError
 from compress.recipe.student_schema import Vocabulary
 
@@ -158,24 +159,36 @@ def check_file(content: str, rule: Vocabulary | None, source: str = "this model"
     return table
 
 
-def keepable_pieces(folder: Path) -> tuple[int, int] | None:
-    """Return the fewest and the most pieces that a folder's tokenizer can keep; None where none can be removed."""
-    try:
-        table = PieceTable(json.loads((folder / "tokenizer.json").read_bytes()))
-    except (OSError, ValueError, KeyError, ModelError):
+class PieceBounds(NamedTuple):
+    """How many pieces a tokenizer has, and the fewest and the most of them that it can keep."""
+
+    all: int
+    least: int
+    most: int
+
+
+def keepable_pieces(folder: Path) -> PieceBounds | None:
+    """Return how many pieces the tokenizer of a folder can keep; None where its files say it to transformers alone.
+
+    Raises:
+        ModelError: none of its pieces can be removed.
+    """
+    if not (folder / TOKENIZER_FILE).is_file():
         return None
+    table = PieceTable(json.loads(read_tokenizer(folder).to_str()))
     return _bounds(table, table.required())
 
 
-def _bounds(table: PieceTable, required: set[int]) -> tuple[int, int]:
-    return len(required), len((table.every - table.reserved()) | required)
+def _bounds(table: PieceTable, required: set[int]) -> PieceBounds:
+    every = table.every
+    return PieceBounds(len(every), len(required), len((every - table.reserved()) | required))
 
 
 def _check_keep(table: PieceTable, rule: Vocabulary | None, required: set[int]) -> None:
     """Refuse to keep more pieces than can be, or fewer than every text may need."""
     if rule is None or rule == "seen" or rule.keep is None:
         return
-    least, most = _bounds(table, required)
+    _, least, most = _bounds(table, required)
     if not least <= rule.keep <= most:
         placeholders = " apart from placeholders ([unused1])" if most < len(table.every) else ""
         raise ModelError(

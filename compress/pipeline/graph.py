@@ -42,8 +42,8 @@ class Step:
     """Whether what it did outside the store is still so; None for steps whose whole result is their folder."""
     stage: str = ""
     """The title of its stage, where that is not the one of its kind."""
-    passes: float = 0.0
-    """Times that it predicts the rows of train with a whole model, for forecasts, where its kind does not say."""
+    predicted: Callable[[int], float] | None = None
+    """For forecasts, how many rows it predicts with a whole model, by the rows of train; None: as its kind says."""
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,7 @@ class Result:
         without = [each for each in self.report.verdicts if each.winner is None and each.target in here]
         reasons = "; ".join(f"{each.target}: {each.why}" for each in without or self.report.verdicts)
         gates = [[row.gate for _, row in self.report.rows_at(each.target) if row.gate] for each in without]
-        hints = [remedy([gate for each in gates for gate in each], within)]
+        hints = [remedy([gate for each in gates for gate in each], within if self.report.recipe.get("budget") else "")]
         hint = "; ".join(filter(None, [*hints, f"everything measured is in {self.folder / 'report.html'}"]))
         if any(not any(gate.may_win for gate in each) for each in gates):
             raise GateMissed(f"no winner: {reasons}", hint=hint)
@@ -171,9 +171,9 @@ def run(
 def remedy(gates: Sequence[GateResult], within: str) -> str:
     """Return what may help where nothing won: rows exceed the budget, lose too much, or do one or the other.
 
-    ``within``: what makes models smaller and faster.
+    ``within``: what makes models smaller and faster, where there is a budget.
     """
-    too_large = any(gate.ruled_out and gate.outcome != "missed" for gate in gates)
+    too_large = bool(within) and any(gate.ruled_out and gate.outcome != "missed" for gate in gates)
     too_bad = any(gate.outcome == "missed" and not gate.ruled_out for gate in gates)
     closer = "texts without labels (task.data.unlabelled) or more rows bring small models closer to their teacher"
     if too_large and too_bad:

@@ -159,6 +159,15 @@ class Part(Frozen):
         return f"part-{self.layers}x{self.heads}x{self.ffn}"
 
 
+HELD_OUT, MOST_HELD_OUT = 0.1, 1000
+"""The share of train on which parts are compared, and the most rows of it: the shared training does not see them."""
+
+
+def held_out_rows(train: int) -> int:
+    """Return how many of so many rows of train parts are compared on."""
+    return min(MOST_HELD_OUT, max(1, round(HELD_OUT * train)))
+
+
 class Shared(Frozen):
     """A student that contains smaller ones: each update trains the largest, the smallest and some between them.
 

@@ -18,7 +18,7 @@ from compress.model_folder.model_info import ShapeInfo
 from compress.model_shapes import light_shape, part_shape
 from compress.prune.latency_table import LatencyTable
 from compress.recipe.schema import Budget
-from compress.recipe.student_schema import LightStudent, Part, Vocabulary
+from compress.recipe.student_schema import LightStudent, Part, Vocabulary, held_out_rows
 from compress.steps.shared_step import SECTION
 from compress.storage.stored_info import Info, up_to
 
@@ -32,8 +32,8 @@ COMPARE, COMPARING, SCORES_FILE = "compare-parts", "comparing parts", "scores.js
 """The step that scores parts, its kind, as a run shows it, and what it writes."""
 SLOWEST = 1.4
 """Candidates that take at most this many times less than the slowest are the slowest."""
-COMPARED_PASSES = 5.0
-"""Passes over train that comparing takes about: 150 parts, a third of the whole on the mean, on a tenth of the rows."""
+WHOLE_MODELS = 50
+"""Passes of a whole model that all parts take together: 150, a third of the whole on the mean."""
 MARGIN = 1.15
 """How much more than the budget an estimate may be: measured, it may be within."""
 
@@ -105,7 +105,12 @@ def add_comparison(plan: Plan, cards: Sequence[Path] = ()) -> None:
     """The step that scores all parts of a plan's shared student."""
     settings = {"metric": plan.recipe.task.metric, "seed": plan.recipe.seed}
     run = partial(compare, seed=plan.recipe.seed)
-    plan.add(COMPARE, COMPARING, settings, ["data", SECTION], run, passes=COMPARED_PASSES)
+    plan.add(COMPARE, COMPARING, settings, ["data", SECTION], run, predicted=compared_rows)
+
+
+def compared_rows(train: int) -> float:
+    """Return about how many rows of a whole model comparing takes, by the rows of train."""
+    return WHOLE_MODELS * held_out_rows(train)
 
 
 def compare(context: StepContext, seed: int) -> None:
@@ -222,7 +227,7 @@ def _beyond(line: Sequence[Candidate], candidates: Sequence[Candidate]) -> list[
     """Return the best of the slowest candidates; none where the front reaches these."""
     slowest = max((each.milliseconds for each in candidates), default=0.0)
     slow = [each for each in candidates if each.milliseconds * SLOWEST >= slowest and each.score is not None]
-    return [] if not slow or line[-1] in slow else [max(slow, key=lambda each: each.score or 0.0)]
+    return [] if not slow or not line or line[-1] in slow else [max(slow, key=lambda each: each.score or 0.0)]
 
 
 def _spread(line: Sequence[Candidate], count: int) -> list[Candidate]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from compress.console import Console
 from compress.data.tokenizer_subset import keepable_pieces
 from compress.environment import usable_cores
-from compress.errors import UsageError, nearest
+from compress.errors import ModelError, UsageError, nearest
+from compress.families import family_named
+from compress.model_folder.model_info import ShapeInfo
 from compress.model_shapes import part_shape, parts_of, shape_of_folder, student_shape
 from compress.model_sources import local_folder
 from compress.recipe.measure_schema import Target
@@ -47,7 +48,7 @@ def budget_overrides(text: str, goal: str | None) -> list[str]:
             raise UsageError(f"--budget: {name} is given twice.")
         limits[name] = value
     drop = limits.pop("drop", None)
-    if drop and not re.fullmatch(r"\d*\.?\d+", drop):
+    if drop and not _is_number(drop):
         message = f"--budget: drop is what the score may lose, as a number, got '{drop}'."
         raise UsageError(message, hint="drop=0.02: 2 points of 100")
     overrides = [f"budget={{{', '.join(f'{name}: {value}' for name, value in limits.items())}}}"] if limits else []
@@ -55,6 +56,14 @@ def budget_overrides(text: str, goal: str | None) -> list[str]:
     if goal is not None and goal not in GOALS:
         raise UsageError(f"there is no goal '{goal}'{nearest(goal, GOALS)}")
     return [*overrides, *([f"rank_by={GOALS[goal]}"] if goal else [])]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def searched_recipe(recipe: Recipe, console: Console, cards: Sequence[Path] = ()) -> Recipe:
@@ -83,22 +92,71 @@ def searched_recipe(recipe: Recipe, console: Console, cards: Sequence[Path] = ()
 def _within_size(recipe: Recipe, console: Console, cards: Sequence[Path]) -> Shared:
     """Return the shared student with smaller word vectors where most parts weigh too much with the teacher's.
 
-    Vectors in factors come first: they keep every word. Then pieces go, as far as the recipe leaves both open.
+    Vectors in factors come first: they keep every word. Then pieces go. What the recipe gives of both stays.
     """
-    shared = recipe.shared
-    if _pieces_that_fit(recipe, cards) is None:
-        return shared
+    shared, needs = recipe.shared, ", as the budget's size needs"
     folder = local_folder(recipe.teacher.source, recipe.teacher.revision, cards)
-    teacher, needs = shape_of_folder(folder), ", as the budget's size needs"
-    if teacher and teacher.embedding_size is None and "factors" not in shared.model_fields_set:
+    teacher = shape_of_folder(folder)
+    if folder is None or teacher is None or shared.vocabulary or _sizes(recipe, teacher, folder).middle_fits:
+        return shared
+    has_own_size = teacher.embedding_size is not None or family_named(teacher.family).own_embedding_size
+    if not has_own_size and "factors" not in shared.model_fields_set:
         shared = shared.model_copy(update={"factors": teacher.hidden // FACTORS})
         console.note(f"search: word vectors of parts are products of {shared.factors} factors{needs}")
-    pieces = _pieces_that_fit(recipe.model_copy(update={"shared": shared}), cards)
-    if pieces is not None and "vocabulary" not in shared.model_fields_set:
+    sizes = _sizes(recipe.model_copy(update={"shared": shared}), teacher, folder)
+    if "vocabulary" in shared.model_fields_set or sizes.middle_fits:
+        return shared
+    if pieces := _pieces_that_fit(recipe, sizes, folder):
         which = "only those of your texts" if pieces == "seen" else f"the {pieces.keep:,} most frequent ones"
         console.note(f"search: of all word pieces parts keep {which}{needs}")
         shared = shared.model_copy(update={"vocabulary": pieces})
     return shared
+
+
+class _Sizes(NamedTuple):
+    """Bytes of parts with all pieces of the teacher, without their tokenizer."""
+
+    parts: Sequence[int]
+    """From small to large."""
+    vectors: float
+    """Of these the word vectors."""
+    others: int
+    """Of the tokenizer."""
+    most: float
+    """What the budget allows."""
+
+    @property
+    def middle_fits(self) -> bool:
+        """Whether half of the parts may be within the budget."""
+        return self.parts[len(self.parts) // 2] + self.others <= MARGIN * self.most
+
+
+def _sizes(recipe: Recipe, teacher: ShapeInfo, folder: Path) -> _Sizes:
+    whole, others = whole_student(recipe.shared), tokenizer_bytes(folder)
+    shared = student_shape(teacher, whole) if whole else teacher
+    parts = sorted(file_bytes(part_shape(shared, part)) for part in parts_of(shared))
+    most = most_bytes(recipe.budget, FP32_BYTES * teacher.parameters + others)
+    return _Sizes(parts, shared.embedding_parameters * PIECE_BITS / 8, others, most)
+
+
+def _pieces_that_fit(recipe: Recipe, sizes: _Sizes, folder: Path) -> Vocabulary | None:
+    """Return which of the teacher's pieces parts keep: as many, the most frequent, as the budget's size has room for.
+
+    That is in the middle part, or, beside a limit of time, which few large parts keep, in one that a quarter are
+    smaller than. They are more than the texts have where train is small: a word that none of them has stays whole.
+    None where pieces cannot be removed.
+    """
+    try:
+        table = keepable_pieces(folder)
+    except ModelError:
+        return None
+    if table is None or (recipe.student and recipe.student.source):
+        return "seen"
+    part = sizes.parts[len(sizes.parts) // (4 if limits_time(recipe.budget) else 2)]
+    kept = int((sizes.most - (part - sizes.vectors)) / ((sizes.vectors + sizes.others) / table.all))
+    if kept >= table.most:
+        return None
+    return VocabularyRule(keep=kept) if kept >= FEWEST * table.least else "seen"
 
 
 def teacher_bytes(recipe: Recipe, cards: Sequence[Path]) -> int | None:
@@ -112,30 +170,6 @@ def tokenizer_bytes(folder: Path | None) -> int:
     """Return the size of a folder's tokenizer and config, which every export of its model has too."""
     files = [folder / name for name in COMPANIONS] if folder else []
     return sum(file.stat().st_size for file in files if file.is_file())
-
-
-def _pieces_that_fit(recipe: Recipe, cards: Sequence[Path]) -> Vocabulary | None:
-    """Return which pieces parts keep: all (None) where most parts are small enough with these, else the most frequent.
-
-    Word vectors are most of a small part. There are as many as leave the middle part within the budget's size, or,
-    beside a limit of time, which few large parts keep, a part that a quarter are smaller than. These are more than the
-    texts have where train is small: a word that none of them has stays whole.
-    """
-    folder = local_folder(recipe.teacher.source, recipe.teacher.revision, cards)
-    teacher, whole = shape_of_folder(folder), whole_student(recipe.shared)
-    if folder is None or teacher is None:
-        return None
-    shared = student_shape(teacher, whole) if whole else teacher
-    most, others = most_bytes(recipe.budget, teacher_bytes(recipe, cards)), tokenizer_bytes(folder)
-    sizes = sorted(file_bytes(part_shape(shared, part)) for part in parts_of(shared))
-    part = sizes[len(sizes) // (4 if limits_time(recipe.budget) else 2)]
-    if sizes[len(sizes) // 2] + others <= MARGIN * most:
-        return None
-    vectors = shared.embedding_parameters * PIECE_BITS / 8
-    kept = int((most - (part - vectors)) / ((vectors + others) / shared.vocabulary))
-    if (bounds := keepable_pieces(folder)) is None or kept >= bounds[1]:
-        return None
-    return VocabularyRule(keep=kept) if kept >= FEWEST * bounds[0] else "seen"
 
 
 def limits_time(budgets: Sequence[Budget]) -> bool:

@@ -26,7 +26,7 @@ from compress.models.encoder_parts import shape_of
 from compress.models.load_save import load_model, load_tokenizer, save_model
 from compress.models.student.parts import order_units, run_part, take_part
 from compress.recipe.distill_schema import Distill, SharedDistill
-from compress.recipe.student_schema import Part, Student
+from compress.recipe.student_schema import Part, Student, held_out_rows
 from compress.tasks.base import Row
 from compress.train.core import training_data
 from compress.train.core.seed_restarts import TrainContext
@@ -36,9 +36,6 @@ from compress.train.distillation.distill_objective import BatchView, DistillObje
 from compress.train.distillation.teachers import STUDENT_HINT, Teacher, further_teachers, ids_in_teacher
 from compress.train.objective import Batch, Losses, with_label_weights
 from compress.train.save_trained import TrainedModel, save_trained_model
-
-HELD_OUT, MOST_HELD_OUT = 0.1, 1000
-"""The share of train on which parts are compared, and the most rows of it: the shared training does not see them."""
 
 FEW_ROWS = 100
 """Rows below which parts can hardly be ranked: one row is a point."""
@@ -147,8 +144,7 @@ def try_part(
 
 def held_out(rows: int, seed: int) -> NDArray[np.int64]:
     """Return the numbers of the rows of train on which parts are compared, ascending."""
-    count = min(MOST_HELD_OUT, max(1, round(HELD_OUT * rows)))
-    return np.sort(np.random.default_rng([seed, rows]).permutation(rows)[:count])
+    return np.sort(np.random.default_rng([seed, rows]).permutation(rows)[: held_out_rows(rows)])
 
 
 class SharedObjective(DistillObjective):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
-from compress.data.tokenizer_subset import PieceTable, check_file, check_rule, rule_text, select_pieces
+from compress.data.tokenizer_subset import PieceTable, check_file, check_rule, keepable_pieces, rule_text, select_pieces
 from compress.errors import ModelError
 from compress.recipe.student_schema import VocabularyRule
 
@@ -183,3 +183,9 @@ def test_rules_are_named():
     for wrong in ({}, {"keep": 1, "min_count": 1}):
         with pytest.raises(ValueError, match="give one of keep: 8000 and min_count: 2"):
             VocabularyRule(**wrong)
+
+
+def test_how_many_pieces_a_folder_can_keep(tiny_folder, tmp_path):
+    bounds = keepable_pieces(tiny_folder("bert"))
+    assert bounds.least < bounds.most <= bounds.all
+    assert keepable_pieces(tmp_path) is None

@@ -25,7 +25,9 @@ def ended(outcome: GateOutcome, drop: float) -> Result:
     result = TargetResult(key=row.key, target="cpu", latency=UNTIMED, gate=gate)
     cpu = TargetFacts(title="cpu", device="cpu", threads=1, batch=1, length="data")
     verdict = Verdict(target="cpu", winner=None, why="the reason why")
-    report = Report.model_construct(rows=(row,), results=(result,), targets=(cpu,), verdicts=(verdict,))
+    report = Report.model_construct(
+        rows=(row,), results=(result,), targets=(cpu,), verdicts=(verdict,), recipe={"budget": []}
+    )
     return Result(Path("runs/my"), Outcome(), report)
 
 
@@ -61,6 +63,7 @@ def test_the_remedy_is_about_what_keeps_rows_from_winning(gates: list[GateResult
     found = remedy(gates, "smaller ones")
     assert found.startswith(hint)
     assert bool(found) is bool(hint)
+    assert "budget" not in remedy(gates, "")
 
 
 def test_a_missed_gate_hints_at_it() -> None:

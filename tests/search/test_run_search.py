@@ -9,6 +9,8 @@ import pytest
 from compress.cli import main
 from compress.console import Console
 from compress.errors import UsageError
+from compress.model_shapes import shape_of_folder
+from compress.models.tiny import write_tiny_model
 from compress.pipeline.commands.clean import clean
 from compress.pipeline.plan import make_plan
 from compress.pipeline.preflight.resolve import resolve
@@ -16,6 +18,7 @@ from compress.pipeline.run import read_recipe
 from compress.recipe.schema import Gate
 from compress.recipe.student_schema import VocabularyRule
 from compress.report.report_schema import read_report
+from compress.search import search_recipes
 from compress.search.compare_candidates import select_too_small
 from compress.search.run_search import search_recipe
 from compress.search.search_folder import read_search
@@ -55,6 +58,7 @@ def test_a_budget_is_written_as_settings_of_the_recipe(text, goal, overrides, re
         ("p5=1ms", "no limit 'p5'; did you mean p"),
         ("size=5MB,size=6MB", "size is given twice"),
         ("target=cpu", "no limit 'target'"),
+        ("drop=2 points", "got '2 points'"),
         ("drop=2%", "drop is what the score may lose, as a number, got '2%'"),
     ],
 )
@@ -309,6 +313,15 @@ def test_parts_keep_all_pieces_unless_the_size_needs_fewer(budget, shared, vocab
     assert searched_recipe(recipe, Console("quiet")).shared.vocabulary == vocabulary
 
 
+def test_word_vectors_that_have_a_size_of_their_own_get_no_factors(tmp_path, monkeypatch):
+    write_tiny_model(tmp_path / "electra", "electra")
+    shape = shape_of_folder(tmp_path / "electra").model_copy(update={"embedding_size": None})  # as wide as the model
+    monkeypatch.setattr(search_recipes, "shape_of_folder", lambda _: shape)
+    given = ["budget={smaller: 40}", f"teacher={tmp_path / 'electra'}", "student=null", "prune=null"]
+    shared = searched_recipe(resolve(read_recipe(write_tiny_recipe(tmp_path), given)), Console("quiet")).shared
+    assert (shared.factors, shared.vocabulary) == (None, "seen")
+
+
 def test_a_limit_of_size_puts_word_vectors_in_factors_before_it_drops_pieces(tmp_path):
     def kept(*budget: str, shared: str = "{}"):
         given = [
@@ -328,6 +341,8 @@ def test_a_limit_of_size_puts_word_vectors_in_factors_before_it_drops_pieces(tmp
     assert factors == 128
     assert 3_000 < small.keep < timed.keep < large.keep < 29_528
     assert kept("size: 2MB") == (128, "seen")
+    assert kept("size: 5MB", shared="{vocabulary: {keep: 9000}}") == (None, VocabularyRule(keep=9000))
+    assert kept("smaller: 25", shared="{vocabulary: null}") == (128, None)
     assert kept("size: 5MB", shared="{factors: null}")[0] is None
 
 
