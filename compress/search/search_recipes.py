@@ -19,7 +19,7 @@ from compress.recipe.schema import Budget, Quantize, Recipe
 from compress.recipe.student_schema import AnyStudent, Cascade, LightStudent, Shared, Vocabulary, VocabularyRule
 from compress.runtime.model_formats import COMPANIONS
 from compress.search.candidates import MARGIN, PIECE_BITS, file_bytes, most_bytes
-from compress.steps.shared_step import whole_student
+from compress.steps.shared_step import SECTION, whole_student
 from compress.tasks import KINDS
 
 OF_FINALISTS = "-search"
@@ -85,7 +85,8 @@ def searched_recipe(recipe: Recipe, console: Console, cards: Sequence[Path] = ()
             shared = shared.model_copy(update={"vocabulary": recipe.prune.vocabulary})
     if recipe.quantize is None:
         changes["quantize"] = Quantize()
-    changes["shared"] = _within_size(recipe.model_copy(update={"shared": shared}), console, cards)
+    changes[SECTION] = shared
+    changes[SECTION] = _within_size(recipe.model_copy(update=changes), console, cards)
     return recipe.model_copy(update=changes)
 
 
@@ -103,7 +104,7 @@ def _within_size(recipe: Recipe, console: Console, cards: Sequence[Path]) -> Sha
     if not has_own_size and "factors" not in shared.model_fields_set:
         shared = shared.model_copy(update={"factors": teacher.hidden // FACTORS})
         console.note(f"search: word vectors of parts are products of {shared.factors} factors{needs}")
-    sizes = _sizes(recipe.model_copy(update={"shared": shared}), teacher, folder)
+    sizes = _sizes(recipe.model_copy(update={SECTION: shared}), teacher, folder)
     if "vocabulary" in shared.model_fields_set or sizes.middle_fits:
         return shared
     if pieces := _pieces_that_fit(recipe, sizes, folder):
