@@ -42,7 +42,7 @@ class Step:
     """Whether what it did outside the store is still so; None for steps whose whole result is their folder."""
     stage: str = ""
     """The title of its stage, where that is not the one of its kind."""
-    predicted: Callable[[int], float] | None = None
+    predicted_rows: Callable[[int], float] | None = None
     """For forecasts, how many rows it predicts with a whole model, by the rows of train; None: as its kind says."""
 
 

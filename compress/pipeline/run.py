@@ -37,7 +37,7 @@ from compress.recipe.load import dump_recipe, load_recipe, parse_recipe
 from compress.recipe.schema import Recipe
 from compress.recipe.yaml_lines import dump_yaml
 from compress.report.report_schema import PROBE_FILE, PROBE_PAGE, REPORT_FILE, ROWS_PAGE, Report, read_report
-from compress.select.ledger import GateResult
+from compress.report.winner_summary import remedy
 from compress.storage.atomic_write import atomic_write, new_folder
 from compress.tasks.validate_task import task_problems
 from compress.variants import format_problems, left_out_formats
@@ -100,8 +100,9 @@ class Result:
         without = [each for each in self.report.verdicts if each.winner is None and each.target in here]
         reasons = "; ".join(f"{each.target}: {each.why}" for each in without or self.report.verdicts)
         gates = [[row.gate for _, row in self.report.rows_at(each.target) if row.gate] for each in without]
-        hints = [remedy([gate for each in gates for gate in each], within if self.report.recipe.get("budget") else "")]
-        hint = "; ".join(filter(None, [*hints, f"everything measured is in {self.folder / 'report.html'}"]))
+        every = [gate for each in gates for gate in each]
+        helps = remedy(every, within if self.report.recipe.get("budget") else "")
+        hint = "; ".join(filter(None, [helps, f"everything measured is in {self.folder / 'report.html'}"]))
         if any(not any(gate.may_win for gate in each) for each in gates):
             raise GateMissed(f"no winner: {reasons}", hint=hint)
         if without:  # variants that may win could not be timed
@@ -166,19 +167,6 @@ def run(
     if result.report is None:
         raise UsageError("compress.run returns a report on the main process only; launch training with the command.")
     return result.report
-
-
-def remedy(gates: Sequence[GateResult], within: str) -> str:
-    """Return what may help where nothing won: rows exceed the budget, lose too much, or do one or the other.
-
-    ``within``: what makes models smaller and faster, where there is a budget.
-    """
-    too_large = bool(within) and any(gate.ruled_out and gate.outcome != "missed" for gate in gates)
-    too_bad = any(gate.outcome == "missed" and not gate.ruled_out for gate in gates)
-    closer = "texts without labels (task.data.unlabelled) or more rows bring small models closer to their teacher"
-    if too_large and too_bad:
-        return f"what passes exceeds the budget, and what is within loses too much: {closer}; or allow more of either"
-    return within if too_large else closer if too_bad else ""
 
 
 def execute(plan: Plan, options: Options, console: Console) -> Result:

@@ -27,6 +27,9 @@ from compress.train.core.training_data import fast_tokenizer
 from compress.train.piece_choice import choose_pieces
 from compress.train.save_trained import TrainedModel, save_trained_model
 
+MANY_CHANGED = 0.5
+"""Share of rows of select that are tokenized differently from which there is a warning."""
+
 
 def prune_vocabulary(
     source: Path,
@@ -114,8 +117,6 @@ def prune_vocabulary_from_model(
     return pruned, choice.tokenizer, info
 
 
-MANY_CHANGED = 0.5
-"""Share of rows of select that are tokenized differently from which there is a warning."""
 ID_SUFFIX = "_token_id"
 """Of the keys of a config that hold ids of pieces."""
 

@@ -219,7 +219,7 @@ def _stages_without_gain_on(report: Report, title: str) -> Iterator[str]:
             hint = f"; {step.hint}" if step and step.hint and not report.data.rows.get(UNLABELLED) else ""
             missed.setdefault((stage.name, "; ".join(result.gate.reasons) + hint), []).append(after)
     if len(unsure) > 1:
-        yield f"Stages that may have brought no speedup on {title}: those to {', '.join(unsure)}."
+        yield f"On {title} these may not be faster than what they were made from: {', '.join(unsure)}."
     else:
         yield from unsure.values()
     for (name, reasons), keys in missed.items():

@@ -1,9 +1,12 @@
-"""What a report says of each winner: how it compares with other rows on test, what is unusual, and how it is used."""
+"""What a report says of each winner: how it compares with other rows on test, what is unusual, and how it is used.
+
+Where nothing won: what may help.
+"""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from compress import format_numbers as fmt
@@ -16,7 +19,7 @@ from compress.report.retention import SIGNIFICANCE, quality_on_test, ratio_above
 from compress.report.run_facts import TargetFacts
 from compress.report.speedup_breakdown import fastest_variant, speedup, times_smaller
 from compress.select.gate import format_change, loss_against
-from compress.select.ledger import Verdict, WinnerComparison
+from compress.select.ledger import GateResult, Verdict, WinnerComparison
 from compress.tasks import kind_of
 
 MOST_HELD_BACK = 5
@@ -46,6 +49,19 @@ def held_back_lines(verdict: Verdict) -> list[str]:
     if more := rows[MOST_HELD_BACK:]:
         lines.append(f"held back: {len(more)} more, with their reasons in the report (The gate, on select)")
     return lines
+
+
+def remedy(gates: Sequence[GateResult], within: str) -> str:
+    """Return what may help where nothing won: rows exceed the budget, lose too much, or do one or the other.
+
+    ``within``: what makes models smaller and faster, where there is a budget.
+    """
+    too_large = bool(within) and any(gate.ruled_out and gate.outcome != "missed" for gate in gates)
+    too_bad = any(gate.outcome == "missed" and not gate.ruled_out for gate in gates)
+    closer = "texts without labels (task.data.unlabelled) or more rows bring small models closer to their teacher"
+    if too_large and too_bad:
+        return f"what passes exceeds the budget, and what is within loses too much: {closer}; or allow more of either"
+    return within if too_large else closer if too_bad else ""
 
 
 def _compared(report: Report, verdict: Verdict) -> Verdict:

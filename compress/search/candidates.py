@@ -105,7 +105,7 @@ def add_comparison(plan: Plan, cards: Sequence[Path] = ()) -> None:
     """The step that scores all parts of a plan's shared student."""
     settings = {"metric": plan.recipe.task.metric, "seed": plan.recipe.seed}
     run = partial(compare, seed=plan.recipe.seed)
-    plan.add(COMPARE, COMPARING, settings, ["data", SECTION], run, predicted=compared_rows)
+    plan.add(COMPARE, COMPARING, settings, ["data", SECTION], run, predicted_rows=compared_rows)
 
 
 def compared_rows(train: int) -> float:
@@ -213,7 +213,7 @@ def choose_finalists(candidates: Sequence[Candidate], count: int) -> list[Candid
 
     They are of the front, spread evenly by their time, the fastest and the best among them; where it is shorter than
     that, of the front of the others too. Where it ends well before what the budget allows, the best of the slowest is
-    one of them: few rows rank parts, and the larger one learns more in the end.
+    one of them: few rows rank parts, and a larger one may gain more by its own training.
     """
     left = [each for each in candidates if each.within]
     chosen = _beyond(front(left), left) if count > 2 else []

@@ -35,7 +35,8 @@ from compress.search.candidates import (
     with_least_pieces,
 )
 from compress.search.light_times import LIGHT_TIMES, add_light_times, read_light_times
-from compress.search.search_recipes import light_students, teacher_bytes, timed_target, tokenizer_bytes
+from compress.search.search_recipes import light_students, timed_target
+from compress.search.word_vectors import teacher_bytes, tokenizer_bytes
 from compress.steps.shared_step import SECTION, add_shared, whole_student
 
 ANY_PART = Part(layers=1, heads=1, ffn=1)

@@ -28,8 +28,9 @@ from compress.search.candidates import (
 )
 from compress.search.compare_candidates import ANY_PART, plan_comparison, with_fit
 from compress.search.search_folder import compared_before
-from compress.search.search_recipes import finalists_recipe, light_students, searched_recipe, teacher_bytes
+from compress.search.search_recipes import finalists_recipe, light_students, searched_recipe
 from compress.search.tune_training import TRIAL, add_trial
+from compress.search.word_vectors import teacher_bytes
 from compress.steps.shared_step import whole_student
 
 

@@ -27,7 +27,7 @@ from compress.search.candidates import (
     choose_finalists,
     front,
 )
-from compress.search.compare_candidates import check_any, compare, plan_comparison
+from compress.search.compare_candidates import Compared, check_any, compare, plan_comparison
 from compress.search.expected_plan import check_minutes, expected_plan, final_recipe, in_time, kept_light
 from compress.search.ray_trainings import train_on_cluster
 from compress.search.search_folder import FINALISTS_FILE, SEARCH_FILE, WINNER_FILE
@@ -82,7 +82,8 @@ def search(
     if minutes is not None:
         check_minutes(expected_plan(recipe, options, 1), options, minutes)
     expected = expected_plan(recipe, options, finalists) if console.has_live_line else plan  # only its times are shown
-    candidates, variant, teacher = compare(plan, recipe, replace(options, folder=folder), console, expected)
+    compared = compare(plan, recipe, replace(options, folder=folder), console, expected)
+    candidates = compared.candidates
     light, parts = kept_light(recipe, candidates), [each for each in candidates if isinstance(each.student, Part)]
     chosen, values = choose_finalists(parts, finalists), Values()
     ends = None if minutes is None else began + 60 * minutes
@@ -92,26 +93,33 @@ def search(
     if ends is not None:
         chosen = in_time(recipe, parts, light, len(chosen), options, ends - time.monotonic())
     trained = [*chosen, *light]
-    check_any(recipe, trained, candidates, teacher)
+    check_any(recipe, trained, candidates, compared.teacher)
     names = ", ".join(each.name for each in trained) or "the recipe's own student"
     console.note(f"search: {len(trained)} of {len(candidates)} candidates are trained on: {names}")
     final = final_recipe(recipe, chosen, light)
-    found = SearchInfo(
-        name=recipe.name,
-        limits=tuple(each.model_dump(exclude_none=True) for each in recipe.budget),
-        max_drop=recipe.gate.max_drop,
-        goal=recipe.rank_by,
-        variant=variant,
-        teacher=teacher,
-        candidates=tuple(each.model_copy(update={"is_finalist": each in trained}) for each in candidates),
-        tuned=values,
-        run=final.name,
-    )
+    found = _looked_at(recipe, compared, trained, values, final.name)
     atomic_write(folder / FINALISTS_FILE, dump_recipe(final))
     write_model(folder / SEARCH_FILE, found)
     if ray is not None:
         train_on_cluster(ray, final, options, folder / "trainings", console)
     return _run_finalists(found, final, folder, options, console)
+
+
+def _looked_at(
+    recipe: Recipe, compared: Compared, trained: Sequence[Candidate], values: Values, run: str
+) -> SearchInfo:
+    """Return what was compared, and what is trained on in a run of this name."""
+    return SearchInfo(
+        name=recipe.name,
+        limits=tuple(each.model_dump(exclude_none=True) for each in recipe.budget),
+        max_drop=recipe.gate.max_drop,
+        goal=recipe.rank_by,
+        variant=compared.variant,
+        teacher=compared.teacher,
+        candidates=tuple(each.model_copy(update={"is_finalist": each in trained}) for each in compared.candidates),
+        tuned=values,
+        run=run,
+    )
 
 
 def _tuned(

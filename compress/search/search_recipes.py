@@ -4,33 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from compress.console import Console
-from compress.data.tokenizer_subset import keepable_pieces
 from compress.environment import usable_cores
-from compress.errors import ModelError, UsageError, nearest
-from compress.families import family_named
-from compress.model_folder.model_info import ShapeInfo
-from compress.model_shapes import part_shape, parts_of, shape_of_folder, student_shape
-from compress.model_sources import local_folder
+from compress.errors import UsageError, nearest
 from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Budget, Quantize, Recipe
-from compress.recipe.student_schema import AnyStudent, Cascade, LightStudent, Shared, Vocabulary, VocabularyRule
-from compress.runtime.model_formats import COMPANIONS
-from compress.search.candidates import MARGIN, PIECE_BITS, file_bytes, most_bytes
-from compress.steps.shared_step import SECTION, whole_student
+from compress.recipe.student_schema import AnyStudent, Cascade, LightStudent
+from compress.search.word_vectors import within_size
+from compress.steps.shared_step import SECTION
 from compress.tasks import KINDS
 
 OF_FINALISTS = "-search"
 """After the recipe's name: the run of its finalists, beside a run of the recipe itself."""
-FP32_BYTES = 4
-FACTORS = 3
-"""How many times fewer numbers than the hidden size a word vector has where it is stored in factors."""
-FEWEST = 1.5
-"""Times as many pieces as any text may need: below that too few are left beside the single characters."""
 LIMITS = tuple(name for name in Budget.model_fields if name != "target")
-TIMES = ("p50", "p95", "end_to_end", "speedup")
 GOALS: Mapping[str, str] = {"speed": "p50", "size": "size", "score": "score"}
 """What a winner is the first by, by goal: `rank_by` of the recipe."""
 
@@ -86,96 +74,8 @@ def searched_recipe(recipe: Recipe, console: Console, cards: Sequence[Path] = ()
     if recipe.quantize is None:
         changes["quantize"] = Quantize()
     changes[SECTION] = shared
-    changes[SECTION] = _within_size(recipe.model_copy(update=changes), console, cards)
+    changes[SECTION] = within_size(recipe.model_copy(update=changes), console, cards)
     return recipe.model_copy(update=changes)
-
-
-def _within_size(recipe: Recipe, console: Console, cards: Sequence[Path]) -> Shared:
-    """Return the shared student with smaller word vectors where most parts weigh too much with the teacher's.
-
-    Vectors in factors come first: they keep every word. Then pieces go. What the recipe gives of both stays.
-    """
-    shared, needs = recipe.shared, ", as the budget's size needs"
-    folder = local_folder(recipe.teacher.source, recipe.teacher.revision, cards)
-    teacher = shape_of_folder(folder)
-    if folder is None or teacher is None or shared.vocabulary or _sizes(recipe, teacher, folder).middle_fits:
-        return shared
-    has_own_size = teacher.embedding_size is not None or family_named(teacher.family).own_embedding_size
-    if not has_own_size and "factors" not in shared.model_fields_set:
-        shared = shared.model_copy(update={"factors": teacher.hidden // FACTORS})
-        console.note(f"search: word vectors of parts are products of {shared.factors} factors{needs}")
-    sizes = _sizes(recipe.model_copy(update={SECTION: shared}), teacher, folder)
-    if "vocabulary" in shared.model_fields_set or sizes.middle_fits:
-        return shared
-    if pieces := _pieces_that_fit(recipe, sizes, folder):
-        which = "only those of your texts" if pieces == "seen" else f"the {pieces.keep:,} most frequent ones"
-        console.note(f"search: of all word pieces parts keep {which}{needs}")
-        shared = shared.model_copy(update={"vocabulary": pieces})
-    return shared
-
-
-class _Sizes(NamedTuple):
-    """Bytes of parts with all pieces of the teacher, without their tokenizer."""
-
-    parts: Sequence[int]
-    """From small to large."""
-    vectors: float
-    """Of these the word vectors."""
-    others: int
-    """Of the tokenizer."""
-    most: float
-    """What the budget allows."""
-
-    @property
-    def middle_fits(self) -> bool:
-        """Whether half of the parts may be within the budget."""
-        return self.parts[len(self.parts) // 2] + self.others <= MARGIN * self.most
-
-
-def _sizes(recipe: Recipe, teacher: ShapeInfo, folder: Path) -> _Sizes:
-    whole, others = whole_student(recipe.shared), tokenizer_bytes(folder)
-    shared = student_shape(teacher, whole) if whole else teacher
-    parts = sorted(file_bytes(part_shape(shared, part)) for part in parts_of(shared))
-    most = most_bytes(recipe.budget, FP32_BYTES * teacher.parameters + others)
-    return _Sizes(parts, shared.embedding_parameters * PIECE_BITS / 8, others, most)
-
-
-def _pieces_that_fit(recipe: Recipe, sizes: _Sizes, folder: Path) -> Vocabulary | None:
-    """Return which of the teacher's pieces parts keep: as many, the most frequent, as the budget's size has room for.
-
-    That is in the middle part, or, beside a limit of time, which few large parts keep, in one that a quarter are
-    smaller than. They are more than the texts have where train is small: a word that none of them has stays whole.
-    None where pieces cannot be removed.
-    """
-    try:
-        table = keepable_pieces(folder)
-    except ModelError:
-        return None
-    if table is None or (recipe.student and recipe.student.source):
-        return "seen"
-    part = sizes.parts[len(sizes.parts) // (4 if limits_time(recipe.budget) else 2)]
-    kept = int((sizes.most - (part - sizes.vectors)) / ((sizes.vectors + sizes.others) / table.all))
-    if kept >= table.most:
-        return None
-    return VocabularyRule(keep=kept) if kept >= FEWEST * table.least else "seen"
-
-
-def teacher_bytes(recipe: Recipe, cards: Sequence[Path]) -> int | None:
-    """Return the size of the teacher's files, with 32 bits a parameter; None where its shape is not known yet."""
-    folder = local_folder(recipe.teacher.source, recipe.teacher.revision, cards)
-    shape = shape_of_folder(folder)
-    return FP32_BYTES * shape.parameters + tokenizer_bytes(folder) if shape else None
-
-
-def tokenizer_bytes(folder: Path | None) -> int:
-    """Return the size of a folder's tokenizer and config, which every export of its model has too."""
-    files = [folder / name for name in COMPANIONS] if folder else []
-    return sum(file.stat().st_size for file in files if file.is_file())
-
-
-def limits_time(budgets: Sequence[Budget]) -> bool:
-    """Whether any of these limits a time."""
-    return any(getattr(each, name) is not None for each in budgets for name in TIMES)
 
 
 def timed_target(recipe: Recipe) -> Target:

@@ -172,7 +172,7 @@ def _start(part: Part, parent: str, folder: Path | None) -> str:
 
 
 SHARED = ModelStep(
-    title="distilling the chosen parts of it further",
+    title="distilling chosen parts of the shared student",
     path=(SECTION,),
     kinds={
         SECTION: StepKind(seconds=20.0, title="distilling a shared student, all its parts at once"),

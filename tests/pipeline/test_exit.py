@@ -8,9 +8,10 @@ from compress.errors import CompressError, GateMissed
 from compress.measure.timing.latency import Latency
 from compress.model_folder.model_info import VariantInfo
 from compress.pipeline.execute import Outcome
-from compress.pipeline.run import Result, remedy
+from compress.pipeline.run import Result
 from compress.report.report_schema import LedgerRow, Report
 from compress.report.run_facts import TargetFacts
+from compress.report.winner_summary import remedy
 from compress.select.ledger import GateResult, TargetResult, Verdict
 from compress.select.ledger import Outcome as GateOutcome
 

@@ -18,7 +18,7 @@ from compress.pipeline.run import read_recipe
 from compress.recipe.schema import Gate
 from compress.recipe.student_schema import VocabularyRule
 from compress.report.report_schema import read_report
-from compress.search import search_recipes
+from compress.search import word_vectors
 from compress.search.compare_candidates import select_too_small
 from compress.search.run_search import search_recipe
 from compress.search.search_folder import read_search
@@ -316,7 +316,7 @@ def test_parts_keep_all_pieces_unless_the_size_needs_fewer(budget, shared, vocab
 def test_word_vectors_that_have_a_size_of_their_own_get_no_factors(tmp_path, monkeypatch):
     write_tiny_model(tmp_path / "electra", "electra")
     shape = shape_of_folder(tmp_path / "electra").model_copy(update={"embedding_size": None})  # as wide as the model
-    monkeypatch.setattr(search_recipes, "shape_of_folder", lambda _: shape)
+    monkeypatch.setattr(word_vectors, "shape_of_folder", lambda _: shape)
     given = ["budget={smaller: 40}", f"teacher={tmp_path / 'electra'}", "student=null", "prune=null"]
     shared = searched_recipe(resolve(read_recipe(write_tiny_recipe(tmp_path), given)), Console("quiet")).shared
     assert (shared.factors, shared.vocabulary) == (None, "seen")

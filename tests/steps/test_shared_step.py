@@ -33,7 +33,7 @@ def test_a_run_shows_the_shared_training_and_that_of_parts_as_two_stages(recipe_
     titles = [stage_of(plan.step(name)).title for name in ("shared", "part-1x1x8")]
     assert titles == [
         "distilling a shared student, all its parts at once",
-        "distilling the chosen parts of it further",
+        "distilling chosen parts of the shared student",
     ]
 
 

@@ -202,8 +202,10 @@ class RoughTimes:
         if step.kind in MODEL_STEPS and (rows := MODEL_STEPS[step.kind].gradient_rows):
             return usual + self._computing(3 * self._passes(self._model_of(step), rows))
         counts = self.estimates.known_counts or {}
-        if step.predicted:
-            return usual + self._computing(self._passes(self._model_of(step), step.predicted(counts.get("train", 0))))
+        if step.predicted_rows:
+            return usual + self._computing(
+                self._passes(self._model_of(step), step.predicted_rows(counts.get("train", 0)))
+            )
         if rows := sum(counts.get(role, 0) for role in PREDICTED_ROLES.get(step.kind, ())):
             times = len(step.settings.get("names", ())) or 1  # perturbations of the texts
             return usual + self._computing(times * self._passes(self._model_of(step), rows))
