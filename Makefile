@@ -1,5 +1,5 @@
 # make demo      install what the quickstart needs and run it
-# make install   the same without the run: for a recipe of your own
+# make install   the same without the run: for a recipe of your own, and to serve its model
 # make quick     the tests that run no pipeline and train nothing: two minutes, for every change
 # make test      lint, types and every fast test
 # make test-all  the slow, wheel and browser tests too
