@@ -89,7 +89,7 @@ python-env:
 
 # After all others: what this extra brings writes to the error stream of every program that imports transformers.
 test-neural-compressor: $(VENV)/.installed-dev
-	$(INSTALL) $(WITH_INDEX) --no-build-isolation -e ".[neural-compressor]"
+	$(INSTALL) --no-build-isolation -e ".[neural-compressor]"
 	$(PYTEST) tests/quantize/test_neural_compressor.py $(PYTEST_ARGS)
 
 # LiteRT's converter needs xdsl, which refuses typing_extensions since 4.13; so what needs a later one is older here.
@@ -105,11 +105,11 @@ marked: $(VENV)/.installed-dev
 	$(PYTEST) -m "$(MARKED)" $(PYTEST_ARGS)
 
 $(VENV)/.installed-demo: $(VENV)/.created pyproject.toml constraints.txt | torch
-	$(INSTALL) $(WITH_INDEX) --no-build-isolation -e ".[train,quickstart,serve]"
+	$(INSTALL) --no-build-isolation -e ".[train,quickstart,serve]"
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.created pyproject.toml constraints.txt | torch
-	$(INSTALL) $(WITH_INDEX) --no-build-isolation -e ".[all,dev]"
+	$(INSTALL) --no-build-isolation -e ".[all,dev]"
 	@touch $@
 
 # Installs everything, the other tools too. Needs an idle machine (benchmarks/README.md).

@@ -11,6 +11,7 @@ import errno
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 EXIT_CODES = {
@@ -192,5 +193,15 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Return `; did you mean NAME?` with the closest known name; nothing where none is close."""
-    close = difflib.get_close_matches(name, sorted(map(str, known)), n=1)
-    return f"; did you mean {close[0]}?" if close else ""
+    close = _closest(name, known)
+    return f"; did you mean {close}?" if close else ""
+
+
+def nearest_file(path: Path, names: Iterable[str]) -> str:
+    """Return `; did you mean FOLDER/NAME?` with the closest of the names in the folder of a file that is not there."""
+    close = _closest(path.name, names)
+    return f"; did you mean {path.parent / close}?" if close else ""
+
+
+def _closest(name: str, known: Iterable[str]) -> str | None:
+    return next(iter(difflib.get_close_matches(name, sorted(map(str, known)), n=1)), None)

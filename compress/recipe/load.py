@@ -12,7 +12,7 @@ from typing import Any, TypeVar, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from compress.errors import Problem, RecipeError, UsageError, nearest
+from compress.errors import Problem, RecipeError, UsageError, nearest_file
 from compress.recipe import schema_lookup
 from compress.recipe.field_types import RecipeFile, RecipeKind, ShortForm, other_kind
 from compress.recipe.loss_schema import Losses
@@ -201,7 +201,7 @@ def _read(path: Path) -> str:
         problem = Problem((), f"byte 0x{error.object[error.start]:02x} is not UTF-8", line)
     except FileNotFoundError:
         nearby = [entry.name for entry in path.parent.glob("[!.]*.y*ml")] if path.parent.is_dir() else []
-        problem = Problem((), f"there is no such file{nearest(path.name, nearby)}")
+        problem = Problem((), f"there is no such file{nearest_file(path, nearby)}")
     except OSError as error:
         problem = Problem((), f"cannot be read: {error.strerror or error}")
     raise RecipeError(str(path), [problem])

@@ -76,7 +76,7 @@ def _remarks(report: Report) -> Iterator[Remark]:
         (_teacher_versus_probe, "Try a lower learning_rate, or finetune: {method: frozen}."),
         (_failures, "Repair what failed and run again: finished steps are kept."),
         (_unmeasured, "Nothing failed: their steps, further down, have the reasons."),
-        (_stages_without_gain, "Leave that stage out, or give its recovery more epochs."),
+        (_stages_without_gain, "Leave that stage out, or give a training more epochs."),
         (_missed_speedups, "Measure on an idle machine again, or lower the goal."),
         (_unstable_timings, "Time again on an idle machine: compress run RECIPE --from measure."),
         (_miscalibration, "Set thresholds on rows of your own, not on its probabilities as they are."),

@@ -10,7 +10,7 @@ from compress.console import Console
 from compress.data.loading.quickstart_dataset import builtin_file
 from compress.data.loading.raw_rows import format_of
 from compress.data.loading.text_decoding import check_text
-from compress.errors import DataError, Problem, nearest
+from compress.errors import DataError, Problem, nearest_file
 from compress.recipe.field_types import Part, Role
 from compress.recipe.task_schema import Data
 from compress.storage.file_digests import file_digest
@@ -96,7 +96,7 @@ def _existing(path: Path, part: Part) -> Path:
         elif not path.parent.is_dir():
             problem = f"there is no file {path}, and no folder {path.parent} either"
         else:
-            problem = f"there is no file {path}{nearest(path.name, [entry.name for entry in path.parent.iterdir()])}"
+            problem = f"there is no file {path}{nearest_file(path, [entry.name for entry in path.parent.iterdir()])}"
     except (OSError, ValueError) as error:  # a name that is too long, or no name at all
         problem = f"{str(path)[:80]} cannot be opened: {error}"
     raise DataError(f"task.data.{part}: {problem}.")

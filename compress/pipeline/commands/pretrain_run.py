@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compress.console import Console
-from compress.errors import UsageError, nearest
+from compress.errors import UsageError, nearest_file
 from compress.model_sources import identity
 from compress.pipeline.execute import Executor
 from compress.pipeline.graph import Step, StepPlan
@@ -168,7 +168,7 @@ def _existing(path: Path) -> Path:
         raise UsageError(f"text.files: {path} is a folder where a file is expected.")
     if not path.is_file():
         nearby = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-        raise UsageError(f"text.files: there is no file {path}{nearest(path.name, nearby)}.")
+        raise UsageError(f"text.files: there is no file {path}{nearest_file(path, nearby)}.")
     return path
 
 

@@ -89,7 +89,7 @@ def test_builtin_set_without_its_sources(monkeypatch):
 
 def test_missing_files_name_the_nearest(write, tmp_path):
     write("train.tsv", "x")
-    with pytest.raises(DataError, match=r"task\.data\.train.*did you mean train\.tsv"):
+    with pytest.raises(DataError, match=r"task\.data\.train.*did you mean .+train\.tsv"):
         find_files(Data(train=str(tmp_path / "trian.tsv")))
     with pytest.raises(DataError, match=r"no folder .*nowhere either"):
         find_files(Data(test=str(tmp_path / "nowhere" / "a.tsv")))
