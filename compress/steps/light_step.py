@@ -148,5 +148,5 @@ LIGHT = ModelStep(
     shrink=_shrink,
     start=_start,
     tag="distilled",
-    hint="texts without labels (task.data.unlabelled) bring it closer to its teacher; conv reads words in order, static does not",
+    hint="texts without labels (task.data.unlabelled) bring it closer to its teacher; only conv reads words in order",
 )
