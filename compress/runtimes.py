@@ -52,6 +52,8 @@ class Runtime:
     modes: tuple[RunMode, ...] = ()
     tuner: str | None = None
     """`module:function` that chooses session options by timing for files of its own format; None: there are none."""
+    int8_is_faster: bool = True
+    """Whether it computes in INT8; else such files are smaller alone."""
 
 
 _TORCH = Runtime(
@@ -149,6 +151,7 @@ RUNTIMES: Mapping[str, Runtime] = {
             needs="nothing else",
             modules=(),
             libraries=("numpy",),
+            int8_is_faster=False,
         ),
         Runtime(
             name="cascade",

@@ -18,9 +18,10 @@ from compress.report.retention import (
     quality_on_test,
     teacher_beats_baseline,
 )
-from compress.report.speedup_breakdown import speedup_of_cut, speedup_stages
+from compress.report.speedup_breakdown import Stage, speedup_of_cut, speedup_stages
 from compress.report.tables.machine_facts import describe_length_limit, truncated_of_test
 from compress.report.tables.speed_tables import cost_of_texts
+from compress.runtimes import RUNTIMES
 from compress.steps import STEPS
 from compress.tasks.validate_task import label_problems
 
@@ -208,8 +209,7 @@ def _stages_without_gain_on(report: Report, title: str) -> Iterator[str]:
         before, after = stage.before.key, stage.after.key
         result = report.result(after, title)
         step = STEPS.get(stage.name)
-        saves_time = step is None or not step.removes_pieces
-        if saves_time and stage.speedup is not None and stage.speedup.low <= 1.0:
+        if _saves_time(stage) and stage.speedup is not None and stage.speedup.low <= 1.0:
             factor = f"{fmt.ratio(stage.speedup.value)} as fast as {before} ({fmt.span(stage.speedup, fmt.ratio)})"
             if stage.speedup.value > 1.0:
                 unsure[after] = f"{stage.name} may have brought no speedup on {title}: {after} is {factor}."
@@ -224,6 +224,14 @@ def _stages_without_gain_on(report: Report, title: str) -> Iterator[str]:
         yield from unsure.values()
     for (name, reasons), keys in missed.items():
         yield f"{name} missed the gate on {title}: {', '.join(keys)} {reasons}."
+
+
+def _saves_time(stage: Stage) -> bool:
+    """Whether a stage is there to save time, and not bytes alone."""
+    if step := STEPS.get(stage.name):
+        return not step.removes_pieces
+    runtime = RUNTIMES.get(stage.after.variant.runtime)
+    return runtime is None or runtime.int8_is_faster
 
 
 def _missed_speedups(report: Report) -> Iterator[str]:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from compress.measure.quality.quality_result import ClassScore, Difference, Quality
@@ -9,6 +11,7 @@ from compress.report.report_schema import Report, report_json
 from compress.report.tables.ledger_tables import ledger_table
 from compress.report.tables.speed_tables import timing_table
 from compress.report.winner_summary import held_back_lines
+from compress.runtimes import RUNTIMES
 from compress.select.gate import correction, gate
 from compress.select.ledger import HeldBack, Limits, Rules, Verdict
 from tests.report.conftest import apply_gates, edited
@@ -539,6 +542,14 @@ def test_stage_without_gain_is_reported(make_report, latency_of):
     (warning,) = [remark for remark in report.remarks if remark.startswith("prune brought no speedup")]
     assert warning.startswith("prune brought no speedup on cpu: pruned/onnx-fp32 is 0.9")
     assert "as fast as student/onnx-fp32" in warning
+
+
+def test_int8_that_saves_bytes_alone_is_no_stage_without_gain(make_report, latency_of, monkeypatch):
+    report = apply_gates(edited(make_report(), "student/onnx-int8", latency=latency_of(9.9, seed=7)))
+    assert [remark for remark in report.remarks if remark.startswith("onnx-int8 brought no speedup")]
+    monkeypatch.setitem(RUNTIMES, "onnxruntime", replace(RUNTIMES["onnxruntime"], int8_is_faster=False))
+    report = apply_gates(edited(make_report(), "student/onnx-int8", latency=latency_of(9.9, seed=7)))
+    assert not [remark for remark in report.remarks if remark.startswith("onnx-int8 brought no speedup")]
 
 
 def test_unmeasured_stages_give_no_warning(make_report):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import textwrap
+import re
 from collections.abc import Iterable
 
 from compress import format_numbers as fmt
@@ -118,12 +118,15 @@ def _closing_cells(report: Report, row: LedgerRow, title: str, *, is_winner: boo
 
 
 def _fold(name: str, *, narrow: bool) -> str:
-    """Break a name that is too long for a narrow table after its slash, and after hyphens where that is not enough."""
+    """Break a name that is too long for a narrow table after a slash, hyphens or spaces."""
     if not narrow or len(name) <= LONGEST_LINE + len(MARK):
         return name
-    model, slash, variant = name.partition("/")
-    lines = textwrap.wrap(variant, LONGEST_LINE) if slash else textwrap.wrap(model, LONGEST_LINE)
-    return "\n  ".join([model + slash, *lines] if slash else lines)
+    lines = [name[: len(MARK)]]
+    for piece in re.split(r"(?<=[/\- ])", name[len(MARK) :]):
+        if len(lines[-1]) > len(MARK) and len(lines[-1]) + len(piece) > LONGEST_LINE + len(MARK):
+            lines.append(" " * len(MARK))
+        lines[-1] += piece
+    return "\n".join(lines)
 
 
 def _ledger_cells(report: Report, row: LedgerRow, title: str, metric: str, *, is_winner: bool) -> Cells:
