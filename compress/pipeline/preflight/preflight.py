@@ -28,7 +28,7 @@ from compress.steps import KINDS, STEPS, distillations
 from compress.steps.distillations import models_of_distillation
 from compress.steps.model_step import TRAINING, NamedModel
 from compress.storage.atomic_write import why_unwritable
-from compress.tasks import primary_metric, task_info
+from compress.tasks import task_info
 from compress.variants import VARIANTS, missing_extras, missing_programs, variant_in
 
 LIBRARIES_OF_STEPS: Mapping[str, Mapping[str, str]] = {
@@ -91,10 +91,8 @@ def check(plan: Plan, store: StepStore, forced: set[str], cards: Sequence[Path] 
 
 
 def _general_warnings(plan: Plan) -> Iterator[str]:
-    """Sections that no step reads, a gate that lets everything pass, and more threads than there are cores."""
-    distill, allowed, metric = plan.recipe.distill, plan.recipe.gate.max_drop, primary_metric(plan.recipe.task)
-    if allowed > 1 and metric.larger_is_better:
-        yield f"gate.max_drop: {allowed:g} lets every model pass: {metric.name} is at most 1, and 0.01 is one point"
+    """Sections that no step reads, and more threads than there are cores."""
+    distill = plan.recipe.distill
     if distill and distill != Distill() and not plan.recipe.students:
         yield "distill has no effect: the recipe has no student to distil"
     if plan.recipe.task.data.has_unlabelled and all(step.kind != UNLABELLED for step in plan.steps):

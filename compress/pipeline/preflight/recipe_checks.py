@@ -19,7 +19,7 @@ from compress.runtimes import why_not_in_all
 from compress.steps import STEPS, distillations, trainings
 from compress.steps.distillations import distillation_problems
 from compress.steps.finetune_step import HEADLESS
-from compress.tasks import KINDS, TASK_NAMES
+from compress.tasks import KINDS, TASK_NAMES, primary_metric
 from compress.variants import ALL_FORMATS, EXPORTS, QUANTIZERS, VARIANTS, competing_formats, variants_for
 
 TRACKERS = ("tensorboard", "wandb", "mlflow", "comet_ml", "aim", "clearml", "dvclive", "swanlab", "trackio")
@@ -43,6 +43,7 @@ def unused_settings(recipe: Recipe) -> Iterator[Problem]:
     yield from _cascades(recipe)
     yield from _runs_nowhere(recipe)
     yield from _not_measured(recipe)
+    yield from _open_gate(recipe)
     for step in STEPS.values():
         yield from step.problems(recipe)
     for path, training in trainings(recipe):
@@ -71,6 +72,14 @@ def _runs_nowhere(recipe: Recipe) -> Iterator[Problem]:
     if reasons and all(reasons.values()):
         listing = "; ".join(f"{names}: {reason}" for reason, names in group_by_reason(reasons.items()).items())
         yield Problem(("runs_in",), f"no variant of this recipe runs there ({listing}); add onnx to export")
+
+
+def _open_gate(recipe: Recipe) -> Iterator[Problem]:
+    """Yield a gate that no score can miss: points of 100 were given in place of a share."""
+    drop, metric = recipe.gate.max_drop, primary_metric(recipe.task)
+    if drop > 1 and metric.larger_is_better:
+        text = f"{drop:g} would let every model pass, as {metric.name} is at most 1; {drop:g} of 100 is {drop / 100:g}"
+        yield Problem(("gate", "max_drop"), text)
 
 
 def _not_measured(recipe: Recipe) -> Iterator[Problem]:

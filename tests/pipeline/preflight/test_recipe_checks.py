@@ -111,6 +111,15 @@ def test_training_for_int8_needs_the_method_that_it_imitates(recipe_file):
     assert read_recipe(recipe_file, ["quantize={methods: [static-minmax, dynamic], training: true}"])
 
 
+def test_a_gate_in_points_of_100_is_refused(recipe_file):
+    (error,) = errors(recipe_file, "gate.max_drop=1.5")
+    assert error == (
+        "gate.max_drop: 1.5 would let every model pass, as accuracy is at most 1; 1.5 of 100 is 0.015"
+        " (given on the command line)"
+    )
+    assert read_recipe(recipe_file, ["gate.max_drop=1"]).gate.max_drop == 1
+
+
 def test_limits_of_what_is_not_measured_are_refused(recipe_file):
     (error,) = errors(recipe_file, "budget={memory: 100MB}", "measure.memory=[8]")
     assert error.startswith("budget.memory: is that of serving one by one; add 1 to measure.memory")
