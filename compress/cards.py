@@ -233,7 +233,9 @@ def _find(kind: Kind, name: str, folders: Sequence[Path | str]) -> Path:
     known = available(kind, folders)
     if name not in known:
         what = "recipe" if kind == "recipes" else f"{kind.rstrip('s')} card"
-        raise UsageError(f"no {what} is called '{name}'{nearest(name, known)}", hint="compress ls shows them all")
+        raise UsageError(
+            f"no {what} is called '{name}'{nearest(name, known)}", hint=f"compress ls {kind} shows them all"
+        )
     return known[name]
 
 

@@ -238,3 +238,10 @@ def test_a_command_that_is_not_there_is_named_with_the_nearest(capsys):
         main(["runn", "my.yaml"])
     assert ended.value.code == 2
     assert capsys.readouterr().err.endswith("; did you mean run?\n")
+
+
+def test_an_option_that_is_not_there_is_named_with_the_nearest_of_its_command(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["search", "my.yaml", "--buget", "p50=1ms"])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith("unrecognized arguments: --buget; did you mean --budget?\n")

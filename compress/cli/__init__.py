@@ -40,6 +40,7 @@ start here:
   compress init                      write a recipe to fill in
   compress plan recipe.yaml          list its steps, and estimate their time
   compress run recipe.yaml           fine-tune, distil, prune, quantize, measure, report, publish
+  compress search recipe.yaml --budget p50=0.5ms,size=5MB   find the shape within a budget
   compress predict winner/ "a text"  use the result
 
 exit codes: {", ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())}
@@ -84,7 +85,8 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     elif rest and not flags and options.command == "pull" and options.to is None and len(rest) == 1:
         options.to = Path(rest[0])
     elif rest:
-        grammar.error(f"unrecognized arguments: {' '.join(flags or rest)}")
+        known = [name for name in grammar.options_of(options.command) if flags]
+        grammar.error(f"unrecognized arguments: {' '.join(flags or rest)}{suggestion((flags or rest)[0], known)}")
     if options.command == "export":
         outputs = [name for name in options.formats if name in OUTPUTS]
         options.format = outputs[-1] if outputs else OUTPUTS[0]
@@ -98,6 +100,11 @@ class _Parser(argparse.ArgumentParser):
     def format_help(self) -> str:
         """Return the help, with that name in front of every command."""
         return with_program(super().format_help(), program_name())
+
+    def options_of(self, command: str) -> list[str]:
+        """Return the options of a command."""
+        (commands,) = (each for each in self._actions if isinstance(each, argparse._SubParsersAction))
+        return [name for action in commands.choices[command]._actions for name in action.option_strings]
 
     def error(self, message: str) -> NoReturn:
         """End with the message, and the command or choice that was perhaps meant."""
@@ -129,7 +136,7 @@ COMMANDS = (
 """In the order of the help."""
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> _Parser:
     """Return the parser of all commands."""
     top = _Parser(
         prog=program_name(),

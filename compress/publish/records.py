@@ -139,6 +139,11 @@ class Record(Info):
         """The variant in its root."""
         return next((each for each in self.variants if each.path == "."), None)
 
+    @property
+    def winner(self) -> VariantRecord | None:
+        """The variant that won, whose figures lists show: of several the first; else the one in its root."""
+        return next((each for each in self.variants if each.targets), self.main)
+
     def scored(self, variant: VariantRecord | None) -> str | None:
         """`accuracy 91.3`; None where a variant has no score."""
         if variant is None or variant.score is None:
@@ -148,7 +153,7 @@ class Record(Info):
     @property
     def in_words(self) -> str:
         """`films@2 of 2026-11-27 (onnx-int8, 0.91 ms, 4.2 MB; accuracy 91.3)`."""
-        main = self.main
+        main = self.winner
         score = f"; {self.scored(main)}" if main and main.score is not None else ""
         figures = f" ({main.in_words}{score})" if main else ""
         return f"{self.address} of {self.published:%Y-%m-%d}{figures}"

@@ -39,11 +39,11 @@ def ls(options: argparse.Namespace, console: Console) -> None:
 
 
 def _row(record: Record, *, all_versions: bool) -> dict[str, Any]:
-    main = record.main
+    main = record.winner
     row = {
         "model": record.address,
         "task": record.task,
-        "variants": ", ".join(each.variant for each in record.variants),
+        "variants": ", ".join(each.variant for each in sorted(record.variants, key=lambda each: each is not main)),
         "gate": main and main.gate,
         "score": record.scored(main),
         "p50": fmt.milliseconds(main.p50_ms) if main and main.p50_ms is not None else None,

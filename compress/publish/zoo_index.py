@@ -211,7 +211,7 @@ def index_page(index: Index) -> str:
 
 
 def _page_row(record: Record, is_newest: bool) -> dict[str, Any]:
-    main = record.main
+    main = record.winner
     score, p50, size = (main.score, main.p50_ms, main.bytes) if main else (None, None, None)
     return {
         "name": record.name,
@@ -222,7 +222,7 @@ def _page_row(record: Record, is_newest: bool) -> dict[str, Any]:
         "kind": record.kind.replace("_", " "),
         "variant": main.variant if main else "–",
         "gate": main.gate if main and main.gate != "passed" else None,
-        "more": [each.variant for each in record.variants if each.path != "."],
+        "more": [each.variant for each in record.variants if each is not main],
         "metric": fmt.metric(record.metric) if record.metric else "",
         "score": fmt.score(score, record.larger_is_better),
         "score_value": score,

@@ -139,7 +139,9 @@ class Budget(Frozen):
     def _check_time(cls, given: float | None, field: ValidationInfo) -> float | None:
         """Refuse `p50: 0.5us`: the fastest student without attention takes 0.016 ms a call."""
         if given is not None and given < LEAST_TIME:
-            raise ValueError(f"no model answers in {given:g} ms; about 0.02 ms is the least: {field.field_name}: 0.5ms")
+            raise ValueError(
+                f"no model answers in {given:g} ms; about 0.01 ms is the least, as in {field.field_name}: 0.01ms"
+            )
         return given
 
     @model_validator(mode="after")

@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 from compress.console import Console
+from compress.errors import pluralize
 from compress.report.report_schema import Report
 from compress.report.tables.ledger_tables import closing_table, closing_title, packaged_table
 from compress.report.tables.model_tables import training_table
@@ -13,6 +14,8 @@ from compress.report.winner_summary import held_back_lines, predict_command
 
 MOST_ROWS = 10
 """Rows of the table at the end of a run, baselines included."""
+MOST_REMARKS = 4
+"""Warnings at the end of a run, the most important ones."""
 WIDE = 100
 """Columns of a terminal that is wide enough for long names in one line."""
 
@@ -22,16 +25,15 @@ def show_report(
 ) -> None:
     """Show the ledger of each target, where its winner is, why it won, and how to use it.
 
-    The ``whole`` report also has the slower rows, the scores of trainings of which the best was used, and further
-    formats. Where an ``error_follows`` that says why there is no winner, it is not said here.
+    The ``whole`` report also has the slower rows, all warnings, the scores of trainings of which the best was used, and
+    further formats. Where an ``error_follows`` that says why there is no winner, it is not said here.
     """
     if console.format == "json":
         console.data(report)
         return
     run = folder if folder.is_dir() else folder.parent
     if console.format == "human":
-        is_default = run == Path("runs") / report.name
-        _show_tables(report, console, whole=whole, name=report.name if is_default else str(run))
+        _show_tables(report, console, whole=whole, name=_address(report, run))
     for verdict in report.verdicts:
         if console.format != "human":
             console.line(str(run / "winner" / verdict.target if verdict.winner else ""))
@@ -39,13 +41,21 @@ def show_report(
             console.line(f"{verdict.target}: {verdict.winner or 'no winner'}: {verdict.reason}")
         for line in held_back_lines(verdict):
             console.note(line)
+    shown = report.remarks if whole else report.remarks[:MOST_REMARKS]
+    for remark in shown:
+        console.note(remark)
+    if more := len(report.remarks) - len(shown):
+        console.note(f"{pluralize(more, 'more warning')}: compress report {shlex.quote(_address(report, run))}")
     _show_where(report, run, console)
 
 
+def _address(report: Report, run: Path) -> str:
+    """Return what `compress report` calls a run: its name where it is in the usual folder."""
+    return report.name if run == Path("runs") / report.name else str(run)
+
+
 def _show_where(report: Report, run: Path, console: Console) -> None:
-    """Show the remarks, where the report and each winner are, and how a winner is used."""
-    for remark in report.remarks:
-        console.note(remark)
+    """Show where the report and each winner are, and how a winner is used."""
     if (run / "report.html").is_file():
         console.note(f"report: {run / 'report.html'}")
     for verdict in report.verdicts:

@@ -104,11 +104,17 @@ def _score_change(report: Report, before: LedgerRow, after: LedgerRow, title: st
 
 
 def fastest_variant(report: Report, model: str, title: str) -> LedgerRow | None:
-    """Return the fastest timed variant of a model on a target, of those that passed the gate if any did."""
+    """Return the fastest timed variant of a model on a target: of those that passed, else of those in the budget."""
     times = {
         row.key: score.value
         for row, result in report.rows_at(title)
         if row.model == model and (score := result.latency.typical())
     }
     passed = [row.key for row in report.with_outcome("passed", title) if row.key in times]
-    return report.row(min(passed or times, key=times.__getitem__)) if times else None
+    within = [key for key in times if not _is_ruled_out(report, key, title)]
+    return report.row(min(passed or within or times, key=times.__getitem__)) if times else None
+
+
+def _is_ruled_out(report: Report, key: str, title: str) -> bool:
+    result = report.result(key, title)
+    return bool(result and result.gate and result.gate.ruled_out)

@@ -22,7 +22,7 @@ from compress.select.gate import format_change, loss_against
 from compress.select.ledger import GateResult, Verdict, WinnerComparison
 from compress.tasks import kind_of
 
-MOST_HELD_BACK = 5
+MOST_HELD_BACK = 3
 """Rows faster than the winner that are named one by one."""
 
 

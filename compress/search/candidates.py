@@ -47,8 +47,7 @@ class Candidate(Info):
     milliseconds: float
     """By the latency table; of a student without attention, of an untrained one."""
     bytes: int
-    """By arithmetic, of its smallest file and the tokenizer; of a student without attention that chooses its own
-    pieces, and of parts before the shared training, without these."""
+    """By arithmetic, of its smallest file and the tokenizer; before pieces are chosen with as few as it can have."""
     score: float | None = None
     """Of a part before it is trained on, on rows held out of train; None before the shared training."""
     within: bool = True
@@ -127,25 +126,29 @@ def read_scores(folder: Path) -> dict[str, float]:
     return scores
 
 
-def estimate_light(name: str, student: LightStudent, milliseconds: float, vocabulary: int) -> Candidate:
-    """Return the size of a student without attention beside its time; ``vocabulary``: pieces of the teacher's.
+def estimate_light(
+    name: str, student: LightStudent, milliseconds: float, vocabulary: int, seen: int = 0, tokenizer: int = 0
+) -> Candidate:
+    """Return the size of a student without attention beside its time, with as few pieces as it can have.
 
-    Its own pieces are known only once it is made: then it is the least that it can have.
+    Its own pieces are known only once it is made. ``vocabulary``: pieces of the teacher's, whose ``tokenizer`` has so
+    many bytes; ``seen``: those that the texts have at least.
     """
-    size = light_shape(student, least_pieces(student.vocabulary, vocabulary)).parameters * PIECE_BITS / 8
+    pieces = least_pieces(student.vocabulary, vocabulary, seen)
+    size = light_shape(student, pieces).parameters * PIECE_BITS / 8 + tokenizer * pieces / max(1, vocabulary)
     return Candidate(name=name, student=student, milliseconds=milliseconds, bytes=round(size))
 
 
-def least_pieces(rule: Vocabulary | None, pieces: int) -> int:
-    """Return how many of a teacher's pieces a rule keeps at least; how many the texts have is not known yet."""
+def least_pieces(rule: Vocabulary | None, pieces: int, seen: int = 0) -> int:
+    """Return how many of a teacher's pieces a rule keeps at least; ``seen``: those that the texts have at least."""
     if rule is None:
         return pieces
-    return 0 if rule == "seen" else min(rule.keep or 0, pieces)
+    return min(seen if rule == "seen" else rule.keep or 0, pieces)
 
 
-def with_least_pieces(shape: ShapeInfo, rule: Vocabulary | None) -> ShapeInfo:
+def with_least_pieces(shape: ShapeInfo, rule: Vocabulary | None, seen: int = 0) -> ShapeInfo:
     """Return the shape of a shared student before its pieces are chosen, with as few as it can have."""
-    kept = least_pieces(rule, shape.vocabulary) / shape.vocabulary
+    kept = least_pieces(rule, shape.vocabulary, seen) / shape.vocabulary
     return shape.model_copy(update={"embedding_parameters": round(kept * shape.embedding_parameters)})
 
 

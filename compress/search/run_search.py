@@ -136,8 +136,8 @@ def _run_finalists(found: SearchInfo, final: Recipe, folder: Path, options: Opti
     """Train, time and judge the finalists, and write down which of them won."""
     planned, trained = make_plan(final, options.cards), [each for each in found.candidates if each.is_finalist]
     best = max((each.score for each in trained if each.score is not None), default=None)
-    so_far = "" if best is None else f", the best at {100 * best:.1f} before"
-    title = f"search 3/3, {len(trained)} of {len(found.candidates)} candidates{so_far}"
+    so_far = "" if best is None else f", best so far {100 * best:.1f}"
+    title = f"search 3/3, {len(trained)} of {len(found.candidates)}{so_far}"
     result = execute(planned, replace(options, phase=Phase(title, planned)), console)
     if result.report is not None:
         winner = next((each.winner for each in result.report.verdicts), None)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from compress.console import Console
+from compress.data.splits.prepare_splits import PreparedData
+from compress.data.tokenizer import TOKENIZER_FILE, TextTokenizer, read_tokenizer, whole_texts
 from compress.data.tokenizer_subset import keepable_pieces
 from compress.errors import ModelError
 from compress.families import family_named
@@ -24,6 +27,8 @@ FACTORS = 3
 """How many times fewer numbers than the hidden size a word vector has where it is stored in factors."""
 FEWEST = 1.5
 """Times as many pieces as any text may need: below that too few are left beside the single characters."""
+COUNTED_ROWS = 2_000
+"""Rows of train whose pieces are counted before anything is trained: a moment, and fewer than all have."""
 TIMES = ("p50", "p95", "end_to_end", "speedup")
 
 
@@ -95,6 +100,18 @@ def _pieces_that_fit(recipe: Recipe, sizes: _Sizes, folder: Path) -> Vocabulary 
     if kept >= table.most:
         return None
     return VocabularyRule(keep=kept) if kept >= FEWEST * table.least else "seen"
+
+
+def pieces_seen(roles: PreparedData, folder: Path | None) -> int:
+    """Return how many word pieces the texts of train have at least, by its first rows and a teacher's tokenizer."""
+    from compress.train.piece_choice import TaskTexts
+
+    if folder is None or not (folder / TOKENIZER_FILE).is_file():
+        return 0
+    rows, whole = roles.rows("train"), whole_texts(json.loads(read_tokenizer(folder).to_str()))
+    first = [rows[number] for number in range(min(len(rows), COUNTED_ROWS))]
+    texts = TaskTexts(roles.info.task_info, TextTokenizer.load(folder)).pieces(first, whole)
+    return len({piece for ids in texts for piece in ids.tolist()})
 
 
 def _limits_time(budgets: Sequence[Budget]) -> bool:

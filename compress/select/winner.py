@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from compress import format_numbers as fmt
 from compress.errors import group_by_reason
 from compress.measure.result_base import Score
 from compress.measure.timing.latency import ratio
 from compress.runtimes import EVERYWHERE
-from compress.select.gate import MANY, SEVERITY, format_change, format_more_rows, gate
+from compress.select.gate import MANY, format_change, format_more_rows, gate
 from compress.select.ledger import GateResult, HeldBack, Limits, Rules, TargetResult, Trade, Verdict
 
 BEST = {"size": "the smallest", "score": "the best on select"}
@@ -54,7 +55,8 @@ def select_winner(
         return Verdict(target=target, winner=None, why=f"not measured: {missing}"), gates
     if not timed:
         ranked = sorted((row for row in candidates if row.key in gates), key=partial(_order, rules=rules))
-        why = _why_none(eligible, {row.key: gates[row.key] for row in ranked}, rules)
+        far = {row.key: _excess(rules.budget, target, row, reference) for row in ranked}
+        why = _why_none(eligible, {row.key: gates[row.key] for row in ranked}, rules, far)
         return Verdict(target=target, winner=None, why=why), gates
     first, winner = _best(timed, rules)
     everywhere = [row for row in timed if row.runs_everywhere]
@@ -85,7 +87,12 @@ def _everywhere(target: str, rows: Sequence[TargetResult], winner: TargetResult,
 def _ruled_out(target: str, row: TargetResult, rules: Rules, reference: TargetResult | None) -> tuple[str, ...]:
     """Return why a row cannot win whatever it lost: where it does not run, and what it exceeds of the budget."""
     elsewhere = (row.ruled_out,) if row.ruled_out else ()
-    return (*elsewhere, *over_budget(rules.budget, target, row, reference))
+    return (*elsewhere, *(each.text for each in over_budget(rules.budget, target, row, reference)))
+
+
+def _excess(budgets: Sequence[Limits], target: str, row: TargetResult, reference: TargetResult | None) -> float:
+    """Return how many times a row exceeds the limit that it misses most; 1 where it keeps all."""
+    return max((each.times for each in over_budget(budgets, target, row, reference)), default=1.0)
 
 
 def _best(timed: Sequence[TargetResult], rules: Rules) -> tuple[TargetResult, TargetResult]:
@@ -201,7 +208,9 @@ def _loss(drop: float | None, larger: bool) -> str:
     return "loss unknown" if drop is None else f"{format_change(drop, larger)} on select"
 
 
-def _why_none(eligible: Sequence[TargetResult], gates: Mapping[str, GateResult], rules: Rules) -> str:
+def _why_none(
+    eligible: Sequence[TargetResult], gates: Mapping[str, GateResult], rules: Rules, far: Mapping[str, float]
+) -> str:
     if eligible:
         rows = group_by_reason(
             (row.key, row.latency.reason or f"too few calls for {rules.rank_by.replace('_', ' ')}") for row in eligible
@@ -213,31 +222,41 @@ def _why_none(eligible: Sequence[TargetResult], gates: Mapping[str, GateResult],
         return "nothing that may win was measured here"
     if barred := {key: "; ".join(result.ruled_out) for key, result in gates.items() if result.ruled_out}:
         others = {key: result for key, result in gates.items() if not result.ruled_out}
-        excluded = _excluded(barred, gates)
-        return f"{_why_none([], others, rules)}; {excluded}" if others else f"every variant is ruled out: {excluded}"
+        excluded = _excluded(barred, gates, far)
+        return (
+            f"{_why_none([], others, rules, far)}; {excluded}" if others else f"every variant is ruled out: {excluded}"
+        )
     known = {key: result for key, result in gates.items() if result.drop is not None} or gates
     key = min(known, key=lambda one: float("inf") if (drop := known[one].drop) is None else drop)
     return f"no variant passed the gate; the nearest, {key}, {'; '.join(known[key].reasons)}"
 
 
-def _excluded(barred: Mapping[str, str], gates: Mapping[str, GateResult]) -> str:
+def _excluded(barred: Mapping[str, str], gates: Mapping[str, GateResult], far: Mapping[str, float]) -> str:
     """Return what is ruled out and why: every row where they share reasons, else the one that is nearest to winning.
 
-    That is the one that misses the fewest limits, of which the gate is one; of equals the nearest to passing the gate,
-    then the first in rank. ``gates``: the first in rank first.
+    That is the one that misses the fewest limits, of which the gate is one; of equals the one that exceeds them least,
+    then the first in rank. ``gates``: the first in rank first; ``far``: how many times each exceeds a limit.
     """
     rows = group_by_reason(barred.items())
     if len(rows) <= SHARED_REASONS:
         return "; ".join(f"{keys}: {reason}" for reason, keys in rows.items())
-    near = {one: _missed(gates[one]) for one in gates if one in barred}
+    near = {one: (_missed(gates[one]), far[one]) for one in gates if one in barred}
     key = min(near, key=lambda one: near[one])
     outcome = "" if gates[key].outcome == "passed" else f"; its loss: {gates[key].outcome}"
     return f"the nearest, {key}, {barred[key]}{outcome}"
 
 
-def _missed(result: GateResult) -> tuple[int, int]:
-    """Return how many limits a row misses, and how far it is from passing the gate."""
-    return len(result.ruled_out) + (result.outcome == "missed"), SEVERITY.index(result.outcome)
+def _missed(result: GateResult) -> int:
+    """Return how many limits a row misses."""
+    return len(result.ruled_out) + (result.outcome == "missed")
+
+
+class Exceeded(NamedTuple):
+    """A limit of a budget that a row does not keep."""
+
+    text: str
+    times: float
+    """How many times it exceeds it; infinity where that is not known."""
 
 
 MEGABYTE = 1e6
@@ -245,7 +264,7 @@ MEGABYTE = 1e6
 
 def over_budget(
     budgets: Sequence[Limits], target: str, row: TargetResult, reference: TargetResult | None
-) -> Iterator[str]:
+) -> Iterator[Exceeded]:
     """Yield what a row exceeds of the budgets that hold on a target.
 
     Args:
@@ -262,7 +281,7 @@ def over_budget(
             yield from _small_factors(budget, row, reference)
 
 
-def _slow(budget: Limits, row: TargetResult) -> Iterator[str]:
+def _slow(budget: Limits, row: TargetResult) -> Iterator[Exceeded]:
     limits = {
         "p50": (budget.p50, row.latency.quantile("p50")),
         "p95": (budget.p95, row.latency.quantile("p95")),
@@ -270,22 +289,25 @@ def _slow(budget: Limits, row: TargetResult) -> Iterator[str]:
     }
     for name, (limit, taken) in limits.items():
         if limit is not None and taken is None:
-            yield f"its {name} is not known ({row.latency.reason or 'too few calls'}), {limit:g} ms allowed"
+            unknown = f"its {name} is not known ({row.latency.reason or 'too few calls'}), {limit:g} ms allowed"
+            yield Exceeded(unknown, math.inf)
         elif limit is not None and taken is not None and taken.value > limit:
-            yield f"takes {taken.value:.3g} ms ({name}), {limit:g} ms allowed"
+            text = f"takes {taken.value:.3g} ms ({name}), {limit:g} ms allowed"
+            yield Exceeded(text, taken.value / limit)
 
 
-def _large(name: str, limit: int | None, taken: int | None) -> Iterator[str]:
+def _large(name: str, limit: int | None, taken: int | None) -> Iterator[Exceeded]:
     if limit is None:
         return
     allowed = f"{limit / MEGABYTE:g} MB allowed"
     if taken is None:
-        yield f"its {name} is not known, {allowed}"
+        yield Exceeded(f"its {name} is not known, {allowed}", math.inf)
     elif taken > limit:
-        yield f"has {taken / MEGABYTE:.3g} MB{' in memory' if name == 'memory' else ''}, {allowed}"
+        where = " in memory" if name == "memory" else ""
+        yield Exceeded(f"has {taken / MEGABYTE:.3g} MB{where}, {allowed}", taken / limit)
 
 
-def _small_factors(budget: Limits, row: TargetResult, reference: TargetResult | None) -> Iterator[str]:
+def _small_factors(budget: Limits, row: TargetResult, reference: TargetResult | None) -> Iterator[Exceeded]:
     faster = ratio(reference.latency, row.latency) if reference else None
     sizes = (reference.bytes_total if reference else None), row.bytes_total
     smaller = sizes[0] / sizes[1] if sizes[0] and sizes[1] else None
@@ -295,6 +317,6 @@ def _small_factors(budget: Limits, row: TargetResult, reference: TargetResult | 
     }
     for word, (factor, asked) in factors.items():
         if asked is not None and factor is None:
-            yield f"how many times {word} than the teacher it is is not known, {asked:g} asked for"
+            yield Exceeded(f"how many times {word} than the teacher it is is not known, {asked:g} asked for", math.inf)
         elif asked is not None and factor is not None and factor < asked:
-            yield f"is {factor:.3g} times {word} than the teacher, {asked:g} asked for"
+            yield Exceeded(f"is {factor:.3g} times {word} than the teacher, {asked:g} asked for", asked / factor)

@@ -17,7 +17,7 @@ from compress.model_folder.model_info import read_info, write_info
 from compress.publish.places import FolderPlace
 from compress.publish.published_model import find
 from compress.publish.pull import pull
-from compress.publish.records import Record
+from compress.publish.records import Record, VariantRecord
 from compress.publish.verify import verify
 from compress.publish.zoo import find_published, publish_entry, withdraw
 from compress.publish.zoo_index import choose, read_index, versions_of
@@ -432,3 +432,12 @@ class TestEarlierEntries:
 def test_an_unknown_version_names_the_nearest(published):
     with pytest.raises(ModelError, match="has no version '11' of films-small; did you mean 1"):
         choose(versions_of(FolderPlace(published.parent), "films-small"), "zoo", "films-small", "11")
+
+
+def test_lists_show_the_figures_of_the_winner_and_not_of_what_runs_everywhere():
+    root = VariantRecord(path=".", variant="onnx-int8", p50_ms=0.105, bytes=4_900_000, runs_everywhere=True)
+    won = VariantRecord(path="variants/static", variant="numpy-int8", p50_ms=0.02, bytes=1_600_000, targets=("cpu",))
+    facts = {"name": "films", "version": "1", "published": "2026-11-29T00:00:00Z", "digest": "0" * 64}
+    assert Record(**facts, variants=(root, won)).winner == won
+    assert "numpy-int8, 0.02 ms, 1.6 MB" in Record(**facts, variants=(root, won)).in_words
+    assert Record(**facts, variants=(root,)).winner == root

@@ -97,11 +97,11 @@ def test_a_teacher_that_was_not_timed_rules_nothing_out():
 
 @pytest.mark.parametrize(
     ("vocabulary", "pieces"),
-    [("seen", 0), (None, 100), ({"keep": 40}, 40), ({"keep": 400}, 100), ({"min_count": 2}, 0)],
+    [("seen", 30), (None, 100), ({"keep": 40}, 40), ({"keep": 400}, 100), ({"min_count": 2}, 0)],
 )
 def test_a_light_student_has_at_least_the_pieces_that_its_rule_keeps(vocabulary, pieces):
     student = LightStudent(kind="static", vocabulary=vocabulary)
-    made = estimate_light("static", student, 0.04, vocabulary=100)
+    made = estimate_light("static", student, 0.04, vocabulary=100, seen=30)
     assert (made.milliseconds, made.score) == (0.04, None)
     assert made.bytes == round(light_shape(student, pieces).parameters * 4.5 / 8)
 

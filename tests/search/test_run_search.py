@@ -184,7 +184,7 @@ def test_a_search_ends_with_a_winner_and_its_recipe(tmp_path: Path, monkeypatch,
     screen = Terminal()
     wider = {"overrides": QUICK[1::2][:3], "finalists": 2, "console": Console("human", io.StringIO(), screen)}
     search_recipe(tmp_path / "tiny.yaml", "size=5MB,drop=0.9", **wider)
-    assert f"search 3/3, {len(finalists)} of 41 candidates, the best at " in screen.getvalue()
+    assert f"search 3/3, {len(finalists)} of 41, best so far " in screen.getvalue()
     assert "rows, too few to tell apart candidates" in screen.getvalue()
     assert search_recipe(tmp_path / "tiny.yaml", "size=5MB,drop=1", **wider).info == again.info
     capsys.readouterr()
@@ -216,6 +216,16 @@ def test_a_speedup_out_of_reach_is_refused_before_training(tmp_path: Path, capsy
     message = " ".join(capsys.readouterr().err.split())
     assert "nothing can meet this budget: of 42 candidates" in message
     assert "; the teacher in PyTorch takes " in message
+    assert not [*(runs / ".steps").glob("finetune-*")]
+
+
+@pytest.mark.slow
+def test_a_size_below_the_vectors_of_the_texts_pieces_is_refused_before_training(tmp_path: Path, capsys) -> None:
+    runs = tmp_path / "runs"
+    command = ["search", str(write_tiny_recipe(tmp_path)), "--runs", str(runs), "--budget", "size=0.001MB"]
+    assert main([*command, "--set", "student=null", "--set", "publish=null"]) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert "nothing can meet this budget: of 42 candidates" in message
     assert not [*(runs / ".steps").glob("finetune-*")]
 
 

@@ -75,11 +75,11 @@ def show_plan(
     if console.format == "json":
         return
     console.note(_total(rows, forecasts))
-    if not calibrated and any(is_rough(row) and plan.step(row["step"]).trains for row in rows):
+    if not here and not calibrated and any(is_rough(row) and plan.step(row["step"]).trains for row in rows):
         console.note("--calibrate estimates trainings better: it prepares the data and tries a few updates of each")
     if limit := _rows_in_an_hour(plan, options, rows):
         console.note(f"with about {limit:,} rows of train it would take an hour: --set task.data.limit={limit}")
-    if not whole:
+    if not here and not whole:
         console.note("--all prints every default of the recipe, and each step with its memory, disk and basis")
 
 

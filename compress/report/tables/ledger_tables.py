@@ -53,7 +53,7 @@ def ledger_table(report: Report, title: str) -> Table:
 UNSTABLE = ", unstable"
 MARK = "» "
 """In front of the winner's name in the terminal; other names are indented as far."""
-LONGEST_LINE = 20
+LONGEST_LINE = 19
 """Characters of `model/variant` in one line that leave room for the other columns at a width of 80."""
 
 
@@ -94,7 +94,9 @@ def closing_table(report: Report, title: str, most: int | None = None, *, narrow
 def closing_title(report: Report, title: str) -> str:
     """Return `my on cpu: accuracy on test, of 100`, with what its scores are and which ones are good."""
     scale = "of 100" if larger_is_better(report, title) else "lower is better"
-    return f"{report.name} on {title}: {fmt.metric(report.task.metric)} on test, {scale}; {MARK.strip()} won"
+    verdict = report.verdict(title)
+    won = f"; {MARK.strip()} won" if verdict and verdict.winner else ""
+    return f"{report.name} on {title}: {fmt.metric(report.task.metric)} on test, {scale}{won}"
 
 
 def _time_of_call(report: Report, row: LedgerRow, title: str) -> float:
@@ -112,6 +114,7 @@ def _closing_cells(report: Report, row: LedgerRow, title: str, *, is_winner: boo
         "score": fmt.score(test.primary.value, test.larger_is_better) if test else fmt.ABSENT,
         "change": full["vs teacher"],
         **{column: full[column] for column in ("p50", "from text", "faster", "size") if column in full},
+        "p50": full["p50"].replace(" mean", "\n  mean") if narrow else full["p50"],
         # The sign in front of the time says that it was unstable, and the mark which row won.
         "gate": full["gate"].removesuffix(UNSTABLE),
     }

@@ -46,7 +46,9 @@ def _facts(report: Report, model: ReportModel | None, provenance: Provenance) ->
     facts = {"initial weights": provenance.start}
     settings = training_settings(report.recipe, model.section if model else "")
     if not settings:
-        return {**facts, "losses": "none: it is not trained"}
+        step = STEPS.get(model.section) if model else None
+        is_distilled = step is not None and step.training is None and step.tag == "distilled"
+        return {**facts, "losses": "those of distill" if is_distilled else "none: it is not trained"}
     facts["losses"] = describe_losses(settings)
     if teachers := settings.get("teachers"):
         weighted = [(teacher["source"], teacher.get("weight", 1.0)) for teacher in teachers]

@@ -9,7 +9,8 @@ from compress.report import show_report
 from compress.report.tables.ledger_tables import MARK, closing_table
 from compress.report.winner_summary import predict_command
 from compress.tasks import KINDS
-from tests.report.conftest import apply_gates
+from compress.terminal import GAP
+from tests.report.conftest import apply_gates, edited
 
 LONG = "onnx-int8-embeddings-4bit"
 
@@ -56,6 +57,32 @@ def test_it_is_a_table_at_80_columns(report, monkeypatch, tmp_path, winner):
     table = [line for line in out.getvalue().splitlines() if not line.startswith(("cpu:", "cuda:"))]
     assert max(map(len, table)) <= 80
     assert out.getvalue().count("change") == len(report.targets)
+
+
+def test_unstable_times_and_means_fit_80_columns_too(report, latency_of):
+    unstable = latency_of(0.0767).model_copy(update={"status": "unstable", "by_mean": True})
+    long = report.rows[-1].variant.model_copy(update={"name": LONG})
+    rows = [row.model_copy(update={"model": "static-then-part-3x12x192", "variant": long}) for row in report.rows[-1:]]
+    changed = report.model_copy(update={"rows": (*report.rows[:-1], *rows)})
+    for row in report.rows[:-1]:
+        changed = edited(changed, row.key, latency=unstable)
+    table, _ = closing_table(changed, "cpu", narrow=True)
+    cells = [[str(row[name]) for row in table.rows] for name in table.columns]
+    widths = [
+        max(len(line) for cell in (name, *column) for line in cell.split("\n"))
+        for name, column in zip(table.columns, cells, strict=True)
+    ]
+    assert sum(widths) + GAP * (len(widths) - 1) <= 80
+    assert any("\n  mean" in row["p50"] for row in table.rows)
+
+
+def test_the_end_of_a_run_has_the_most_important_warnings_and_counts_the_others(report, tmp_path):
+    warned = report.model_copy(update={"remarks": tuple(f"Warning {number}." for number in range(9))})
+    for whole in (False, True):
+        err = io.StringIO()
+        show_report.show_report(warned, tmp_path, Console("human", io.StringIO(), err), whole=whole)
+        assert err.getvalue().count("Warning") == (9 if whole else 4)
+        assert ("5 more warnings: compress report " in err.getvalue()) is not whole
 
 
 def test_a_run_says_how_many_rows_it_left_out_and_report_shows_all(report, monkeypatch, tmp_path):
