@@ -85,8 +85,8 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     elif rest and not flags and options.command == "pull" and options.to is None and len(rest) == 1:
         options.to = Path(rest[0])
     elif rest:
-        known = [name for name in grammar.options_of(options.command) if flags]
-        grammar.error(f"unrecognized arguments: {' '.join(flags or rest)}{suggestion((flags or rest)[0], known)}")
+        guess = suggestion(flags[0].partition("=")[0], option_names(grammar)) if flags else ""
+        grammar.error(f"unrecognized arguments: {' '.join(flags or rest)}{guess}")
     if options.command == "export":
         outputs = [name for name in options.formats if name in OUTPUTS]
         options.format = outputs[-1] if outputs else OUTPUTS[0]
@@ -101,15 +101,19 @@ class _Parser(argparse.ArgumentParser):
         """Return the help, with that name in front of every command."""
         return with_program(super().format_help(), program_name())
 
-    def options_of(self, command: str) -> list[str]:
-        """Return the options of a command."""
-        (commands,) = (each for each in self._actions if isinstance(each, argparse._SubParsersAction))
-        return [name for action in commands.choices[command]._actions for name in action.option_strings]
-
     def error(self, message: str) -> NoReturn:
         """End with the message, and the command or choice that was perhaps meant."""
         found = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
         super().error(message + (suggestion(found[1], re.findall(r"[\w-]+", found[2])) if found else ""))
+
+
+def option_names(grammar: argparse.ArgumentParser) -> set[str]:
+    """Return the options of all commands."""
+    names = {name for action in grammar._actions for name in action.option_strings}
+    for action in grammar._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            names.update(*map(option_names, action.choices.values()))
+    return names
 
 
 COMMANDS = (
@@ -136,7 +140,7 @@ COMMANDS = (
 """In the order of the help."""
 
 
-def parser() -> _Parser:
+def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
     top = _Parser(
         prog=program_name(),

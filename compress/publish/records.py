@@ -153,9 +153,9 @@ class Record(Info):
     @property
     def in_words(self) -> str:
         """`films@2 of 2026-11-27 (onnx-int8, 0.91 ms, 4.2 MB; accuracy 91.3)`."""
-        main = self.winner
-        score = f"; {self.scored(main)}" if main and main.score is not None else ""
-        figures = f" ({main.in_words}{score})" if main else ""
+        shown = self.winner
+        score = f"; {self.scored(shown)}" if shown and shown.score is not None else ""
+        figures = f" ({shown.in_words}{score})" if shown else ""
         return f"{self.address} of {self.published:%Y-%m-%d}{figures}"
 
     def content(self) -> bytes:

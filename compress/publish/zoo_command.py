@@ -39,15 +39,15 @@ def ls(options: argparse.Namespace, console: Console) -> None:
 
 
 def _row(record: Record, *, all_versions: bool) -> dict[str, Any]:
-    main = record.winner
+    shown = record.winner
     row = {
         "model": record.address,
         "task": record.task,
-        "variants": ", ".join(each.variant for each in sorted(record.variants, key=lambda each: each is not main)),
-        "gate": main and main.gate,
-        "score": record.scored(main),
-        "p50": fmt.milliseconds(main.p50_ms) if main and main.p50_ms is not None else None,
-        "size": fmt.size(main.bytes) if main and main.bytes is not None else None,
+        "variants": ", ".join(each.variant for each in sorted(record.variants, key=lambda each: each is not shown)),
+        "gate": shown and shown.gate,
+        "score": record.scored(shown),
+        "p50": fmt.milliseconds(shown.p50_ms) if shown and shown.p50_ms is not None else None,
+        "size": fmt.size(shown.bytes) if shown and shown.bytes is not None else None,
         "published": f"{record.published:%Y-%m-%d}",
     }
     return row | ({"state": record.why and f"withdrawn: {record.why}"} if all_versions else {})

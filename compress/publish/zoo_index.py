@@ -211,8 +211,8 @@ def index_page(index: Index) -> str:
 
 
 def _page_row(record: Record, is_newest: bool) -> dict[str, Any]:
-    main = record.winner
-    score, p50, size = (main.score, main.p50_ms, main.bytes) if main else (None, None, None)
+    shown = record.winner
+    score, p50, size = (shown.score, shown.p50_ms, shown.bytes) if shown else (None, None, None)
     return {
         "name": record.name,
         "version": "" if record.version == UNVERSIONED else record.version,
@@ -220,9 +220,9 @@ def _page_row(record: Record, is_newest: bool) -> dict[str, Any]:
         "page": f"{record.folder}/report/report.html",
         "task": record.task or "–",
         "kind": record.kind.replace("_", " "),
-        "variant": main.variant if main else "–",
-        "gate": main.gate if main and main.gate != "passed" else None,
-        "more": [each.variant for each in record.variants if each is not main],
+        "variant": shown.variant if shown else "–",
+        "gate": shown.gate if shown and shown.gate != "passed" else None,
+        "more": [each.variant for each in record.variants if each is not shown],
         "metric": fmt.metric(record.metric) if record.metric else "",
         "score": fmt.score(score, record.larger_is_better),
         "score_value": score,

@@ -230,8 +230,9 @@ def _saves_time(stage: Stage) -> bool:
     """Whether a stage is there to save time, and not bytes alone."""
     if step := STEPS.get(stage.name):
         return not step.removes_pieces
-    runtime = RUNTIMES.get(stage.after.variant.runtime)
-    return runtime is None or runtime.int8_is_faster
+    variant = stage.after.variant
+    runtime = RUNTIMES.get(variant.runtime)
+    return runtime is None or runtime.int8_is_faster or variant.precision != "int8"
 
 
 def _missed_speedups(report: Report) -> Iterator[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from compress.console import Console
 from compress.errors import pluralize
 from compress.report.report_schema import Report
+from compress.report.report_warnings import ranked_remarks
 from compress.report.tables.ledger_tables import closing_table, closing_title, packaged_table
 from compress.report.tables.model_tables import training_table
 from compress.report.winner_summary import held_back_lines, predict_command
@@ -41,10 +42,10 @@ def show_report(
             console.line(f"{verdict.target}: {verdict.winner or 'no winner'}: {verdict.reason}")
         for line in held_back_lines(verdict):
             console.note(line)
-    shown = report.remarks if whole else report.remarks[:MOST_REMARKS]
-    for remark in shown:
+    ranked = [each.text for each in ranked_remarks(report) if each.text in report.remarks]
+    for remark in ranked if whole else ranked[:MOST_REMARKS]:
         console.note(remark)
-    if more := len(report.remarks) - len(shown):
+    if more := 0 if whole else len(ranked[MOST_REMARKS:]):
         console.note(f"{pluralize(more, 'more warning')}: compress report {shlex.quote(_address(report, run))}")
     _show_where(report, run, console)
 

@@ -1,7 +1,7 @@
 """The stages that lead from the teacher in PyTorch to one row of the ledger, with the cost and gain of each.
 
 Neighbouring rows differ in one respect (runtime, model or precision) and were timed in the same rounds, so the factors
-of all stages multiply to the total.
+of all stages multiply to the total, up to the error of each.
 """
 
 from __future__ import annotations

@@ -126,16 +126,13 @@ def read_scores(folder: Path) -> dict[str, float]:
     return scores
 
 
-def estimate_light(
-    name: str, student: LightStudent, milliseconds: float, vocabulary: int, seen: int = 0, tokenizer: int = 0
-) -> Candidate:
-    """Return the size of a student without attention beside its time, with as few pieces as it can have.
+def estimate_light(name: str, student: LightStudent, milliseconds: float, pieces: int, tokenizer: int = 0) -> Candidate:
+    """Return the size of a student without attention of so many pieces beside its time.
 
-    Its own pieces are known only once it is made. ``vocabulary``: pieces of the teacher's, whose ``tokenizer`` has so
-    many bytes; ``seen``: those that the texts have at least.
+    Its own pieces are known only once it is made: until then they are the fewest that it can have (`least_pieces`).
+    ``tokenizer``: bytes of its files.
     """
-    pieces = least_pieces(student.vocabulary, vocabulary, seen)
-    size = light_shape(student, pieces).parameters * PIECE_BITS / 8 + tokenizer * pieces / max(1, vocabulary)
+    size = light_shape(student, pieces).parameters * PIECE_BITS / 8 + tokenizer
     return Candidate(name=name, student=student, milliseconds=milliseconds, bytes=round(size))
 
 
@@ -146,10 +143,9 @@ def least_pieces(rule: Vocabulary | None, pieces: int, seen: int = 0) -> int:
     return min(seen if rule == "seen" else rule.keep or 0, pieces)
 
 
-def with_least_pieces(shape: ShapeInfo, rule: Vocabulary | None, seen: int = 0) -> ShapeInfo:
-    """Return the shape of a shared student before its pieces are chosen, with as few as it can have."""
-    kept = least_pieces(rule, shape.vocabulary, seen) / shape.vocabulary
-    return shape.model_copy(update={"embedding_parameters": round(kept * shape.embedding_parameters)})
+def with_fewer_pieces(shape: ShapeInfo, share: float) -> ShapeInfo:
+    """Return the shape of a shared student with a share of its pieces."""
+    return shape.model_copy(update={"embedding_parameters": round(share * shape.embedding_parameters)})
 
 
 def estimate(table: LatencyTable, shared: ShapeInfo, part: Part, tokenizer: int) -> Candidate:

@@ -30,14 +30,13 @@ from compress.search.candidates import (
     add_comparison,
     estimate,
     estimate_light,
-    least_pieces,
     may_fit,
     read_scores,
-    with_least_pieces,
+    with_fewer_pieces,
 )
 from compress.search.light_times import LIGHT_TIMES, add_light_times, read_light_times
 from compress.search.search_recipes import light_students, timed_target
-from compress.search.word_vectors import pieces_seen, teacher_bytes, tokenizer_bytes
+from compress.search.word_vectors import LeastPieces, teacher_bytes, tokenizer_bytes
 from compress.steps.shared_step import SECTION, add_shared, whole_student
 
 ANY_PART = Part(layers=1, heads=1, ffn=1)
@@ -95,19 +94,19 @@ def compare(plan: Plan, recipe: Recipe, options: Options, console: Console, expe
     store = StepStore(options.root)
     folders = {name: store.folder_of(record) for name, record in timed.outcome.records.items()}
     table, times = read_table(folders[LATENCY_STEP] / TABLE_FILE), read_light_times(folders[LIGHT_TIMES])
-    whole_folder = local_folder(recipe.teacher.source, recipe.teacher.revision, options.cards)
-    roles = load_prepared(folders["data"])
-    seen = pieces_seen(roles, whole_folder)
-    shape = with_least_pieces(read_workload(folders["workload"])[0], recipe.shared.vocabulary, seen)
     teacher = Reference(bytes=teacher_bytes(recipe, options.cards), milliseconds=times.teacher)
     fits = partial(with_fit, recipe=recipe, teacher=teacher)
-    vocabulary = (shape_of_folder(whole_folder) or shape).vocabulary
-    named, others = light_students(recipe).items(), tokenizer_bytes(whole_folder)
+    roles, (shape, _) = load_prepared(folders["data"]), read_workload(folders["workload"])
+    folder = local_folder(recipe.teacher.source, recipe.teacher.revision, options.cards)
+    least = LeastPieces(folder, (shape_of_folder(folder) or shape).vocabulary, roles)
     light = [
-        fits(estimate_light(name, each, times.milliseconds[name], vocabulary, seen, others)) for name, each in named
+        fits(estimate_light(name, each, times.milliseconds[name], least.count(rule), least.tokenizer(rule)))
+        for name, each in light_students(recipe).items()
+        for rule in [each.vocabulary]
     ]
-    kept = least_pieces(recipe.shared.vocabulary, vocabulary, seen) / vocabulary
-    parts = [fits(estimate(table, shape, part, round(kept * others))) for part in parts_of(shape)]
+    rule = recipe.shared.vocabulary
+    fewest = with_fewer_pieces(shape, least.share(rule))
+    parts = [fits(estimate(table, fewest, part, least.tokenizer(rule))) for part in parts_of(shape)]
     check_any(recipe, [each for each in (*parts, *light) if each.within], [*parts, *light], teacher)
     if problem := select_too_small(roles.info.counts["select"], recipe.gate):
         console.warn(problem)

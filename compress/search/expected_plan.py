@@ -23,8 +23,9 @@ from compress.search.candidates import (
     Candidate,
     choose_finalists,
     file_bytes,
+    least_pieces,
     may_weigh,
-    with_least_pieces,
+    with_fewer_pieces,
 )
 from compress.search.compare_candidates import ANY_PART, plan_comparison, with_fit
 from compress.search.search_folder import compared_before
@@ -86,7 +87,8 @@ def _expected_finalists(recipe: Recipe, options: Options, count: int) -> tuple[l
     if teacher is None:
         return [ANY_PART], light
     whole, size = whole_student(recipe.shared), teacher_bytes(recipe, options.cards)
-    shape = with_least_pieces(student_shape(teacher, whole) if whole else teacher, recipe.shared.vocabulary)
+    shape = student_shape(teacher, whole) if whole else teacher
+    shape = with_fewer_pieces(shape, least_pieces(recipe.shared.vocabulary, shape.vocabulary) / shape.vocabulary)
     parts = parts_of(shape)
     if compared := compared_before(searches_folder(options.runs) / recipe.name, parts):
         teacher_before = compared.teacher.model_copy(update={"bytes": size})

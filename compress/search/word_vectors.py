@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ from compress.model_sources import local_folder
 from compress.recipe.schema import Budget, Recipe
 from compress.recipe.student_schema import Shared, Vocabulary, VocabularyRule
 from compress.runtime.model_formats import COMPANIONS
-from compress.search.candidates import MARGIN, PIECE_BITS, file_bytes, most_bytes
+from compress.search.candidates import MARGIN, PIECE_BITS, file_bytes, least_pieces, most_bytes
 from compress.steps.shared_step import SECTION, whole_student
 
 FP32_BYTES = 4
@@ -27,6 +28,8 @@ FACTORS = 3
 """How many times fewer numbers than the hidden size a word vector has where it is stored in factors."""
 FEWEST = 1.5
 """Times as many pieces as any text may need: below that too few are left beside the single characters."""
+SHORTER = 0.7
+"""Bytes in a tokenizer of a piece that the texts have, by those of all pieces on the mean."""
 COUNTED_ROWS = 2_000
 """Rows of train whose pieces are counted before anything is trained: a moment, and fewer than all have."""
 TIMES = ("p50", "p95", "end_to_end", "speedup")
@@ -102,16 +105,40 @@ def _pieces_that_fit(recipe: Recipe, sizes: _Sizes, folder: Path) -> Vocabulary 
     return VocabularyRule(keep=kept) if kept >= FEWEST * table.least else "seen"
 
 
-def pieces_seen(roles: PreparedData, folder: Path | None) -> int:
-    """Return how many word pieces the texts of train have at least, by its first rows and a teacher's tokenizer."""
-    from compress.train.piece_choice import TaskTexts
+class LeastPieces:
+    """The fewest of a teacher's word pieces that a rule may keep, and what their tokenizer takes, before it chooses."""
 
-    if folder is None or not (folder / TOKENIZER_FILE).is_file():
-        return 0
-    rows, whole = roles.rows("train"), whole_texts(json.loads(read_tokenizer(folder).to_str()))
-    first = [rows[number] for number in range(min(len(rows), COUNTED_ROWS))]
-    texts = TaskTexts(roles.info.task_info, TextTokenizer.load(folder)).pieces(first, whole)
-    return len({piece for ids in texts for piece in ids.tolist()})
+    def __init__(self, folder: Path | None, pieces: int, roles: PreparedData) -> None:
+        """``folder``: of the teacher, which has so many ``pieces``; None where it is not here."""
+        self._folder, self._pieces, self._roles = folder, pieces, roles
+
+    def count(self, rule: Vocabulary | None) -> int:
+        """Return how many there are at least."""
+        return least_pieces(rule, self._pieces, self._seen if rule == "seen" else 0)
+
+    def share(self, rule: Vocabulary | None) -> float:
+        """Return which share of all pieces these are."""
+        return self.count(rule) / self._pieces
+
+    def tokenizer(self, rule: Vocabulary | None) -> int:
+        """Return about how many bytes their tokenizer has at least: common pieces are shorter than others."""
+        share = self.share(rule)
+        if share == 1 or self._folder is None:
+            return tokenizer_bytes(self._folder)
+        file = self._folder / TOKENIZER_FILE
+        return round(SHORTER * share * file.stat().st_size) if file.is_file() else 0
+
+    @cached_property
+    def _seen(self) -> int:
+        """Pieces of the texts of train, by its first rows."""
+        from compress.train.piece_choice import TaskTexts
+
+        if self._folder is None or not (self._folder / TOKENIZER_FILE).is_file():
+            return 0
+        rows, whole = self._roles.rows("train"), whole_texts(json.loads(read_tokenizer(self._folder).to_str()))
+        first = [rows[number] for number in range(min(len(rows), COUNTED_ROWS))]
+        texts = TaskTexts(self._roles.info.task_info, TextTokenizer.load(self._folder)).pieces(first, whole)
+        return len({piece for ids in texts for piece in ids.tolist()})
 
 
 def _limits_time(budgets: Sequence[Budget]) -> bool:

@@ -91,7 +91,9 @@ def _ruled_out(target: str, row: TargetResult, rules: Rules, reference: TargetRe
 
 
 def _excess(budgets: Sequence[Limits], target: str, row: TargetResult, reference: TargetResult | None) -> float:
-    """Return how many times a row exceeds the limit that it misses most; 1 where it keeps all."""
+    """Return how many times a row exceeds the limit that it misses most: 1 where none, infinity where it cannot run."""
+    if row.ruled_out:
+        return math.inf
     return max((each.times for each in over_budget(budgets, target, row, reference)), default=1.0)
 
 

@@ -3,6 +3,7 @@ from math import prod
 import pytest
 
 from compress.report.speedup_breakdown import fastest_variant, speedup_stages
+from compress.select.ledger import Limits, Rules
 from tests.report.conftest import apply_gates, edited
 
 
@@ -35,6 +36,14 @@ def test_factors_multiply_to_the_total(make_report):
     total = report.verdicts[0].comparisons[0].speedup
     stages = speedup_stages(report, "pruned/onnx-int8", "cpu")
     assert prod(stage.speedup.value for stage in stages if stage.speedup) == pytest.approx(total.value, rel=0.02)
+
+
+def test_where_none_passed_the_fastest_variant_within_the_budget_counts(make_report):
+    rules = Rules(max_drop=0.0, strict=True, budget=(Limits(size=20_000_000),))
+    report = edited(make_report(rules=rules), "student/onnx-fp32", bytes_total=10_000_000)
+    report = apply_gates(edited(report, "student/onnx-int8", bytes_total=30_000_000))
+    assert not report.with_outcome("passed", "cpu")
+    assert fastest_variant(report, "student", "cpu").key == "student/onnx-fp32"
 
 
 def test_models_are_compared_in_one_variant(make_report):

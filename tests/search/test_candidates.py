@@ -15,8 +15,9 @@ from compress.search.candidates import (
     estimate,
     estimate_light,
     front,
+    least_pieces,
     may_fit,
-    with_least_pieces,
+    with_fewer_pieces,
 )
 
 SHAPE = ShapeInfo(
@@ -101,9 +102,9 @@ def test_a_teacher_that_was_not_timed_rules_nothing_out():
 )
 def test_a_light_student_has_at_least_the_pieces_that_its_rule_keeps(vocabulary, pieces):
     student = LightStudent(kind="static", vocabulary=vocabulary)
-    made = estimate_light("static", student, 0.04, vocabulary=100, seen=30)
+    made = estimate_light("static", student, 0.04, least_pieces(student.vocabulary, 100, seen=30), tokenizer=500)
     assert (made.milliseconds, made.score) == (0.04, None)
-    assert made.bytes == round(light_shape(student, pieces).parameters * 4.5 / 8)
+    assert made.bytes == round(light_shape(student, pieces).parameters * 4.5 / 8 + 500)
 
 
 def test_a_budget_is_shown_as_it_is_written():
@@ -161,5 +162,6 @@ def test_every_part_has_one_name():
 @pytest.mark.parametrize(("rule", "share"), [(None, 1.0), ("seen", 0.0), (VocabularyRule(keep=25), 0.25)])
 def test_before_pieces_are_chosen_a_part_may_have_as_few_as_its_rule_allows(rule, share):
     part, whole = Part(layers=1, heads=1, ffn=16), estimate(TABLE, SHAPE, Part(layers=1, heads=1, ffn=16), 0).bytes
-    least = estimate(TABLE, with_least_pieces(SHAPE, rule), part, 0).bytes
+    fewest = with_fewer_pieces(SHAPE, least_pieces(rule, SHAPE.vocabulary) / SHAPE.vocabulary)
+    least = estimate(TABLE, fewest, part, 0).bytes
     assert least == pytest.approx(whole - (1 - share) * SHAPE.embedding_parameters * 4.5 / 8, abs=1)

@@ -219,16 +219,6 @@ def test_a_speedup_out_of_reach_is_refused_before_training(tmp_path: Path, capsy
     assert not [*(runs / ".steps").glob("finetune-*")]
 
 
-@pytest.mark.slow
-def test_a_size_below_the_vectors_of_the_texts_pieces_is_refused_before_training(tmp_path: Path, capsys) -> None:
-    runs = tmp_path / "runs"
-    command = ["search", str(write_tiny_recipe(tmp_path)), "--runs", str(runs), "--budget", "size=0.001MB"]
-    assert main([*command, "--set", "student=null", "--set", "publish=null"]) == 2
-    message = " ".join(capsys.readouterr().err.split())
-    assert "nothing can meet this budget: of 42 candidates" in message
-    assert not [*(runs / ".steps").glob("finetune-*")]
-
-
 @pytest.mark.parametrize(
     ("content", "message"), [("{", "cannot be read"), ('{"schema_version": 9}', "written by a newer version")]
 )

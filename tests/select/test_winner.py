@@ -409,6 +409,13 @@ def test_the_nearest_misses_the_fewest_limits_of_which_the_gate_is_one(make_repo
     assert "the nearest, pruned/onnx-int8, takes " in lost_much.why
 
 
+def test_of_rows_that_miss_as_many_limits_the_nearest_exceeds_them_least(make_report):
+    limits = RULES.model_copy(update={"budget": (Limits(size=100_000),)})
+    report = edited(make_report(rules=limits), "student/onnx-int8", bytes_total=450_000)
+    unsure = apply_gates(undecided(report, "student/onnx-int8", drop=0.011, error=0.01)).verdicts[0]
+    assert "the nearest, student/onnx-int8, has 0.45 MB, 0.1 MB allowed; its loss: undecided" in unsure.why
+
+
 def test_what_a_budget_rules_out_is_no_trade_and_is_held_back(make_report):
     report = edited(make_report(rules=budget(smaller=1.0)), "pruned/onnx-int8", bytes_total=99_000_000)
     verdict = apply_gates(report).verdicts[0]

@@ -32,7 +32,7 @@ teacher: {teacher}          # a card (compress ls teachers), a folder, or a hub 
 quantize: int8
 gate: {{max_drop: 0.01}}    # what the winner may lose against the teacher: one point
 targets: [cpu]            # or {{device: cpu, threads: 4, batch: 8}}, or cuda
-# task.data.unlabelled: [texts.txt]   texts without labels, one a line, bring small students closer to the teacher
+# in task.data, unlabelled: [texts.txt]   # texts without labels, one a line, bring small students closer to the teacher
 # budget: {{p50: 0.5ms, size: 5MB}}   # limits of the winner; compress search {path} looks for shapes within them
 # publish: zoo/           # publish the winner at the end of every run; by hand: compress publish NAME
 """

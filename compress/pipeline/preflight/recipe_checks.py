@@ -75,11 +75,16 @@ def _runs_nowhere(recipe: Recipe) -> Iterator[Problem]:
 
 
 def _open_gate(recipe: Recipe) -> Iterator[Problem]:
-    """Yield a gate that no score can miss: points of 100 were given in place of a share."""
-    drop, metric = recipe.gate.max_drop, primary_metric(recipe.task)
-    if drop > 1 and metric.larger_is_better:
-        text = f"{drop:g} would let every model pass, as {metric.name} is at most 1; {drop:g} of 100 is {drop / 100:g}"
-        yield Problem(("gate", "max_drop"), text)
+    """Yield gates that no score can miss: points of 100 were given in place of a share."""
+    metric, quantize = primary_metric(recipe.task), recipe.quantize
+    limits = {("gate", "max_class_drop"): (recipe.gate.max_class_drop, "recall")}
+    if metric.larger_is_better:
+        limits["gate", "max_drop"] = (recipe.gate.max_drop, metric.name)
+        limits["quantize", "max_drop"] = (quantize.max_drop if quantize else None, metric.name)
+    for path, (drop, name) in limits.items():
+        if drop is not None and drop > 1:
+            share = f"; {drop:g} of 100 is {drop / 100:g}" if drop <= 100 else ""
+            yield Problem(path, f"{drop:g} is more than {name} itself, which is at most 1{share}")
 
 
 def _not_measured(recipe: Recipe) -> Iterator[Problem]:

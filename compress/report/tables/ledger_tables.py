@@ -113,8 +113,8 @@ def _closing_cells(report: Report, row: LedgerRow, title: str, *, is_winner: boo
         "model and variant": _fold((MARK if is_winner else "  ") + row.key, narrow=narrow),
         "score": fmt.score(test.primary.value, test.larger_is_better) if test else fmt.ABSENT,
         "change": full["vs teacher"],
-        **{column: full[column] for column in ("p50", "from text", "faster", "size") if column in full},
         "p50": full["p50"].replace(" mean", "\n  mean") if narrow else full["p50"],
+        **{column: full[column] for column in ("from text", "faster", "size") if column in full},
         # The sign in front of the time says that it was unstable, and the mark which row won.
         "gate": full["gate"].removesuffix(UNSTABLE),
     }
@@ -125,11 +125,11 @@ def _fold(name: str, *, narrow: bool) -> str:
     if not narrow or len(name) <= LONGEST_LINE + len(MARK):
         return name
     lines = [name[: len(MARK)]]
-    for piece in re.split(r"(?<=[/\- ])", name[len(MARK) :]):
-        if len(lines[-1]) > len(MARK) and len(lines[-1]) + len(piece) > LONGEST_LINE + len(MARK):
+    for piece in re.split(r"(?<=[/\-_. ])", name[len(MARK) :]):
+        if len(lines[-1]) > len(MARK) and len(lines[-1]) + len(piece.rstrip()) > LONGEST_LINE + len(MARK):
             lines.append(" " * len(MARK))
         lines[-1] += piece
-    return "\n".join(lines)
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def _ledger_cells(report: Report, row: LedgerRow, title: str, metric: str, *, is_winner: bool) -> Cells:

@@ -111,13 +111,24 @@ def test_training_for_int8_needs_the_method_that_it_imitates(recipe_file):
     assert read_recipe(recipe_file, ["quantize={methods: [static-minmax, dynamic], training: true}"])
 
 
-def test_a_gate_in_points_of_100_is_refused(recipe_file):
-    (error,) = errors(recipe_file, "gate.max_drop=1.5")
-    assert error == (
-        "gate.max_drop: 1.5 would let every model pass, as accuracy is at most 1; 1.5 of 100 is 0.015"
-        " (given on the command line)"
-    )
-    assert read_recipe(recipe_file, ["gate.max_drop=1"]).gate.max_drop == 1
+@pytest.mark.parametrize(
+    ("key", "metric", "end"),
+    [
+        ("gate.max_drop", "accuracy", "; 1.5 of 100 is 0.015"),
+        ("quantize.max_drop", "accuracy", "; 1.5 of 100 is 0.015"),
+        ("gate.max_class_drop", "recall", "; 1.5 of 100 is 0.015"),
+    ],
+)
+def test_a_gate_in_points_of_100_is_refused(key, metric, end, recipe_file):
+    (error,) = errors(recipe_file, f"{key}=1.5")
+    assert error == f"{key}: 1.5 is more than {metric} itself, which is at most 1{end} (given on the command line)"
+    (error,) = errors(recipe_file, f"{key}=150")
+    assert error.endswith("which is at most 1 (given on the command line)")
+    assert read_recipe(recipe_file, [f"{key}=1"])
+
+
+def test_an_error_may_rise_by_more_than_1(recipe_file):
+    assert read_recipe(recipe_file, ["task.kind=regression", "task.metric=mse", "gate.max_drop=5"]).gate.max_drop == 5
 
 
 def test_limits_of_what_is_not_measured_are_refused(recipe_file):

@@ -5,7 +5,9 @@ import io
 import pytest
 
 from compress.console import Console
+from compress.errors import pluralize
 from compress.report import show_report
+from compress.report.report_warnings import report_warnings
 from compress.report.tables.ledger_tables import MARK, closing_table
 from compress.report.winner_summary import predict_command
 from compress.tasks import KINDS
@@ -83,6 +85,18 @@ def test_the_end_of_a_run_has_the_most_important_warnings_and_counts_the_others(
         show_report.show_report(warned, tmp_path, Console("human", io.StringIO(), err), whole=whole)
         assert err.getvalue().count("Warning") == (9 if whole else 4)
         assert ("5 more warnings: compress report " in err.getvalue()) is not whole
+
+
+def test_warnings_come_before_remarks_of_what_was_left_out(report, tmp_path, monkeypatch):
+    monkeypatch.setattr(show_report, "MOST_REMARKS", 1)
+    report = report.model_copy(update={"data": report.data.model_copy(update={"skipped": 3})})
+    report = report.model_copy(update={"remarks": report_warnings(report)})
+    assert report.remarks
+    warned = report.model_copy(update={"remarks": ("litert is left out.", *report.remarks)})
+    err = io.StringIO()
+    show_report.show_report(warned, tmp_path, Console("human", io.StringIO(), err), whole=False)
+    assert "left out" not in err.getvalue()
+    assert pluralize(len(report.remarks), "more warning") in err.getvalue()
 
 
 def test_a_run_says_how_many_rows_it_left_out_and_report_shows_all(report, monkeypatch, tmp_path):
