@@ -50,7 +50,8 @@ def page(report: SmallReport) -> str:
     """Return the page in Markdown."""
     blocks = ["# Students without attention", origin(report), f"{METHOD} At most {report.rows:,} rows of each role."]
     for name in report.sets:
-        blocks += [f"## {name}", table(lines(report, name), COLUMNS, COLUMNS[2:])]
+        processors = sorted({each.processor for each in report.of(name) if each.processor})
+        blocks += [f"## {name}", f"On {', '.join(processors)}.", table(lines(report, name), COLUMNS, COLUMNS[2:])]
     blocks += ["## Goals", table(goals(report), GOALS), *_reasons(report), machine(report)]
     return "\n\n".join(blocks) + "\n"
 
