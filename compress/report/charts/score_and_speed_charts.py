@@ -18,7 +18,8 @@ from compress.report.retention import larger_is_better, quality_on_test
 from compress.report.speedup_breakdown import fastest_variant
 from compress.select.ledger import TargetResult
 
-LABEL_HEIGHT = 14.0
+LABEL, LABEL_HEIGHT, CHARACTER = "label strong outlined", 14.0, 7.0
+"""How labels are drawn, the height of a line, and about the width of a character."""
 
 
 @dataclass(frozen=True)
@@ -70,13 +71,25 @@ def _marks(point: Point, series: Series, frame: Frame) -> Iterable[str]:
 
 
 def _labels(series: Sequence[Series], frame: Frame) -> Iterable[str]:
-    """Print labels from top to bottom on the side of their points with more space, each below the one before."""
+    """Print labels from top to bottom on the side of their points with more space, each below the one before.
+
+    One that is too long for that side has a line for the model and one for the variant, from the edge of the chart.
+    """
     lowest = -LABEL_HEIGHT
     ends = ((one.label, frame.x(one.points[-1].x), frame.y(one.points[-1].y)) for one in series if one.labelled)
     for label, x, y in sorted(ends, key=lambda end: end[2]):
         lowest = max(y + 4, lowest + LABEL_HEIGHT)
         on_left = x > (frame.left + frame.right) / 2
-        yield text(x - 14 if on_left else x + 14, lowest, label, "label strong outlined", "end" if on_left else "start")
+        room = x - 14 - frame.left if on_left else frame.right - x - 14
+        if len(label) * CHARACTER <= room:
+            yield text(x - 14 if on_left else x + 14, lowest, label, LABEL, "end" if on_left else "start")
+            continue
+        model, slash, variant = label.partition("/")
+        edge, anchor = (frame.left + 4, "start") if on_left else (frame.right, "end")
+        for part in filter(None, (model + slash, variant)):
+            yield text(edge, lowest, part, LABEL, anchor)
+            lowest += LABEL_HEIGHT
+        lowest -= LABEL_HEIGHT
 
 
 WIDE, NARROW = 680, 324

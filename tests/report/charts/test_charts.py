@@ -58,6 +58,18 @@ def test_labels_do_not_overlap_and_stay_inside():
     assert all(0 < float(labels[name]["x"]) < 680 for name in ("one", "two", "three"))
 
 
+@pytest.mark.parametrize(("x", "anchor"), [(2.0, "end"), (60.0, "start")])
+def test_a_long_label_has_two_lines_inside_a_narrow_chart(x, anchor):
+    narrow = Frame(324, 320, (1.0, 100.0), (50.0, 100.0))
+    name = "part-1x2x192/onnx-int8-embeddings-4bit"
+    labels = texts(xy_chart([series((x, 90.0), label=name, labelled=True)], narrow, "ms", "score"))
+    model, variant = labels["part-1x2x192/"], labels["onnx-int8-embeddings-4bit"]
+    assert name not in labels
+    assert model["text-anchor"] == variant["text-anchor"] == anchor
+    assert float(variant["y"]) - float(model["y"]) == 14
+    assert 0 < float(variant["x"]) <= 324
+
+
 def test_names_are_escaped():
     svg = xy_chart([series((1.0, 60.0), label="<script>&", labelled=True)], FRAME, "<", "&")
     assert "<script" not in svg
