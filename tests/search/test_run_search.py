@@ -205,7 +205,7 @@ def test_a_search_ends_with_a_winner_and_its_recipe(tmp_path: Path, monkeypatch,
     assert main([*command[:-1], "json", "--dry-run"]) == 0
     planned = json.loads(capsys.readouterr().out)["steps"]
     assert [row["step"] for row in planned if row["state"] not in ("done", "skipped")] == []
-    assert main([*command, "--minutes", "1", "--dry-run"]) == 0
+    assert main([*command, "--minutes", "30", "--dry-run"]) == 0
 
 
 @pytest.mark.slow
