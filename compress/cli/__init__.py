@@ -77,16 +77,15 @@ REPEATED = {"predict": "texts", "bench": "models", "probe": "models", "report": 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Parse the arguments; repeated ones may also follow options, where argparse does not expect them."""
-    grammar = parser()
-    options, rest = grammar.parse_known_args(arguments)
+    options, rest = parser().parse_known_args(arguments)
     flags = [word for word in rest if word.startswith("-")]
     if rest and not flags and options.command in REPEATED:
         getattr(options, REPEATED[options.command]).extend(rest)
     elif rest and not flags and options.command == "pull" and options.to is None and len(rest) == 1:
         options.to = Path(rest[0])
     elif rest:
-        guess = suggestion(flags[0].partition("=")[0], option_names(grammar)) if flags else ""
-        grammar.error(f"unrecognized arguments: {' '.join(flags or rest)}{guess}")
+        guess = suggestion(flags[0].partition("=")[0], option_names(options.grammar)) if flags else ""
+        options.grammar.error(f"unrecognized arguments: {' '.join(flags or rest)}{guess}")
     if options.command == "export":
         outputs = [name for name in options.formats if name in OUTPUTS]
         options.format = outputs[-1] if outputs else OUTPUTS[0]
@@ -108,7 +107,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def option_names(grammar: argparse.ArgumentParser) -> set[str]:
-    """Return the options of all commands."""
+    """Return the options of a command, those of its actions among them."""
     names = {name for action in grammar._actions for name in action.option_strings}
     for action in grammar._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -153,7 +152,7 @@ def parser() -> argparse.ArgumentParser:
 
     def command(name: str, text: str, handler: Handler, /) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=text, description=text)
-        sub.set_defaults(handler=handler)
+        sub.set_defaults(handler=handler, grammar=sub)
         sub.add_argument("--cards", action="append", type=Path, default=[], metavar="DIR", help="your own cards")
         sub.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder of runs (runs/)")
         if name != "export":  # there, the same option names formats of models too

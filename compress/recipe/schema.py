@@ -139,9 +139,8 @@ class Budget(Frozen):
     def _check_time(cls, given: float | None, field: ValidationInfo) -> float | None:
         """Refuse `p50: 0.5us`: the fastest student without attention takes 0.016 ms a call."""
         if given is not None and given < LEAST_TIME:
-            raise ValueError(
-                f"no model answers in {given:g} ms; the fastest take 0.015 ms ({field.field_name}: 0.5ms is half a ms)"
-            )
+            example = f"{field.field_name}: 0.5ms is half a millisecond"
+            raise ValueError(f"no model answers in {given:g} ms; the fastest take 0.015 ms ({example})")
         return given
 
     @model_validator(mode="after")

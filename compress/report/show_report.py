@@ -43,9 +43,10 @@ def show_report(
         for line in held_back_lines(verdict):
             console.note(line)
     ranked = [each.text for each in ranked_remarks(report) if each.text in report.remarks]
-    for remark in ranked if whole else ranked[:MOST_REMARKS]:
+    shown = ranked if whole else ranked[:MOST_REMARKS]
+    for remark in shown:
         console.note(remark)
-    if more := 0 if whole else len(ranked[MOST_REMARKS:]):
+    if more := len(ranked) - len(shown):
         console.note(f"{pluralize(more, 'more warning')}: compress report {shlex.quote(_address(report, run))}")
     _show_where(report, run, console)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from compress.console import Console
 from compress.data.splits.prepare_splits import load_prepared
 from compress.data.splits.split_indices import CERTAINTY, DISAGREEMENT, LOSS
 from compress.errors import CompressError, UsageError, pluralize
+from compress.model_folder.model_info import ShapeInfo
 from compress.model_shapes import parts_of, shape_of_folder
 from compress.model_sources import local_folder
 from compress.pipeline.graph import Plan
@@ -34,7 +35,7 @@ from compress.search.candidates import (
     read_scores,
     with_fewer_pieces,
 )
-from compress.search.light_times import LIGHT_TIMES, add_light_times, read_light_times
+from compress.search.light_times import LIGHT_TIMES, LightTimes, add_light_times, read_light_times
 from compress.search.search_recipes import light_students, timed_target
 from compress.search.word_vectors import LeastPieces, teacher_bytes, tokenizer_bytes
 from compress.steps.shared_step import SECTION, add_shared, whole_student
@@ -99,14 +100,8 @@ def compare(plan: Plan, recipe: Recipe, options: Options, console: Console, expe
     roles, (shape, _) = load_prepared(folders["data"]), read_workload(folders["workload"])
     folder = local_folder(recipe.teacher.source, recipe.teacher.revision, options.cards)
     least = LeastPieces(folder, (shape_of_folder(folder) or shape).vocabulary, roles)
-    light = [
-        fits(estimate_light(name, each, times.milliseconds[name], least.count(rule), least.tokenizer(rule)))
-        for name, each in light_students(recipe).items()
-        for rule in [each.vocabulary]
-    ]
-    rule = recipe.shared.vocabulary
-    fewest = with_fewer_pieces(shape, least.share(rule))
-    parts = [fits(estimate(table, fewest, part, least.tokenizer(rule))) for part in parts_of(shape)]
+    light = [fits(each) for each in _least_light(recipe, times, least)]
+    parts = [fits(each) for each in _least_parts(recipe, table, shape, least)]
     check_any(recipe, [each for each in (*parts, *light) if each.within], [*parts, *light], teacher)
     if problem := select_too_small(roles.info.counts["select"], recipe.gate):
         console.warn(problem)
@@ -115,6 +110,20 @@ def compare(plan: Plan, recipe: Recipe, options: Options, console: Console, expe
         phase = Phase(f"search 2/3, {within} of {len(parts) + len(light)} may fit", expected)
         parts = [fits(each) for each in _scored(plan, table, replace(options, phase=phase), console)]
     return Compared([*parts, *light], table.variant, teacher)
+
+
+def _least_light(recipe: Recipe, times: LightTimes, least: LeastPieces) -> Iterator[Candidate]:
+    """Yield the students without attention as small as they may become."""
+    for name, student in light_students(recipe).items():
+        pieces, tokenizer = least.count(student.vocabulary), least.tokenizer(student.vocabulary)
+        yield estimate_light(name, student, times.milliseconds[name], pieces, tokenizer)
+
+
+def _least_parts(recipe: Recipe, table: LatencyTable, shape: ShapeInfo, least: LeastPieces) -> Iterator[Candidate]:
+    """Yield all parts as small as they may become."""
+    rule = recipe.shared.vocabulary
+    smallest, tokenizer = with_fewer_pieces(shape, least.share(rule)), least.tokenizer(rule)
+    yield from (estimate(table, smallest, part, tokenizer) for part in parts_of(shape))
 
 
 def with_fit(candidate: Candidate, recipe: Recipe, teacher: Reference) -> Candidate:

@@ -1,4 +1,4 @@
-"""How large the word vectors of a shared student may be beside a budget's size: most of what a small part weighs."""
+"""What word vectors weigh, most of a small model: how large a budget lets them be, how small they can be."""
 
 from __future__ import annotations
 

@@ -147,6 +147,7 @@ LIGHT = ModelStep(
     checks=_checks,
     shrink=_shrink,
     start=_start,
+    other_losses="those of distill that compare outputs",
     tag="distilled",
     hint="texts without labels (task.data.unlabelled) bring it closer to its teacher; only conv reads words in order",
 )

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 TRAINING: Mapping[str, str] = {"torch": "train", "transformers": "train", "accelerate": "train"}
 """Libraries of every training, and the extra that contains them."""
 
+UNTRAINED = "none: it is not trained"
+"""What a report says of the losses of a model that has none."""
 Settings = TypeVar("Settings", bound=Frozen)
 
 
@@ -139,6 +141,8 @@ class ModelStep:
     """Makes it small for `--smoke`."""
     untimed: Callable[[Recipe], Recipe] = unchanged
     """Makes it do about as much without latencies, which `plan --calibrate` does not measure."""
+    other_losses: str = UNTRAINED
+    """What a report says of the losses of its models where no section of the recipe lists them."""
     tag: str = ""
     """The tag of published models that were made by it."""
     removes_pieces: bool = False

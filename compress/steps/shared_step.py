@@ -186,6 +186,7 @@ SHARED = ModelStep(
     checks=_checks,
     shrink=_shrink,
     start=_start,
+    other_losses="those of distill",
     tag="distilled",
     hint="larger parts, more of shared.epochs, or texts without labels (task.data.unlabelled) bring them closer",
 )

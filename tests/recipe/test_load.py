@@ -596,7 +596,7 @@ def test_a_size_without_a_unit_is_refused_where_it_means_a_few_bytes():
 def test_a_time_that_no_call_takes_is_refused(key):
     assert getattr(parse(f"{MINIMAL}budget: {{{key}: 20us}}").budget[0], key) == 0.02
     (problem,) = problems_of(f"{MINIMAL}budget: {{{key}: 1us}}")
-    assert f"no model answers in 0.001 ms; the fastest take 0.015 ms ({key}: 0.5ms is half a ms)" in problem
+    assert f"no model answers in 0.001 ms; the fastest take 0.015 ms ({key}: 0.5ms is half a millisecond)" in problem
 
 
 @pytest.mark.parametrize(("written", "seconds"), [("8s", 8.0), ("30", 30.0), ("1.5m", 90.0), ("2h", 7200.0)])

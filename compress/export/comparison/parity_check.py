@@ -84,7 +84,7 @@ class ParityCheck:
         verdict = f"{name} repeats PyTorch: {self.total}"
         if self.total.agreement is None or self.variant.precision == "fp32":
             return verdict
-        return f"{verdict}; {self.limit.agreement:.0%} or more pass, as these inputs are unlike any task's texts"
+        return f"{verdict}; the limit is {self.limit.agreement:.0%}, as these inputs are unlike any task's texts"
 
     def raise_for_misses(self, folder: Path) -> None:
         """Raise ParityMissed if the export is not within the limits of its precision."""

@@ -17,7 +17,7 @@ from compress.report.speedup_breakdown import speedup_of_cut
 from compress.report.tables.machine_facts import describe_target
 from compress.report.tables.speed_tables import format_p50
 from compress.steps import STEPS
-from compress.steps.model_step import settings_at
+from compress.steps.model_step import UNTRAINED, settings_at
 from compress.tables import Cells, Table, make_table
 
 Section = Mapping[str, Any]
@@ -44,11 +44,11 @@ def training_table(report: Report) -> Table:
 
 def _facts(report: Report, model: ReportModel | None, provenance: Provenance) -> dict[str, str]:
     facts = {"initial weights": provenance.start}
-    settings = training_settings(report.recipe, model.section if model else "")
+    section = model.section if model else ""
+    settings = training_settings(report.recipe, section)
     if not settings:
-        step = STEPS.get(model.section) if model else None
-        is_distilled = step is not None and step.training is None and step.tag == "distilled"
-        return {**facts, "losses": "those of distill" if is_distilled else "none: it is not trained"}
+        step = STEPS.get(section)
+        return {**facts, "losses": step.other_losses if step else UNTRAINED}
     facts["losses"] = describe_losses(settings)
     if teachers := settings.get("teachers"):
         weighted = [(teacher["source"], teacher.get("weight", 1.0)) for teacher in teachers]

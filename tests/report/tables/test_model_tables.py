@@ -3,9 +3,10 @@ import pytest
 from compress.model_folder.model_history import ChosenSetting, TrialInfo
 from compress.recipe.schema import Recipe
 from compress.report.pages.render import render_html, render_markdown
-from compress.report.report_schema import Report
+from compress.report.report_schema import Report, ReportModel
 from compress.report.run_facts import Provenance
 from compress.report.tables.model_tables import describe_losses, training_settings, training_table, trial_cells
+from compress.steps.model_step import UNTRAINED
 from tests.report.conftest import apply_gates
 
 TASK = {"name": "films", "kind": "classification", "data": {"train": "a.csv", "test": "b.csv"}}
@@ -36,6 +37,19 @@ def test_losses_are_listed_with_weights_and_forms(report):
     assert facts["losses"] == "soft_label 1 (kl), hidden_state 1 to 0 (cosine), hard_label 0.5"
     assert facts["rows"] == "6,000 of train"
     assert "teachers" not in facts
+
+
+@pytest.mark.parametrize(
+    ("section", "losses"),
+    [("light", "those of distill that compare outputs"), ("shared", "those of distill"), ("no_step", UNTRAINED)],
+)
+def test_models_that_no_section_lists_losses_of(section, losses, make_report):
+    models = (
+        ReportModel(name="teacher", section="finetune"),
+        ReportModel(name="small", parent="teacher", section=section),
+    )
+    facts = cells(make_report(models=models, makings={"small": Provenance(start="pieces")}), "small")
+    assert facts["losses"] == losses
 
 
 def test_phases_are_listed_in_order():
