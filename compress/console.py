@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -93,6 +94,8 @@ class Console:
         """Whether a run shows what it otherwise only logs."""
         self.live: OverallLine | None = None
         """The line of a run that is shown at the moment."""
+        self.began: float | None = None
+        """When the first line of a run was shown: all later ones count from then."""
         self.program = program_name()
         self._out = out
         self._err = err
@@ -187,8 +190,9 @@ class Console:
             yield None
             return
         self._screen = rich_console(self.err)
+        self.began = time.monotonic() if self.began is None else self.began
         try:
-            with overall_line(self._screen) as self.live:
+            with overall_line(self._screen, self.began) as self.live:
                 yield self.live
         finally:
             self._screen = self.live = None

@@ -193,15 +193,16 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Return `; did you mean NAME?` with the closest known name; nothing where none is close."""
-    close = _closest(name, known)
+    close = closest(name, known)
     return f"; did you mean {close}?" if close else ""
 
 
 def nearest_file(path: Path, names: Iterable[str]) -> str:
     """Return `; did you mean FOLDER/NAME?` with the closest of the names in the folder of a file that is not there."""
-    close = _closest(path.name, names)
+    close = closest(path.name, names)
     return f"; did you mean {path.parent / close}?" if close else ""
 
 
-def _closest(name: str, known: Iterable[str]) -> str | None:
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """Return the closest known name; None where none is close."""
     return next(iter(difflib.get_close_matches(name, sorted(map(str, known)), n=1)), None)

@@ -111,8 +111,11 @@ class OverallLine:
 
 
 @contextmanager
-def overall_line(screen: rich.console.Console) -> Iterator[OverallLine]:
-    """Show the state of a run on the last line of a terminal, which disappears at the end."""
+def overall_line(screen: rich.console.Console, began: float) -> Iterator[OverallLine]:
+    """Show the state of a run on the last line of a terminal, which disappears at the end.
+
+    Time gone is counted from ``began``: a search has several runs and one clock. A narrow terminal has it in two lines.
+    """
     from rich.progress import Progress as Display
     from rich.progress import ProgressColumn, SpinnerColumn, Task, TimeElapsedColumn
     from rich.table import Column
@@ -120,13 +123,14 @@ def overall_line(screen: rich.console.Console) -> Iterator[OverallLine]:
 
     class State(ProgressColumn):
         def render(self, task: Task) -> Text:
-            return Text(line.text(), no_wrap=True, overflow="ellipsis")
+            return Text(line.text(), overflow="fold")
 
-    state = State(Column(no_wrap=True, overflow="ellipsis", ratio=1))
+    state = State(Column(overflow="fold", ratio=1))
     columns = (SpinnerColumn(), TimeElapsedColumn(), state)
     with Display(*columns, console=screen, transient=True, expand=True, refresh_per_second=4) as display:
         line = OverallLine(display.refresh)
-        display.add_task("", total=None)
+        added = display.add_task("", total=None)
+        display.tasks[added].start_time = began
         yield line
 
 

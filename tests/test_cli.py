@@ -72,6 +72,36 @@ TWO_CLASSES = "".join(f"good number {n},5\nbad number {n},1\n" for n in range(20
 """Rows of a text and a label, enough to be split."""
 
 
+@pytest.mark.parametrize(
+    ("overrides", "problems"),
+    [
+        ([], []),
+        (["task.text=txet"], ["task.text: ", "there is no column 'txet'", "did you mean text?"]),
+        (["task.text=txet", "task.label=lable"], ["2 problems", "no column 'txet'", "no column 'lable'"]),
+        (["task.slices=[gener]"], ["task.slices: ", "there is no column 'gener'"]),
+        (["task.data.corpus=corpus.jsonl"], ["1 problem\n", "task.data: ", "in the label's column, or in one called"]),
+        (["task.text=txet", "task.data.headr=false"], ["1 problem\n", "task.data.headr: unknown key"]),
+        (["task.label=[]"], ["1 problem\n", "task.label: "]),
+    ],
+)
+def test_columns_that_a_file_does_not_have_are_problems_of_the_recipe(
+    overrides: list[str], problems: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    has_corpus = any("corpus" in each for each in overrides)
+    kind, text = ("retrieval", "query") if has_corpus else ("classification", "text")
+    Path("rows.csv").write_text(f"{text},label\n{TWO_CLASSES}")
+    Path("corpus.jsonl").write_text(json.dumps({"body": "a document"}) + "\n")
+    columns = f"text: {text}\n  label: label"
+    Path("my.yaml").write_text(
+        f"task:\n  kind: {kind}\n  {columns}\n  data: {{train: rows.csv, test_share: 0.2}}\nteacher: minilm-l6\n"
+    )
+    sets = [word for each in overrides for word in ("--set", each)]
+    assert main(["plan", "my.yaml", *sets, "--format", "quiet"]) == (2 if problems else 0)
+    shown = capsys.readouterr().err
+    assert all(problem in shown for problem in problems), shown
+
+
 class TestInit:
     def test_writes_a_recipe_that_plans(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
@@ -240,8 +270,29 @@ def test_a_command_that_is_not_there_is_named_with_the_nearest(capsys):
     assert capsys.readouterr().err.endswith("; did you mean run?\n")
 
 
-def test_an_option_that_is_not_there_is_named_with_the_nearest_of_its_command(capsys):
+@pytest.mark.parametrize(
+    ("words", "guess"),
+    [
+        (["search", "my.yaml", "--buget", "p50=1ms"], "--buget; did you mean --budget?"),
+        (["run", "my.yaml", "--buget", "p50=1ms"], "--buget; did you mean --budget of compress search?"),
+        (["run", "my.yaml", "--rounds", "3"], "--rounds; did you mean --rounds of compress bench?"),
+        (["zoo", "ls", "--langage", "en"], "--langage; did you mean --language?"),
+        (["run", "my.yaml", "--qqqq"], "--qqqq"),
+    ],
+)
+def test_an_option_that_is_not_there_is_named_with_the_nearest(words, guess, capsys):
     with pytest.raises(SystemExit) as ended:
-        main(["search", "my.yaml", "--buget", "p50=1ms"])
+        main(words)
     assert ended.value.code == 2
-    assert capsys.readouterr().err.endswith("unrecognized arguments: --buget; did you mean --budget?\n")
+    assert capsys.readouterr().err.endswith(f"unrecognized arguments: {guess}\n")
+
+
+def test_without_a_command_the_help_is_shown(capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["compress"])
+    for arguments in ([], None):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 2
+        shown = capsys.readouterr()
+        assert "start here:" in shown.err
+        assert shown.out == ""

@@ -2,6 +2,7 @@ import io
 import json
 import math
 import re
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -239,6 +240,18 @@ def test_the_live_line_of_a_run_has_its_stage_its_work_and_the_time_left():
     assert "above it" in text
     assert console.live is None
     assert out.getvalue() == ""
+
+
+def test_the_live_line_counts_the_time_of_the_command_and_shows_all_at_80_columns(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    console, _, err = make(terminal=True)
+    console.began = time.monotonic() - 600
+    for stage in ("search 1/3", "search 2/3"):
+        with console.overall() as line:
+            line.show(f"{stage} {'x' * 70} the end", lambda: "about 7 min left")
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", err.getvalue())
+    assert text.count("0:10:0") >= 2
+    assert "the end" in text
 
 
 @pytest.mark.parametrize("format", ["human", "json", "quiet"])

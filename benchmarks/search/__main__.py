@@ -15,7 +15,10 @@ from compress.errors import CompressError
 
 SETS = ("mrpc", "snips_slots", "sst2")
 ROWS, TRIAL_ROWS = 4000, 200
-COLUMNS = ("set", "seed", "way", "models", "minutes", "hypervolume", "search after as long", "in a third of it")
+COLUMNS = (
+    *("set", "seed", "processor", "way", "models", "minutes", "hypervolume"),
+    *("search after as long", "in a third of it"),
+)
 BUDGET_COLUMNS = ("set", "seed", "budget", "winner", "speed-up, measured again", "met within 5 %")
 METHOD = (
     "Each way begins with the same fine-tuned teacher. Minutes: of trainings alone, without fine-tuning and timing."
@@ -115,6 +118,7 @@ def lines(report: SearchReport) -> Iterator[dict[str, str]]:
             yield {
                 "set": name,
                 "seed": str(seed),
+                "processor": runs[0].processor,
                 "way": TITLES[way],
                 "models": str(sum(bool(each.minutes) for each in runs)),
                 "minutes": f"{minutes:.1f}",
@@ -139,7 +143,7 @@ def budget_lines(budgets: Sequence[Budget]) -> Iterator[dict[str, str]]:
 def page(report: SearchReport) -> str:
     """Return the page in Markdown."""
     blocks = ["# Search", origin(report), f"{METHOD} At most {report.rows:,} rows of each role."]
-    blocks += [table(lines(report), COLUMNS, COLUMNS[3:]), "## Budgets, measured again"]
+    blocks += [table(lines(report), COLUMNS, COLUMNS[4:]), "## Budgets, measured again"]
     blocks.append(table(budget_lines(report.budgets), BUDGET_COLUMNS, BUDGET_COLUMNS[4:5]))
     reasons = [f"- {each.key}: {each.reason}" for each in report.made if each.reason]
     blocks += ["## Not run\n\n" + "\n".join(reasons)] if reasons else []

@@ -16,7 +16,7 @@ import yaml
 from benchmarks.defaults.real_sets import SETS
 from benchmarks.finished_run import FinishedRun, SetCase
 from benchmarks.search.search_results import Budget, Made, Point
-from compress.environment import require
+from compress.environment import describe_cpu, require
 from compress.errors import CompressError
 from compress.measure import Job, time_jobs
 from compress.measure.timing.latency import ratio
@@ -178,7 +178,8 @@ class Case(SetCase):
         self, way: str, number: int, title: str, trainings: Sequence[StepRecord], points: Iterator[Point]
     ) -> Made:
         facts = {"set": self.set, "seed": self.seed, "way": way, "number": number, "title": title}
-        return Made(**facts, minutes=sum(each.seconds for each in trainings) / 60, points=tuple(points))
+        minutes = sum(each.seconds for each in trainings) / 60
+        return Made(**facts, processor=describe_cpu().model, minutes=minutes, points=tuple(points))
 
     def _points(self, run: FinishedRun, models: Sequence[str] | None = None) -> Iterator[Point]:
         """Yield the speed and score of every file of a run, the teacher's INT8 ones too, or of some models."""

@@ -27,6 +27,8 @@ class Made(ResultModel):
     points: tuple[Point, ...] = ()
     reason: str | None = None
     """Why there are none."""
+    processor: str = ""
+    """On which it was made."""
 
     @property
     def key(self) -> str:

@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -19,7 +19,7 @@ from compress import __version__
 from compress.cli import predict_commands, report_commands, run_commands, zoo_commands
 from compress.cli.arguments import OUTPUTS, Handler
 from compress.console import Console, program_name, with_program
-from compress.errors import EXIT_CODES, CompressError, suggestion, unexpected
+from compress.errors import EXIT_CODES, CompressError, UsageError, closest, suggestion, unexpected
 
 _INTERRUPTED_RUN = "interrupted; finished steps are cached, and the same command resumes there"
 INTERRUPTED = {
@@ -77,14 +77,18 @@ REPEATED = {"predict": "texts", "bench": "models", "probe": "models", "report": 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Parse the arguments; repeated ones may also follow options, where argparse does not expect them."""
-    options, rest = parser().parse_known_args(arguments)
+    top = parser()
+    if not (sys.argv[1:] if arguments is None else arguments):
+        top.print_help(sys.stderr)
+        raise SystemExit(UsageError.exit_code)
+    options, rest = top.parse_known_args(arguments)
     flags = [word for word in rest if word.startswith("-")]
     if rest and not flags and options.command in REPEATED:
         getattr(options, REPEATED[options.command]).extend(rest)
     elif rest and not flags and options.command == "pull" and options.to is None and len(rest) == 1:
         options.to = Path(rest[0])
     elif rest:
-        guess = suggestion(flags[0].partition("=")[0], option_names(options.grammar)) if flags else ""
+        guess = meant_option(flags[0].partition("=")[0], options.command, commands_of(top)) if flags else ""
         options.grammar.error(f"unrecognized arguments: {' '.join(flags or rest)}{guess}")
     if options.command == "export":
         outputs = [name for name in options.formats if name in OUTPUTS]
@@ -106,13 +110,30 @@ class _Parser(argparse.ArgumentParser):
         super().error(message + (suggestion(found[1], re.findall(r"[\w-]+", found[2])) if found else ""))
 
 
-def option_names(grammar: argparse.ArgumentParser) -> set[str]:
+def meant_option(flag: str, command: str, grammars: Mapping[str, argparse.ArgumentParser]) -> str:
+    """Return `; did you mean --budget?` of an option that a command lacks, or which other command has it."""
+    word, own = flag.lstrip("-"), {option.lstrip("-"): option for option in option_names(grammars[command])}
+    others = {
+        option.lstrip("-"): f"{option} of compress {name}"
+        for name, grammar in reversed([*grammars.items()])  # of two commands the first one is named
+        for option in option_names(grammar)
+    }
+    for known in ({word: others[word]} if word in others else {}, own, others):
+        if meant := closest(word, known):
+            return f"; did you mean {known[meant]}?"
+    return ""
+
+
+def commands_of(grammar: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Return the grammars of the commands, or of the actions, that a grammar has."""
+    parts = (action.choices for action in grammar._actions if isinstance(action, argparse._SubParsersAction))
+    return {name: part for choices in parts for name, part in choices.items()}
+
+
+def option_names(grammar: argparse.ArgumentParser) -> list[str]:
     """Return the options of a command, those of its actions among them."""
-    names = {name for action in grammar._actions for name in action.option_strings}
-    for action in grammar._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            names.update(*map(option_names, action.choices.values()))
-    return names
+    own = (name for action in grammar._actions for name in action.option_strings)
+    return [*own, *(name for part in commands_of(grammar).values() for name in option_names(part))]
 
 
 COMMANDS = (

@@ -149,8 +149,11 @@ def read_info(folder: Path) -> FolderInfo:
     """Read ``folder``'s compress.json, or say why it cannot be read."""
     path = folder / INFO_FILE
     if not folder.is_dir():
-        winners = [str(each.parent) for each in sorted(Path("runs", folder, "winner").glob(f"[!_.]*/{INFO_FILE}"))]
-        hint = f"a run's winner for each target is in a folder of its own: {', '.join(winners)}" if winners else None
+        hint = None
+        if winners := _models_in(Path("runs", folder, "winner")):
+            hint = f"a run's winner for each target is in a folder of its own: {', '.join(winners)}"
+        elif beside := _models_in(folder.parent):
+            hint = f"there is {' and '.join(beside)}"
         raise ModelError(f"there is no model folder at {folder}.", hint=hint)
     if not path.is_file():
         raise ModelError(
@@ -161,6 +164,11 @@ def read_info(folder: Path) -> FolderInfo:
         return FolderInfo.model_validate_json(path.read_bytes())
     except ValidationError as error:
         raise ModelError(f"{path} cannot be read: {first_error(error)}") from error
+
+
+def _models_in(folder: Path) -> list[str]:
+    """Return the model folders in a folder, the first ten."""
+    return [str(each.parent) for each in sorted(folder.glob(f"[!_.]*/{INFO_FILE}"))[:10]]
 
 
 def find_info(folder: Path) -> FolderInfo | None:

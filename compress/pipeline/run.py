@@ -6,7 +6,7 @@ A recipe is resolved first: filled with the settings of its cards, over which it
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from io import StringIO
@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 from compress.cards import find_recipe
 from compress.console import Console
 from compress.data.loading.data_digest import file_problems
-from compress.errors import CompressError, GateMissed, UsageError
+from compress.data.loading.row_sources import column_problems
+from compress.errors import CompressError, GateMissed, Problem, UsageError
 from compress.pipeline.commands.smoke import SMOKE_FOLDER, smoke_recipe
 from compress.pipeline.execute import Executor, Outcome
 from compress.pipeline.forecast.step_forecasts import StepForecasts, StepRow, time_left
@@ -124,7 +125,7 @@ class Result:
 
 def read_recipe(source: RecipeSource, overrides: Sequence[str] = (), cards: Sequence[Path] = ()) -> Recipe:
     """Read a recipe from a file, a shipped recipe's name, or a mapping."""
-    checks = (unused_settings, format_problems, goal_problems, service_problems)
+    checks = (unused_settings, format_problems, goal_problems, service_problems, _columns)
     section_checks = (
         lambda recipe: task_problems(recipe.task),
         lambda recipe: file_problems(recipe.task.data),
@@ -137,6 +138,12 @@ def read_recipe(source: RecipeSource, overrides: Sequence[str] = (), cards: Sequ
     if not path.is_file() and not path.suffix and path.name == str(source):
         path = find_recipe(str(source), cards)
     return load_recipe(path, overrides, NAMES, checks, section_checks)
+
+
+def _columns(recipe: Recipe) -> Iterator[Problem]:
+    """Yield columns that files do not have, of a task that is right by itself."""
+    if not any(task_problems(recipe.task)):
+        yield from column_problems(recipe.task)
 
 
 def prepare(source: RecipeSource, overrides: Sequence[str] = (), options: Options = Options()) -> Plan:
@@ -242,8 +249,15 @@ def _keep_previous(folder: Path, plan: Plan) -> Path | None:
         report = read_report(folder)
     except CompressError:  # there is none, or none that this version reads
         return None
-    kept = folder / PREVIOUS_FOLDER / report.created[:19].replace(":", "-")
-    if kept.is_dir() or report.recipe == recipe_without_paths(plan.recipe):
+    if report.recipe == recipe_without_paths(plan.recipe):
+        return None
+    return keep_in_previous(folder, report.created)
+
+
+def keep_in_previous(folder: Path, created: str) -> Path | None:
+    """Copy the files and winners of a run or a search to where its former ones are; None if they are there."""
+    kept = folder / PREVIOUS_FOLDER / created[:19].replace(":", "-")
+    if kept.is_dir():
         return None
     with new_folder(kept) as work:
         for file in sorted(folder.iterdir()):

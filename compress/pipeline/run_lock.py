@@ -17,7 +17,7 @@ from compress.storage.file_names import STEPS_FOLDER
 
 LOCK_FILE = "lock.json"
 PREVIOUS_FOLDER = "previous"
-"""In a run's folder: reports of its former recipes, each with its winners and lock."""
+"""In the folder of a run or a search: results of its former recipes, each with its winners and lock."""
 
 
 def searches_folder(runs: Path) -> Path:

@@ -55,6 +55,19 @@ class Measured(Info):
     versions: Mapping[str, str] = {}
     """Of the libraries that decide the speed."""
 
+    def section(self, larger_is_better: bool) -> str:
+        """Return what README.md of the variant's folder says of it."""
+        parts, where = [], self.cpu if self.target.device == "cpu" else self.accelerator or self.target.device
+        if self.score is not None:
+            value = fmt.score(self.score.value, larger_is_better)
+            parts.append(f"{fmt.metric(self.metric)} {value} on {self.test_rows or 0:,} rows of test")
+        if self.p50 is not None:
+            parts.append(f"p50 {fmt.milliseconds(self.p50.value)} a call on {where}")
+        listing = "; ".join(parts) or "nothing"
+        return (
+            f"## Measured\n\n{listing} (target {self.target.title}). `compress verify --measure` measures it again.\n"
+        )
+
 
 def measured_of(entry: Entry, variant: PublishedVariant) -> Measured:
     """Return what the report says of a variant."""

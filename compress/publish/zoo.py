@@ -21,7 +21,7 @@ from compress.export.runners import cascade_readme, export_readme
 from compress.measure.resources.footprint import needed_files
 from compress.model_folder.cascade_info import is_cascade, model_folders
 from compress.model_folder.model_info import GOLDEN_FILE, INFO_FILE
-from compress.model_folder.model_readme import write_readme
+from compress.model_folder.model_readme import README_FILE, TITLE, write_readme
 from compress.model_folder.tokenizer_files import write_tokenizer_files
 from compress.publish.entry import Entry, PublishedVariant, make_entry, path_in_entry
 from compress.publish.measured import measured_of, write_measured
@@ -166,13 +166,22 @@ def write_entry(work: Path, entry: Entry) -> Digests:
         for form in packaged_folders(variant.source):
             copy_content(form, folder / form.name)
             write_tokenizer_files(folder / form.name, variant.info.task)
-        write_measured(folder, measured_of(entry, variant))
+        measured = measured_of(entry, variant)
+        write_measured(folder, measured)
         if variant.path:
+            _add_to_readme(folder, measured.section(larger_is_better(entry.report)))
             write_digests(folder)
     (work / "README.md").write_text(model_card(entry), encoding="utf-8")
     (work / REPORT_FOLDER).mkdir()
     write_pages(work / REPORT_FOLDER, entry.report, _addresses(entry))
     return write_digests(work)
+
+
+def _add_to_readme(folder: Path, section: str) -> None:
+    """Add a section to the README.md of a variant, which plain model folders do not have yet."""
+    readme = folder / README_FILE
+    before = readme.read_text(encoding="utf-8") if readme.is_file() else TITLE
+    readme.write_text(f"{before.rstrip()}\n\n{section}", encoding="utf-8")
 
 
 def _addresses(entry: Entry) -> dict[str, str]:
@@ -211,7 +220,7 @@ def _record(entry: Entry, folder: Path, listed: Digests, signer: Signer | None) 
 
 def _variant_record(variant: PublishedVariant) -> VariantRecord:
     row, result, held = variant.row, variant.result, variant.info.variant
-    p50 = result.latency.quantile("p50")
+    p50 = result.latency.typical()
     return VariantRecord(
         path=variant.path or ".",
         variant=row.variant.name,

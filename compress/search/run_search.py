@@ -7,16 +7,18 @@ not see rank them; a few are then trained on, and gated and timed together as th
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from compress.console import Console
 from compress.environment import require
+from compress.errors import ModelError
 from compress.pipeline.plan import make_plan
 from compress.pipeline.preflight.resolve import resolve
-from compress.pipeline.run import Options, Phase, RecipeSource, Result, execute, read_recipe
+from compress.pipeline.run import Options, Phase, RecipeSource, Result, execute, keep_in_previous, read_recipe
 from compress.pipeline.run_lock import searches_folder
 from compress.recipe.load import dump_recipe
 from compress.recipe.schema import Recipe
@@ -30,7 +32,7 @@ from compress.search.candidates import (
 from compress.search.compare_candidates import Compared, check_any, compare, plan_comparison
 from compress.search.expected_plan import check_minutes, expected_plan, final_recipe, in_time, kept_light
 from compress.search.ray_trainings import train_on_cluster
-from compress.search.search_folder import FINALISTS_FILE, SEARCH_FILE, WINNER_FILE
+from compress.search.search_folder import FINALISTS_FILE, SEARCH_FILE, WINNER_FILE, read_search
 from compress.search.search_recipes import (
     budget_overrides,
     searched_recipe,
@@ -82,6 +84,8 @@ def search(
     if minutes is not None:
         check_minutes(expected_plan(recipe, options, 1), options, minutes)
     expected = expected_plan(recipe, options, finalists) if console.has_live_line else plan  # only its times are shown
+    if kept := keep_former(folder, wanted_of(recipe)):
+        console.note(f"{folder} holds the search for another budget: it is kept in {kept}")
     compared = compare(plan, recipe, replace(options, folder=folder), console, expected)
     candidates = compared.candidates
     light, parts = kept_light(recipe, candidates), [each for each in candidates if isinstance(each.student, Part)]
@@ -105,15 +109,32 @@ def search(
     return _run_finalists(found, final, folder, options, console)
 
 
+def wanted_of(recipe: Recipe) -> dict[str, Any]:
+    """Return what search.json says that was wanted."""
+    limits = tuple(each.model_dump(exclude_none=True) for each in recipe.budget)
+    return {"limits": limits, "max_drop": recipe.gate.max_drop, "goal": recipe.rank_by}
+
+
+def keep_former(folder: Path, wanted: Mapping[str, Any]) -> Path | None:
+    """Keep what a search found whose budget or goal was another than ``wanted``; returns where, if there was one."""
+    try:
+        found = read_search(folder)
+    except ModelError:
+        return None
+    has_result = found.finished or (folder / WINNER_FILE).is_file()  # one that runs again is not finished meanwhile
+    if not has_result or all(getattr(found, name) == value for name, value in wanted.items()):
+        return None
+    written = datetime.fromtimestamp((folder / SEARCH_FILE).stat().st_mtime, UTC)
+    return keep_in_previous(folder, written.isoformat())
+
+
 def _looked_at(
     recipe: Recipe, compared: Compared, trained: Sequence[Candidate], values: Values, run: str
 ) -> SearchInfo:
     """Return what was compared, and what is trained on in a run of this name."""
     return SearchInfo(
         name=recipe.name,
-        limits=tuple(each.model_dump(exclude_none=True) for each in recipe.budget),
-        max_drop=recipe.gate.max_drop,
-        goal=recipe.rank_by,
+        **wanted_of(recipe),
         variant=compared.variant,
         teacher=compared.teacher,
         candidates=tuple(each.model_copy(update={"is_finalist": each in trained}) for each in compared.candidates),

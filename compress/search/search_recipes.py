@@ -71,6 +71,8 @@ def searched_recipe(recipe: Recipe, console: Console, cards: Sequence[Path] = ()
         changes["prune"] = None
         if recipe.prune.vocabulary:
             shared = shared.model_copy(update={"vocabulary": recipe.prune.vocabulary})
+    if recipe.parts:
+        console.note("search: parts of the recipe's own are left out: the search chooses them")
     if recipe.quantize is None:
         changes["quantize"] = Quantize()
     changes[SECTION] = shared

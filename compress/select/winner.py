@@ -285,7 +285,7 @@ def over_budget(
 
 def _slow(budget: Limits, row: TargetResult) -> Iterator[Exceeded]:
     limits = {
-        "p50": (budget.p50, row.latency.quantile("p50")),
+        "mean" if row.latency.by_mean else "p50": (budget.p50, row.latency.typical()),
         "p95": (budget.p95, row.latency.quantile("p95")),
         "end to end": (budget.end_to_end, row.latency.typical("end_to_end")),
     }

@@ -29,3 +29,11 @@ def test_error_for_a_runs_name_names_its_winner(tmp_path, monkeypatch):
     with pytest.raises(ModelError) as raised:
         read_info(Path("my"))
     assert raised.value.hint.endswith(f"its own: {Path('runs/my/winner/cpu')}")
+
+
+def test_error_for_a_target_that_is_not_there_names_the_others(tmp_path):
+    (tmp_path / "winner" / "cpu").mkdir(parents=True)
+    (tmp_path / "winner" / "cpu" / "compress.json").touch()
+    with pytest.raises(ModelError) as raised:
+        read_info(tmp_path / "winner" / "gpu")
+    assert str(tmp_path / "winner" / "cpu") in raised.value.hint

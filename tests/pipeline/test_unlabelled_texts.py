@@ -9,7 +9,7 @@ import pytest
 import compress
 from compress.cli import main
 from compress.console import Console
-from compress.errors import DataError, UsageError
+from compress.errors import UsageError
 from compress.models.tiny import write_tiny_model
 from compress.pipeline.execute import Executor
 from compress.pipeline.forecast.cost_estimates import Estimates
@@ -119,7 +119,7 @@ def test_unused_unlabelled_texts_give_a_warning(recipe, tmp_path, capsys, left_o
 
 def test_columns_are_checked_before_the_first_step(plan_of, tmp_path):
     (tmp_path / "more.csv").write_text("words\ngrey\n")
-    with pytest.raises(DataError, match=r"more.csv, row 1 .*there is no column 'text'"):
+    with pytest.raises(UsageError, match=r"more.csv, row 1 .*there is no column 'text'"):
         plan_of(f"task.data.unlabelled={tmp_path / 'more.csv'}")
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from compress.errors import ModelError, UsageError
 from compress.model_folder.model_info import read_info, write_info
+from compress.publish.measured import read_measured
 from compress.publish.places import FolderPlace
 from compress.publish.published_model import find
 from compress.publish.pull import pull
@@ -87,6 +88,9 @@ class TestContent:
         files = {"README.md", "compress.json", "config.json", "digests.json", "golden.safetensors", "measured.json"}
         assert set(names_in(variant)) == files | {"onnx", "tokenizer.json", "tokenizer_config.json"}
         assert verify(entry) == verify(variant) + 12
+        measured, shown = read_measured(variant), (variant / "README.md").read_text(encoding="utf-8")
+        assert f"accuracy {100 * measured.score.value:.1f} on {measured.test_rows:,} rows of test" in shown
+        assert f"a call on {measured.cpu} (target phone)" in shown
         assert TextModel.open(variant).predict(TEXTS) == TextModel.open(two_winners["phone"]).predict(TEXTS)
         assert TextModel.open(entry).predict(TEXTS) == TextModel.open(two_winners["cpu"]).predict(TEXTS)
         (record,) = read_index(FolderPlace(tmp_path / "zoo")).records

@@ -19,8 +19,9 @@ from compress.recipe.schema import Gate
 from compress.recipe.student_schema import VocabularyRule
 from compress.report.report_schema import read_report
 from compress.search import word_vectors
+from compress.search.candidates import SearchInfo
 from compress.search.compare_candidates import select_too_small
-from compress.search.run_search import search_recipe
+from compress.search.run_search import keep_former, search_recipe, wanted_of
 from compress.search.search_folder import read_search
 from compress.search.search_recipes import (
     budget_overrides,
@@ -30,6 +31,7 @@ from compress.search.search_recipes import (
     timed_target,
     winner_recipe,
 )
+from compress.storage.atomic_write import write_model
 from tests.conftest import write_tiny_recipe
 from tests.pipeline.test_run_output import Terminal
 
@@ -241,13 +243,38 @@ def test_a_search_that_has_not_compared_its_candidates_is_listed_too(tmp_path, m
 
 
 def test_steps_that_a_search_uses_are_not_cleaned(tmp_path):
-    kept, other = (tmp_path / "runs" / ".steps" / name for name in ("latency-1", "latency-2"))
-    kept.mkdir(parents=True)
-    other.mkdir()
-    (tmp_path / "searches" / "my").mkdir(parents=True)
-    (tmp_path / "searches" / "my" / "lock.json").write_text(json.dumps({"steps": {"latency": "latency-1"}}))
+    for name in ("latency-1", "latency-2", "latency-3"):
+        (tmp_path / "runs" / ".steps" / name).mkdir(parents=True)
+    for folder, step in (("my", "latency-1"), ("my/previous/2026-11-29", "latency-3")):
+        lock = tmp_path / "searches" / folder / "lock.json"
+        lock.parent.mkdir(parents=True)
+        lock.write_text(json.dumps({"steps": {"latency": step}}))
     assert [Path(row["folder"]).name for row in clean(tmp_path / "runs")] == ["latency-2"]
-    assert kept.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("changes", "finished", "winner", "is_kept"),
+    [
+        ({}, True, True, False),
+        ({"max_drop": 0.5}, True, True, True),
+        ({"max_drop": 0.5}, False, False, False),
+        ({"max_drop": 0.5}, False, True, True),  # it runs again, or was killed in that
+        ({"goal": "size"}, True, False, True),
+    ],
+)
+def test_what_a_search_for_another_budget_found_is_kept(changes, finished, winner, is_kept, recipe_file, tmp_path):
+    recipe = read_recipe(recipe_file, ["budget={p50: 0.5ms, size: 5MB}"])
+    wanted, folder = wanted_of(recipe), tmp_path / "searches" / "my"
+    found = SearchInfo(name="my", variant="onnx-int8", candidates=(), run="my-search", finished=finished, **wanted)
+    write_model(folder / "search.json", found)
+    if winner:
+        (folder / "winner.yaml").write_text("name: former")
+    kept = keep_former(folder, wanted | changes)
+    assert (kept is not None) == is_kept
+    if kept is not None:
+        assert (kept / "search.json").is_file()
+        assert (kept / "winner.yaml").is_file() == winner
+        assert keep_former(folder, wanted | changes) is None  # it is there already
 
 
 @pytest.mark.parametrize(

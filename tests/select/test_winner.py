@@ -14,6 +14,7 @@ from compress.report.winner_summary import held_back_lines
 from compress.runtimes import RUNTIMES
 from compress.select.gate import correction, gate
 from compress.select.ledger import HeldBack, Limits, Rules, Verdict
+from compress.select.winner import over_budget
 from tests.report.conftest import apply_gates, edited
 
 RULES = Rules(max_drop=0.01, quantize_max_drop=0.005)
@@ -650,3 +651,16 @@ def test_a_cascade_is_ranked_by_its_mean(make_report):
     latency = winner.model_copy(update={"model": dear, "by_mean": True})
     report = apply_gates(edited(report, "pruned/onnx-int8", latency=latency))
     assert report.verdicts[0].winner != "pruned/onnx-int8"
+
+
+def test_a_budget_of_time_holds_for_the_mean_of_a_cascade(make_report):
+    row = apply_gates(make_report()).result("pruned/onnx-int8", "cpu")
+    median = row.latency.model.p50.value
+    mean = row.latency.model.p50.model_copy(update={"value": 4 * median})
+    model = row.latency.model.model_copy(update={"mean": mean})
+    budget = Limits(p50=2 * median)
+    for by_mean in (False, True):
+        latency = row.latency.model_copy(update={"model": model, "by_mean": by_mean})
+        found = [*over_budget([budget], "cpu", row.model_copy(update={"latency": latency}), None)]
+        slow = f"takes {mean.value:.3g} ms (mean), {budget.p50:g} ms allowed"
+        assert [each.text for each in found] == ([slow] if by_mean else [])

@@ -20,7 +20,7 @@ import compress
 from compress.cli import main
 from compress.errors import ModelError, ParityMissed, UsageError
 from compress.runtime.predictor import ONE_THREAD
-from compress.serve.served_model import BatchTimes, open_served
+from compress.serve.served_model import BatchTimes, measure_times, open_served
 from compress.serve.server import named_models, watch
 from tests.serve.conftest import lines, serving
 
@@ -152,6 +152,19 @@ def test_a_variant_whose_answers_depend_on_the_batch_runs_rows_alone(exported):
         found = each.client.post(PATH, json={"texts": texts}).json()["answers"]
         assert [answer["probability"] for answer in found] == expected
         assert "rows run one by one" in each.service.served("films").describe()
+
+
+def test_batches_are_timed_with_pieces_of_a_text(model, monkeypatch):
+    opened, seen = compress.open(model), set()
+    arrays = type(opened).arrays
+
+    def seeing(self, examples):
+        seen.update(examples[0]["input_ids"])
+        return arrays(self, examples)
+
+    monkeypatch.setattr(type(opened), "arrays", seeing)
+    measure_times(opened)
+    assert len(seen - {opened.tokens.pad_id}) > 3
 
 
 def test_windows_of_a_long_text_run_alone_there(exported, tmp_path):

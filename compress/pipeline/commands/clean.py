@@ -20,7 +20,8 @@ def clean(runs: Path, *, dry_run: bool = False) -> list[dict[str, Any]]:
     """
     store = StepStore(runs)
     locks = [*runs.glob(f"*/{LOCK_FILE}"), *runs.glob(f"*/{PREVIOUS_FOLDER}/*/{LOCK_FILE}")]
-    locks += searches_folder(runs).glob(f"*/{LOCK_FILE}")
+    searches = searches_folder(runs)
+    locks += [*searches.glob(f"*/{LOCK_FILE}"), *searches.glob(f"*/{PREVIOUS_FOLDER}/*/{LOCK_FILE}")]
     named = set[str]().union(*map(named_steps, locks))
     finished = [(path, "no run uses it") for path in sorted(store.steps.glob("[!.]*"))]
     partial = [(path, "unfinished, and no run uses it") for path in sorted((store.steps / ".partial").glob("*"))]

@@ -165,7 +165,7 @@ def _winners(run: Path) -> Iterator[ListedRow]:
             row, result = report.row(verdict.winner), report.result(verdict.winner, verdict.target)
             test = result.test if result else None
             versus = verdict.comparison_with(report.teacher)
-            p50 = result.latency.quantile("p50") if result else None
+            p50 = result.latency.typical() if result else None
             change = test.versus_teacher if test and row is not teacher else None
             yield {
                 "task": report.task.name,

@@ -36,6 +36,14 @@ def separator_hint(columns: Sequence[Any]) -> str | None:
     return f"its columns seem to be separated by {SEPARATORS[found]}"
 
 
+class MissingColumn(DataError):
+    """A column that rows do not have; ``key`` of the task names it, or is where the file is named."""
+
+    def __init__(self, message: str, hint: str | None = None, key: str = "text") -> None:
+        super().__init__(message, hint=hint)
+        self.key = key
+
+
 def column_value(raw: Mapping[str, Any], name: str, task: Task, where: str) -> Any:
     """Return the value of column ``name``, or of the first of its aliases that this row has."""
     if name in raw:
@@ -48,13 +56,15 @@ def column_value(raw: Mapping[str, Any], name: str, task: Task, where: str) -> A
     listing = ", ".join(repr(str(column)[:SHOWN_CHARS]) for column in list(raw)[:SHOWN_COLUMNS])
     listing += f" and {len(raw) - SHOWN_COLUMNS} more" if len(raw) > SHOWN_COLUMNS else ""
     named_by = {"text": task.text, "label": label_columns(task), "soft_labels": soft_label_columns(task)}
-    key = next((key for key, columns in named_by.items() if name in columns), "slices")
+    named_by |= {"negatives": () if task.negatives is None else (task.negatives,), "slices": task.slices}
+    key = next((key for key, columns in named_by.items() if name in columns), "data")
     option = f" (--{key} of compress init)" if key in ("text", "label") else ""
     hint = f"task.{key} names the column{option}; for a file without a header, set task.data.header: false"
+    if key == "data":
+        hint = "documents (task.data.corpus) are in the label's column, or in one called text"
     hint = separator_hint(list(raw)) or hint
-    raise DataError(
-        f"{where}: there is no column '{name}'{other}; the columns are {listing}{suggestion(name, raw)}", hint=hint
-    )
+    message = f"{where}: there is no column '{name}'{other}; the columns are {listing}{suggestion(name, raw)}"
+    raise MissingColumn(message, hint, key)
 
 
 def has_column(raw: Mapping[str, Any], name: str, task: Task) -> bool:
