@@ -55,6 +55,8 @@ class Format:
     """Whether a model with an LSTM can have it."""
     has_attention: bool = True
     """Whether a transformer can have it; others are for students without attention, and compete for them unasked."""
+    needs_task: bool = False
+    """Whether a model has to state its task."""
     is_single: bool = True
     """Whether it holds one model, of which other formats can be made."""
     competes: bool = True
@@ -173,6 +175,7 @@ FORMATS: Mapping[str, Format] = {
             usual="int8",
             build_modules={"onnx": "train"},
             build_check="compress.export.web.export_web:check_buildable",
+            needs_task=True,
             build_programs={"node": None, "npm": "compress.export.web.npm_assets:must_download"},
             minimum={"onnxruntime": "1.19", "onnxruntime-gpu": "1.19"},
             competes=False,
@@ -192,5 +195,5 @@ WEIGHT_SUFFIXES = tuple(sorted({end for each in FORMATS.values() for end in each
 
 
 def describe_bare_files() -> str:
-    """Return `.onnx or .xml`."""
+    """Return `.onnx or .xml or …`, all suffixes of bare files."""
     return " or ".join(BARE_FILES)

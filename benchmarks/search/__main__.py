@@ -13,7 +13,7 @@ from benchmarks.search.search_results import Budget, Made, SearchReport, over_ti
 from compress.console import Console
 from compress.errors import CompressError
 
-SETS = ("mrpc", "snips_slots", "sst2")
+SETS = ("ag_news", "mrpc", "snips_intents", "snips_slots", "sst2")
 ROWS, TRIAL_ROWS = 4000, 200
 COLUMNS = (
     *("set", "seed", "processor", "way", "models", "minutes", "hypervolume"),

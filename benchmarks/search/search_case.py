@@ -33,7 +33,7 @@ from compress.steps.shared_step import SECTION
 from compress.tasks import kind_of
 
 ENCODER, TEACHER = "minilm-l6", "teacher/torch-fp32"
-BUDGETS = ("speedup=20,drop=0.02", "speedup=60,smaller=20,drop=0.03")
+BUDGETS = ("speedup=20,drop=0.02", "speedup=60,smaller=20,drop=0.03", "speedup=40,smaller=25,drop=0.01")
 GRID = tuple(
     {"layers": layers, "heads": heads, "ffn": ffn} for layers in (1, 2, 3, 4) for heads, ffn in ((6, 768), (3, 384))
 )

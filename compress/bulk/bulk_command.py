@@ -77,7 +77,7 @@ def predict_files(folder: Path, options: BulkOptions, console: Console) -> None:
     if depends_on_batch(info.variant) and options.batch not in (None, usual):
         console.warn(f"--batch {options.batch}: answers depend on the batch; {usual} run together, as were scored.")
     for name, target in zip(files, _targets(files, options.to), strict=True):
-        with _local_input(name) as path, _local_output(target) as (local, is_remote):
+        with local_input(name) as path, _local_output(target) as (local, is_remote):
             if is_remote and (options.shard or options.merge):
                 raise UsageError(
                     f"{target}: shards write their parts beside the output, in a folder that all of them share.",
@@ -139,7 +139,7 @@ def show_table(folder: Path, name: str, options: BulkOptions, console: Console) 
         device=options.placement.device,
         threads=options.placement.threads,
     )
-    with _local_input(name) as path:
+    with local_input(name) as path:
         header = not all(map(str.isdecimal, predictor.columns))
         file = TableFile(path, format_of(name), options.encoding, header, name)
         file.check_columns(predictor.columns)
@@ -194,7 +194,7 @@ def _written_format(name: str) -> str:
 
 
 @contextmanager
-def _local_input(name: str) -> Iterator[Path]:
+def local_input(name: str) -> Iterator[Path]:
     """Yield a file, copied to this machine first where it is elsewhere."""
     if "://" not in name:
         path = Path(name)

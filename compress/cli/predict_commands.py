@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -43,7 +44,7 @@ def add_predict(command: AddCommand) -> None:
 
 def predict(options: argparse.Namespace, console: Console) -> None:
     """Predict texts."""
-    from compress.bulk.bulk_command import BulkOptions, is_table, predict_files, show_table
+    from compress.bulk.bulk_command import BulkOptions, is_table, local_input, predict_files, show_table
     from compress.bulk.bulk_job import Shard
     from compress.publish.pull import opened
     from compress.publish.verify import find_damage
@@ -78,9 +79,11 @@ def predict(options: argparse.Namespace, console: Console) -> None:
     elif files and is_table(files[0]):
         show_table(options.model, files[0], bulk, console)
     else:
-        file = Path(files[0]) if files else None
         shown = {"batch": options.batch, "placement": placement, "every_class": options.probabilities}
-        predict_and_show(options.model, options.texts, console, file=file, **shown)
+        shown["encoding"] = options.encoding
+        is_remote = bool(files) and "://" in files[0]
+        with local_input(files[0]) if is_remote else nullcontext(Path(files[0]) if files else None) as file:
+            predict_and_show(options.model, options.texts, console, file=file, **shown)
 
 
 def add_serve(command: AddCommand) -> None:

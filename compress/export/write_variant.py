@@ -11,7 +11,7 @@ import compress
 from compress.environment import versions
 from compress.errors import DeviceUnavailable, MissingExtra, ModelError
 from compress.export.build_context import BuildContext
-from compress.export.comparison.golden_inputs import golden_batches, write_golden
+from compress.export.comparison.golden_inputs import GoldenBatches, golden_batches, write_golden
 from compress.export.comparison.parity import Parity, compare_all, compare_groups, total
 from compress.export.other_tools import copy_companions, name_file, write_triton_config
 from compress.export.runners import export_readme
@@ -56,26 +56,9 @@ def write_variant(
     origin = name_of_source(base)
     changes = {"step": variant.name, "made_by": f"compress {compress.__version__}", "variant": variant, "parents": ()}
     info = base.model_copy(update={**changes, "inputs": inputs or base.inputs})
-    copy_companions(context.source, context.work, info.task)
-    name_file(context.work)
-    copy_modules(context.source, context.work)
-    write_settings(context.work, info.task)
-    if variant.format == "onnx" and (graph := find_graph(context.work, "onnx")):
-        write_triton_config(graph, variant)
-    write_info(context.work, info)
-    golden = golden_batches(context.work, info.task)
-    if (context.source / GOLDEN_FILE).is_file():  # an export, which has PyTorch's outputs
-        shutil.copyfile(context.source / GOLDEN_FILE, context.work / GOLDEN_FILE)
-    else:
-        write_golden(context.work, golden, reference)
-    (context.work / "README.md").write_text(export_readme(info), encoding="utf-8")
-    try:
-        predictor = open_predictor(context.work, placement)
-    except (DeviceUnavailable, MissingExtra) as error:
-        if not context.runs_elsewhere:
-            raise
-        reason = error.full_message.replace(str(context.work), "it")
-        context.console.note(f"{variant.name} is not compared with {origin}, because {reason}")
+    golden = _complete_folder(context, info, reference)
+    predictor = _open_here(context, origin, placement)
+    if predictor is None:
         return info, None
     groups = compare_groups(reference, predictor, golden, info.task)
     for name, parity in groups.items():
@@ -90,6 +73,37 @@ def write_variant(
     info = info.model_copy(update={"variant": variant.model_copy(update={"parity": parity.record()})})
     write_info(context.work, info)
     return info, parity
+
+
+def _complete_folder(context: BuildContext, info: FolderInfo, reference: Predictor) -> GoldenBatches:
+    """Write everything that a folder has beside its graph; returns its golden inputs."""
+    assert info.variant is not None
+    copy_companions(context.source, context.work, info.task)
+    name_file(context.work)
+    copy_modules(context.source, context.work)
+    write_settings(context.work, info.task)
+    if info.variant.format == "onnx" and (graph := find_graph(context.work, "onnx")):
+        write_triton_config(graph, info.variant)
+    write_info(context.work, info)
+    golden = golden_batches(context.work, info.task)
+    if (context.source / GOLDEN_FILE).is_file():  # an export, which has PyTorch's outputs
+        shutil.copyfile(context.source / GOLDEN_FILE, context.work / GOLDEN_FILE)
+    else:
+        write_golden(context.work, golden, reference)
+    (context.work / "README.md").write_text(export_readme(info), encoding="utf-8")
+    return golden
+
+
+def _open_here(context: BuildContext, origin: str, placement: Placement) -> Predictor | None:
+    """Open a complete folder; None where it is for elsewhere, and its runtime cannot run here."""
+    try:
+        return open_predictor(context.work, placement)
+    except (DeviceUnavailable, MissingExtra) as error:
+        if not context.runs_elsewhere:
+            raise
+        reason = error.full_message.replace(str(context.work), "it")
+        context.console.note(f"{context.variant.name} is not compared with {origin}, because {reason}")
+        return None
 
 
 def name_of_source(base: FolderInfo) -> str:

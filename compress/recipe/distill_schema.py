@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from compress.recipe.field_types import (
     Frozen,
@@ -78,7 +85,13 @@ class Augment(Frozen):
     """Each replacement is drawn from this many of the most probable words."""
 
 
-LayerPairs = Annotated[tuple[tuple[Layer, Layer], ...], Field(min_length=1)]
+def _each_once(pairs: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+    if twice := next((pair for pair in pairs if pairs.count(pair) > 1), None):
+        raise ValueError(f"names the pair {list(twice)} twice, which would count twice")
+    return pairs
+
+
+LayerPairs = Annotated[tuple[tuple[Layer, Layer], ...], Field(min_length=1), AfterValidator(_each_once)]
 
 DEFAULT_LOSSES = Losses(soft_label=SoftLabel(), hidden_state=HiddenState(), attention=Attention())
 

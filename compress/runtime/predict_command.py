@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from compress.console import Console
+from compress.data.loading.text_decoding import text_lines
 from compress.environment import usable_cores
 from compress.errors import DataError, UsageError, pluralize
 from compress.runtime.predictor import Placement
@@ -27,6 +28,7 @@ def predict_and_show(
     batch: int | None = None,
     placement: Placement,
     every_class: bool = False,
+    encoding: str = "utf-8",
 ) -> None:
     """Predict for the ``typed`` texts, or those of ``file``, or those of stdin, in the console's format.
 
@@ -39,7 +41,7 @@ def predict_and_show(
     model = TextModel.open(folder, placement)
     batch = batch or model.batch
     every_class = model.adds_classes(answer_fields(model.task, len(model.task.text), every_class))
-    given = _typed_texts(typed, model) if typed else read_lines(file)
+    given = _typed_texts(typed, model) if typed else read_lines(file, encoding)
     several = len(model.task.text) > 1
     while chunk := list(islice(given, batch)):
         origins, lines = zip(*chunk, strict=True)
@@ -91,8 +93,12 @@ def _typed_texts(typed: Sequence[str], model: TextModel) -> Iterator[NamedText]:
     return ((f"text {number}", text) for number, text in enumerate(groups, start=1))
 
 
-def read_lines(file: Path | None) -> Iterator[NamedText]:
-    """Yield the lines of a file or of stdin as they arrive, those without text too."""
+def read_lines(file: Path | None, encoding: str = "utf-8") -> Iterator[NamedText]:
+    """Yield the lines of a file or of stdin as they arrive, those without text too; ``encoding`` is a file's."""
+    if file is not None and (file.suffix == ".gz" or encoding != "utf-8"):
+        for number, text in enumerate(text_lines(file, encoding, newline="\n", option="--encoding"), start=1):
+            yield f"{file}, line {number}", text.rstrip("\r\n")
+        return
     if file is None and sys.stdin is None:  # as Python sets it where the shell closed it
         raise UsageError("there is no text: stdin is closed.", hint='compress predict MODEL "a text", or --file FILE')
     try:

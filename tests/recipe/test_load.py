@@ -327,6 +327,10 @@ def test_all_problems_at_once_in_order_with_lines():
             "distill.layer_map: expected uniform, last, first, measured or a list",
         ),
         ("distill: {layer_map: [[-1, 1]]}", "distill.layer_map.0.0: should be greater than or equal to 0, got -1"),
+        (
+            "distill: {layer_map: [[0, 1], [1, 2], [0, 1]]}",
+            "distill.layer_map: names the pair [0, 1] twice, which would count twice",
+        ),
         ("distill: {losses: 1, soft_label: 1}", "losses: expected a section with the names of losses as keys, got 1"),
         ("distill: {losses: [soft_label], soft_label: 1}", "losses: expected a section with the names of losses"),
         ("distill: {phases: [{share: 1, losses: 2, soft_label: 1}]}", "losses: expected a section with the names of"),

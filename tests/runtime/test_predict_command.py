@@ -1,5 +1,6 @@
 """`compress predict` with arguments, files and pipes."""
 
+import gzip
 import io
 import json
 import shutil
@@ -128,6 +129,17 @@ def test_a_file_that_is_not_utf8(winner: str, tmp_path: Path, capsys) -> None:
     (tmp_path / "texts").write_bytes(b"sun\n\xff\n")
     assert main(["predict", winner, "--file", str(tmp_path / "texts")]) == 1
     assert "texts, line 2 cannot be read: byte 0xff is not UTF-8" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("encoding", "pack"), [("cp1252", bytes), ("utf-8", gzip.compress), ("cp1252", gzip.compress)])
+def test_lines_may_be_packed_and_in_another_encoding(encoding, pack, ranker: str, tmp_path: Path, capsys) -> None:
+    path = tmp_path / ("texts.txt" if pack is bytes else "texts.txt.gz")
+    path.write_bytes(pack("ein Satz\tschön\tblau\n".encode(encoding)))
+    assert main(["predict", ranker, "--file", str(path), "--encoding", encoding, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["text"] == ["ein Satz", "schön", "blau"]
+    if encoding != "utf-8":
+        assert main(["predict", ranker, "--file", str(path), "--encoding", "ascii"]) == 1
+        assert "line 1: byte 0xf6" in capsys.readouterr().err
 
 
 def test_broken_compress_json_is_reported_without_library_terms(tmp_path: Path, capsys) -> None:

@@ -133,7 +133,9 @@ def format_of(path: Path) -> str:
     if extension not in EXTENSIONS:
         known = ", ".join(f".{known}" for known in EXTENSIONS)
         hint = f"set task.data.format: {', '.join(FORMATS)}"
-        raise DataError(f"{path}: unknown file name extension (known: {known}, each also with .gz).", hint=hint)
+        raise DataError(
+            f"{path}: unknown file name extension (known: {known}, all but parquet also with .gz).", hint=hint
+        )
     return EXTENSIONS[extension]
 
 

@@ -17,12 +17,23 @@ from typing import Any
 
 from compress import format_numbers as fmt
 from compress.console import Console
+from compress.data.tokenizer import read_json
 from compress.environment import cuda_devices
-from compress.errors import CompressError, DeviceUnavailable, ParityMissed, UsageError, nearest, pluralize, unexpected
+from compress.errors import (
+    CompressError,
+    DeviceUnavailable,
+    ModelError,
+    ParityMissed,
+    UsageError,
+    nearest,
+    pluralize,
+    unexpected,
+)
 from compress.export import BuildContext
 from compress.export.build_context import Batches, named_folders
 from compress.export.comparison.parity import Parity
 from compress.export.comparison.parity_check import WHAT_DECIDES, check_golden, check_parity
+from compress.families import LIGHT_FAMILIES, plain_model_type
 from compress.formats import FORMATS
 from compress.make_variant import VariantMaker
 from compress.measure.resources.footprint import footprint
@@ -98,6 +109,10 @@ def export_folder(
         return exporter.export(variant, to)
 
 
+FAILED = "failed: "
+"""Begins the outcome of a variant that was asked for by name, or whose build failed."""
+
+
 def export_all(
     model: str,
     to: Path,
@@ -110,8 +125,9 @@ def export_all(
 ) -> None:
     """Export a model to several formats, each into a folder of its name in ``to``, and show what became of each.
 
-    One that fails does not stop the others. One that needs what is not installed fails if it is among ``named``,
-    formats and variants that were asked for by name; of those that `all` means it is only listed.
+    One that fails does not stop the others. One that needs what is not installed, or that this model cannot have, fails
+    if it is among ``named``, formats and variants that were asked for by name; of those that `all` means it is only
+    listed.
 
     Raises:
         CompressError: at the end, where any failed.
@@ -121,22 +137,16 @@ def export_all(
     formats = [each.format for each in variants]
     names = {each.name: each.format if formats.count(each.format) == 1 else each.name for each in variants}
     rows: list[dict[str, Any]] = []
-    absent = {variant.name: missing for variant in variants if (missing := _missing(variant, assets))}
-    for name, missing in absent.items():  # before the first long build
-        console.note(f"{name} will not be built: not installed: {missing}")
     missed: list[str] = []
     with _exporter(model, console, calibration, assets) as exporter:
-        refused = {each.name: reason for each in variants if (reason := _refusal(exporter, each))}
-        for name, reason in refused.items():
-            console.note(f"{name} will not be built: {reason}")
+        unbuilt = {each.name: reason for each in variants if (reason := _why_unbuilt(exporter, each, named))}
+        for name, reason in unbuilt.items():  # before the first long build
+            console.note(f"{name} will not be built: {reason.removeprefix(FAILED)}")
         for variant in variants:
             folder = to / names[variant.name]
             row = {"format": variant.format, "variant": variant.name, "folder": "", "size": "", "outcome": "done"}
-            if variant.name in absent:
-                is_named = not {variant.name, variant.format}.isdisjoint(named)
-                row["outcome"] = f"{'failed: ' if is_named else ''}not installed: {absent[variant.name]}"
-            elif variant.name in refused:
-                row["outcome"] = f"failed: {refused[variant.name]}"
+            if variant.name in unbuilt:
+                row["outcome"] = unbuilt[variant.name]
             else:
                 try:
                     exporter.export(variant, folder)
@@ -146,22 +156,27 @@ def export_all(
                         missed.append(variant.name)
                 except Exception as error:  # noqa: BLE001  # whatever a library raises, the others are built
                     failure = error if isinstance(error, CompressError) else unexpected(error)
-                    row["outcome"] = f"failed: {failure.message}"
+                    row["outcome"] = f"{FAILED}{failure.message}"
             rows.append(row)
     console.table(rows)
-    if failed := [row["variant"] for row in rows if row["outcome"].startswith("failed")]:
+    if failed := [row["variant"] for row in rows if row["outcome"].startswith(FAILED)]:
         raise CompressError(f"{len(failed)} of {pluralize(len(rows), 'format')} failed: {', '.join(failed)}.")
     if missed:
         what = f"{len(missed)} of {pluralize(len(rows), 'format')} do not repeat PyTorch: {', '.join(missed)}."
         raise ParityMissed(what, hint=WHAT_DECIDES)
 
 
-def _refusal(exporter: VariantBuilder, variant: Variant) -> str | None:
-    """Return why ``variant`` cannot be built from this model with these options; None where it can be tried."""
+def _why_unbuilt(exporter: VariantBuilder, variant: Variant, named: Collection[str]) -> str | None:
+    """Return the outcome of a variant that cannot be built here with these options; None where it can be tried."""
+    is_named = not {variant.name, variant.format}.isdisjoint(named)
+    if missing := _missing(variant, exporter.assets):
+        return f"{FAILED if is_named else ''}not installed: {missing}"
+    if reason := exporter.why_unfit(variant):
+        return f"{FAILED if is_named else ''}{reason}"
     try:
         exporter.check(variant)
     except CompressError as error:
-        return error.full_message
+        return f"{FAILED}{error.full_message}"
     return None
 
 
@@ -233,6 +248,18 @@ class VariantBuilder:
     sample: Batches
     assets: Path | None
 
+    def why_unfit(self, variant: Variant) -> str | None:
+        """Return why a model of this kind cannot have a format, whatever is installed; None where it can."""
+        form, config = FORMATS[variant.format], read_json(self.model / "config.json")
+        info = find_info(self.model)
+        if not form.has_attention and plain_model_type(str(config.get("model_type", ""))) not in LIGHT_FAMILIES:
+            return f"{form.name} is for students without attention (static, conv)"
+        if not form.has_lstm and config.get("head_layers"):
+            return f"{form.name} has no LSTM, and the head of this model is a BiLSTM"
+        if form.needs_task and (info is None or info.task is None):
+            return f"{form.name} needs a model that states which task it was trained for"
+        return None
+
     def check(self, variant: Variant) -> None:
         """Refuse what the model and the options show to be impossible, before the first long build.
 
@@ -240,6 +267,8 @@ class VariantBuilder:
             UsageError: the model is an export of another kind, or calibration rows are missing.
             CompressError: the machine or the model lacks what ``variant`` needs.
         """
+        if reason := self.why_unfit(variant):
+            raise ModelError(f"{self.model}: {reason}.")
         each: Variant | None = variant
         while each is not None:
             if each.scores_train:

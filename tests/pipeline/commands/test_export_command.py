@@ -9,6 +9,7 @@ import onnx
 import pytest
 
 from compress.cli import main
+from compress.console import Console
 from compress.errors import ModelError
 from compress.export.comparison.parity_check import LIMITS, ParityLimit
 from compress.formats import EXPORTS
@@ -16,6 +17,7 @@ from compress.model_folder.model_info import read_info, write_info
 from compress.models.tiny import write_tiny_model
 from compress.pipeline.commands import export_command
 from compress.quantize.dynamic import quantize_int8_dynamic_model
+from compress.variants import VARIANTS
 from tests.variant_builder import add_to_logits, build
 
 
@@ -286,6 +288,33 @@ def test_of_all_formats_those_whose_extra_is_missing_are_listed(source, tmp_path
     assert export(source, tmp_path / "other", "--format", "all", "--format", "ort", "--format", "quiet") == 1
 
 
+def test_of_all_formats_those_that_the_model_cannot_have_are_listed(source, tmp_path, monkeypatch, capsys):
+    missing = {form: {"absent_library": form} for form in EXPORTS if form not in ("onnx", "numpy")}
+    monkeypatch.setattr(export_command, "missing_extras", lambda form: missing.get(form, {}))
+    assert export(source, tmp_path / "out", "--format", "all", "--format", "json") == 0
+    outcomes = {row["format"]: row["outcome"] for row in json.loads(capsys.readouterr().out)}
+    assert (outcomes["onnx"], outcomes["numpy"]) == ("done", "numpy is for students without attention (static, conv)")
+    assert export(source, tmp_path / "other", "--format", "onnx", "--format", "numpy") == 1
+    assert "failed: numpy is for students without attention" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("config", "form", "reason"),
+    [
+        ({"model_type": "bert"}, "numpy-fp32", "numpy is for students without attention (static, conv)"),
+        ({"model_type": "compress-static"}, "numpy-fp32", None),
+        ({"model_type": "compress-bert", "head_layers": "bilstm"}, "executorch-fp32", "executorch has no LSTM"),
+        ({"model_type": "compress-bert", "head_layers": "bilstm"}, "onnx-fp32", None),
+        ({"model_type": "bert"}, "web-int8", "web needs a model that states which task"),
+    ],
+)
+def test_why_a_model_cannot_have_a_format(config, form, reason, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    found = export_command.VariantBuilder(tmp_path, tmp_path, Console("quiet"), (), None).why_unfit(VARIANTS[form])
+    assert (found or "").startswith(reason or "")
+    assert (found is None) == (reason is None)
+
+
 def test_what_fails_for_one_format_is_not_tried_again_for_another(source, tmp_path, monkeypatch, capsys):
     tried = []
 
@@ -454,7 +483,7 @@ def test_a_page_needs_a_task(tiny_folder, tmp_path, monkeypatch, capsys):
     source = shutil.copytree(tiny_folder("bert"), tmp_path / "model")
     write_info(source, read_info(source).model_copy(update={"task": None}))
     assert export(source, tmp_path / "out", "--format", "web") == 1
-    assert_one_message(capsys, f"{source} does not state which task it was trained for")
+    assert_one_message(capsys, "web needs a model that states which task it was trained for")
 
 
 def test_all_names_every_format():
