@@ -278,6 +278,7 @@ def test_a_set_of_many_classes_is_drawn_from_articles_once(tmp_path, monkeypatch
     assert {path: path.stat().st_mtime_ns for path in work.rglob("*")} == times
 
 
+@pytest.mark.slow
 def test_a_sweep_goes_on_with_what_is_missing(films, tmp_path, capsys):
     out = tmp_path / "rows.jsonl"
     words = ["--sets", "films", "--sizes", "32", "--work", str(tmp_path / "work"), "--out", str(out)]
@@ -359,6 +360,7 @@ def test_a_killed_default_recipe_goes_on_and_its_time_is_that_of_its_steps(films
     assert (entry.training, entry.scores) == (60.0, {"teacher": 0.9})
 
 
+@pytest.mark.slow
 def test_a_grid_goes_on_with_what_is_missing(case, monkeypatch):
     trained = []
 

@@ -44,6 +44,7 @@ def test_generated_rows_are_reproducible():
     assert {row["label"] for row in rows} == {"no", "yes"}
 
 
+@pytest.mark.slow
 def test_a_process_that_fails_says_why(tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "make_data", lambda work, count: None)
     monkeypatch.setattr(memory, "STATUS", Path(__file__))

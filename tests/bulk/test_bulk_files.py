@@ -106,6 +106,7 @@ def test_every_format_in_every_format(read: str, written: str, model: Path, tmp_
         assert [row["id"] for row in found] == list(range(9))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["multi_label", "token_classification", "question_answering", "multiple_choice"])
 @pytest.mark.parametrize("written", ["csv", "jsonl", "parquet"])
 def test_answers_of_many_values(kind: str, written: str, exported, tmp_path: Path, small_parts) -> None:
@@ -131,6 +132,7 @@ def test_answers_of_many_values(kind: str, written: str, exported, tmp_path: Pat
     assert found == [row[field] for row in expected]
 
 
+@pytest.mark.slow
 def test_embeddings_as_lists_and_as_npy(exported, tmp_path: Path, small_parts) -> None:
     pytest.importorskip("pyarrow")
     from pyarrow import parquet
@@ -154,6 +156,7 @@ def test_npy_of_a_classifier(model: Path, rows: Path, tmp_path: Path, capsys) ->
     assert ".npy holds embeddings; this model answers label, probability" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_neither_workers_nor_shards_change_a_byte(rows: Path, model: Path, tmp_path: Path, capsys, small_parts) -> None:
     for workers in (1, 3):
         assert predict(model, "--file", rows, "--to", tmp_path / f"{workers}.csv", workers=workers) == 0
@@ -180,6 +183,7 @@ def test_what_is_no_shard(shard: str, rows: Path, model: Path, tmp_path: Path, c
     assert "0/16 to 15/16 are the shards of 16" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_shards_of_another_model_or_file(rows: Path, model: Path, exported, tmp_path: Path, capsys) -> None:
     arguments = ["--file", rows, "--to", tmp_path / "out.csv"]
     assert predict(model, *arguments, "--shard", "0/2") == 0
@@ -489,6 +493,7 @@ def test_without_torch(rows: Path, model: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_moment_leaves_the_same_bytes(model: Path, tmp_path: Path) -> None:
     path = write_csv(tmp_path / "in.csv", texts(30_000, longest=30))
     command = [sys.executable, "-m", "compress", "predict", str(model), "--file", str(path), "--to"]

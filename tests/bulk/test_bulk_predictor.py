@@ -23,6 +23,7 @@ INPUTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(INPUTS))
 def test_every_kind_answers_as_predict_does(kind: str, exported) -> None:
     model = compress.open(exported(kind))
@@ -40,6 +41,7 @@ def test_a_row_without_text_has_an_empty_answer(kind: str, exported) -> None:
     assert {found[name] for name in found if name not in model.task.text} == {None}
 
 
+@pytest.mark.slow
 def test_answers_keep_the_order_of_rows_and_stay_equal_at_any_batch(model) -> None:
     texts = [" ".join(TEXTS[: count % 5]) or "good" for count in range(300)]
     expected = [compress.open(model).predict([text])[0] for text in texts]

@@ -43,6 +43,7 @@ def test_its_command_writes_a_line_for_each_line(tmp_path):
     assert [each["label"] is None for each in answers] == [not line.strip() for line in lines]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scored", "batch"), [(None, 1), (3, 3)])
 def test_a_model_whose_answers_depend_on_the_batch_runs_as_it_was_scored(scored, batch, tiny_folder, tmp_path):
     """With a real file of dynamic INT8; its answers in a batch of 32 differ."""

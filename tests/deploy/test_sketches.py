@@ -91,6 +91,7 @@ def phone(tiny_folder, tmp_path_factory):
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["android.md", "ios.md"])
 def test_an_export_has_every_asset_that_is_listed(page, phone):
     listed = {name for name in FILE.findall(section(page, "Assets")) if not name.startswith("model.")}
@@ -98,6 +99,7 @@ def test_an_export_has_every_asset_that_is_listed(page, phone):
     assert all((phone("bert") / name).is_file() for name in listed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["android.md", "ios.md"])
 @pytest.mark.parametrize(("family", "count"), [("bert", 3), ("distilbert", 2)])
 def test_onnx_runtime_takes_the_inputs_that_the_code_feeds(page, family, count, phone):

@@ -103,6 +103,7 @@ def test_an_export_without_optimum_names_the_extra(variant, tmp_path, monkeypatc
     assert caught.value.hint == "pip install 'compress-encoders[train]'"
 
 
+@pytest.mark.slow
 def test_importing_it_writes_nothing_to_the_error_stream():
     done = subprocess.run(
         [sys.executable, "-c", "import compress.export.from_pytorch"], capture_output=True, text=True, check=True

@@ -49,6 +49,7 @@ def outputs_of(model, proto):
     return [value.numpy() for value in expected.values()], session.run(None, feed)[: len(expected)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["bert", *SLOW])
 def test_it_computes_what_the_model_does(family, exported):
     for expected, got in zip(*outputs_of(*exported(family)), strict=True):

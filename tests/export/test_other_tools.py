@@ -66,6 +66,7 @@ def pooled_and_pruned(tiny_folder, tiny_model):
     return tiny_folder(remove_units(pooled, [[0, 2], [1]], [list(range(48)), list(range(16, 32))]))
 
 
+@pytest.mark.slow
 def test_an_export_of_a_model_of_ours_is_described_plainly(pooled_and_pruned, tmp_path):
     folders = {"onnx-fp32": pooled_and_pruned, "onnx-int8": tmp_path / "onnx-fp32"}
     shape, class_name = read_info(pooled_and_pruned).shape, "BertForSequenceClassification"

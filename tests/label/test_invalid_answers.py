@@ -116,6 +116,7 @@ def test_a_model_that_declines_every_text_ends_in_one_message(labelling, server)
     assert len(server.requests) <= 21  # one more may be under way
 
 
+@pytest.mark.slow
 def test_answers_that_never_fit_stop_the_run(labelling, server):
     labelling.rows([f"film {number}" for number in range(100)])
     server.reply = lambda request: answer("as a language model")

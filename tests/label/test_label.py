@@ -155,6 +155,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_where_it_was(labelling, server):
     server.reply = slow(0.1)
     labelling.load()
@@ -223,6 +224,7 @@ def test_flags_that_contradict_are_refused(labelling, server, capsys, flags):
     assert not server.requests
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_keeps_the_answers_that_are_under_way(labelling, server):
     server.reply = slow(0.3)
     labelling.load()
@@ -281,6 +283,7 @@ LEAKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("debug", ["0", "1"])
 @pytest.mark.parametrize("reply", LEAKS.values(), ids=LEAKS)
 def test_the_key_is_never_shown_nor_stored(labelling, server, reply, debug):

@@ -155,6 +155,7 @@ def test_a_dry_run_needs_neither_torch_nor_a_key(labelling, server, monkeypatch)
     assert not server.requests
 
 
+@pytest.mark.slow
 def test_labelling_needs_no_torch(labelling):
     labelling.load()
     done = light("label", str(labelling.file), "--to", str(labelling.target))

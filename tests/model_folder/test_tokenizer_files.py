@@ -111,6 +111,7 @@ def test_a_tokenizer_without_any_limit_is_not_cut(tmp_path, stale_folder):
     assert len(Tokenizer.from_file(str(tmp_path / "bare" / TOKENIZER)).encode(LONG)) == 122
 
 
+@pytest.mark.slow
 def test_a_saved_model_and_its_exports_are_right_whatever_the_source_says(stale_folder, tiny_task, tmp_path):
     source = stale_folder()
     for variant, before in (("onnx-fp32", source), ("onnx-int8", tmp_path / "onnx-fp32")):

@@ -145,6 +145,7 @@ def test_a_bilstm_reads_the_four_layers_of_each_token_and_comes_back_bit_for_bit
     outputs(student, batch(student))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "head_layers"),
     [("classification", None), ("token_classification", None), ("token_classification", "bilstm")],

@@ -79,6 +79,7 @@ def test_a_folder_comes_back_bit_for_bit(name, pooled, batch, tiny_tokenizer, ti
         assert torch.equal(encoder(**arrays).last_hidden_state, own)
 
 
+@pytest.mark.slow
 def test_plain_transformers_refuses_the_folder(pooled, tiny_tokenizer, tiny_task, tmp_path):
     save_model(pooled("bert"), tiny_tokenizer, tmp_path, FolderInfo(step="finetune", made_by="t", task=tiny_task))
     code = (

@@ -64,6 +64,7 @@ def test_nonuniform_folder_works_in_a_pipeline(tiny_model, tiny_tokenizer, tiny_
     assert result["label"] == model.config.id2label[int(wanted.argmax())]
 
 
+@pytest.mark.slow
 def test_import_alone_registers_nonuniform_models(tiny_model, tiny_tokenizer, tiny_task, cut, tmp_path):
     save_model(cut(tiny_model("bert")), tiny_tokenizer, tmp_path, FolderInfo(step="prune", made_by="t", task=tiny_task))
     code = (

@@ -137,6 +137,7 @@ def test_other_rows_of_test_are_not_paired(runs, tmp_path, changed, capsys):
     assert {each["path"] for each in shown["data"]} == {"digest"}
 
 
+@pytest.mark.slow
 def test_a_disturbed_timing_is_marked(runs, changed, capsys):
     results = [
         each.model_copy(update={"latency": each.latency.model_copy(update={"status": "unstable"})})

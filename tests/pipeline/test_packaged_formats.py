@@ -230,6 +230,7 @@ def changed(finished_run, tmp_path):
     return tmp_path / "copy"
 
 
+@pytest.mark.slow
 def test_an_int8_winner_gets_int8_which_is_compared_with_its_own_model(changed, monkeypatch):
     def with_int8_winner(folder):
         ledger = read_ledger(folder)
@@ -245,6 +246,7 @@ def test_an_int8_winner_gets_int8_which_is_compared_with_its_own_model(changed, 
     assert row.select.versus_unquantized is not None
 
 
+@pytest.mark.slow
 def test_a_failing_format_stops_nothing_else(changed, monkeypatch, capsys):
     def fail(context):
         raise ModelError("the graph has an operator that the format lacks.")
@@ -375,6 +377,7 @@ main(sys.argv[1:])
 """
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_while_it_packages_is_resumed(changed):
     words = ["run", str(changed / "tiny.yaml"), "--runs", str(changed / "runs"), "--set", "export=[onnx, ort]"]
     done = subprocess.run([sys.executable, "-c", KILLED_BUILD, *words], check=False, capture_output=True)
@@ -386,6 +389,7 @@ def test_a_run_that_is_killed_while_it_packages_is_resumed(changed):
     assert not list((changed / "runs").rglob(package_format.SCRATCH))
 
 
+@pytest.mark.slow
 def test_without_its_runtime_a_format_is_not_scored_and_yet_delivered(changed, monkeypatch):
     def refuse(model_file, variant, placement):
         if variant.format == "ort":
@@ -402,6 +406,7 @@ def test_without_its_runtime_a_format_is_not_scored_and_yet_delivered(changed, m
     assert (delivered / "README.md").is_file()
 
 
+@pytest.mark.slow
 def test_a_format_that_loses_too_much_is_not_delivered(changed, monkeypatch, capsys):
     judged = package_format.gate
 

@@ -66,6 +66,7 @@ def test_a_corpus_that_cannot_be_read(
     assert not (tmp_path / "runs" / "tiny-bert" / "model").exists()
 
 
+@pytest.mark.slow
 def test_a_hub_set_that_cannot_be_reached(tmp_path: Path) -> None:
     pytest.importorskip("datasets")
     text = {"hub": "nobody/no-such-set", "held_out": 0.4}
@@ -86,6 +87,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "/proc/runs" in error_of(recipe, Path("/proc/runs"), capsys)
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_not_finite_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

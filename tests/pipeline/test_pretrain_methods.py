@@ -83,6 +83,7 @@ def weights(model: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(model.rglob("model.safetensors")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["replaced_tokens", "replaced_tokens_on"])
 def test_replaced_tokens_give_a_plain_electra(folder: Path, tmp_path: Path, method: str) -> None:
     report, model = train(folder, tmp_path, **sections(folder, method))
@@ -98,6 +99,7 @@ def test_replaced_tokens_give_a_plain_electra(folder: Path, tmp_path: Path, meth
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["triple", "triple_narrow", "triple_start"])
 def test_triple_gives_a_student_with_a_word_head(folder: Path, tmp_path: Path, method: str) -> None:
     report, model = train(folder, tmp_path, **sections(folder, method))
@@ -107,6 +109,7 @@ def test_triple_gives_a_student_with_a_word_head(folder: Path, tmp_path: Path, m
     assert report.teacher == f"{folder}/masked"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["relations", "relations_short", "relations_start"])
 def test_relations_come_closer_to_the_teachers(folder: Path, tmp_path: Path, method: str) -> None:
     report, model = train(folder, tmp_path, **sections(folder, method))
@@ -116,6 +119,7 @@ def test_relations_come_closer_to_the_teachers(folder: Path, tmp_path: Path, met
     assert not loading["missing_keys"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["add", "add_plain"])
 def test_added_pieces_are_in_tokenizer_embeddings_and_config(folder: Path, tmp_path: Path, method: str) -> None:
     report, model = train(folder, tmp_path, **sections(folder, method))
@@ -136,6 +140,7 @@ def test_added_pieces_are_in_tokenizer_embeddings_and_config(folder: Path, tmp_p
     assert all(tokenizer.tokenize(f"{word}, {word}x") == [word, ",", *before.tokenize(f"{word}x")] for word in new)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["replaced_tokens_on", "triple", "relations", "add"])
 def test_a_trial_of_both_precisions_changes_nothing(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
@@ -153,6 +158,7 @@ def test_a_trial_of_both_precisions_changes_nothing(
     assert "6 of each precision tried" in page(results["auto"][0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["replaced_tokens_on", "triple", "relations_short", "add"])
 def test_an_interrupted_training_ends_as_an_uninterrupted_one(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str

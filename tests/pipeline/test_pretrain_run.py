@@ -112,6 +112,7 @@ def test_commands_of_other_recipes_name_the_right_one(command, runs, capsys):
     assert len(error.splitlines()) <= 2
 
 
+@pytest.mark.slow
 def test_a_task_recipe_starts_from_its_cards(runs, recipe_file):
     cards = [runs / "tiny-bert"]
     overrides = ["teacher=tiny-bert", "student=tiny-bert", "prune=null"]

@@ -90,6 +90,7 @@ def test_a_row_that_did_not_win_is_published(finished_run: Path, tmp_path: Path,
     assert "has no row 'nobody/onnx-int8' on cpu" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--name", "--to", "--version"])
 @pytest.mark.parametrize("value", ["../x", "", ".hidden", "a/b", "a" * 250, "a\n"])
 def test_unusable_names_and_zoos_are_usage_errors(option, value, finished_run, capsys) -> None:

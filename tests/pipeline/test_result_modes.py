@@ -28,6 +28,7 @@ def modes(folder):
 OPEN = {(True, "0o755"), (False, "0o644")}
 
 
+@pytest.mark.slow
 def test_exports_and_quantized_folders(tiny_folder, tiny_model, tiny_tokenizer, tiny_task, tmp_path):
     source = tiny_folder("bert")
     assert modes(source) - {(True, "0o700")} == {(False, "0o644")}  # pytest's own folder keeps its mode
@@ -41,6 +42,7 @@ def test_exports_and_quantized_folders(tiny_folder, tiny_model, tiny_tokenizer, 
     assert compress.open(tmp_path / "int8").predict(["a good film"])
 
 
+@pytest.mark.slow
 def test_a_private_folder_that_is_written_into_stays_private(tiny_folder, tmp_path):
     (tmp_path / "mine").mkdir(mode=0o700)
     export_from_model(load(tiny_folder("bert")), load_tokenizer(tiny_folder("bert")), tmp_path / "mine")

@@ -77,6 +77,7 @@ def test_values_of_auto_settings_are_beside_the_recipe_before_there_is_a_report(
     assert written.startswith("# Settings left to auto were:\n#   teacher: batch_size 16 (")
 
 
+@pytest.mark.slow
 def test_a_finished_training_is_not_redone_where_another_precision_would_be_chosen(
     recipe_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,6 +156,7 @@ def test_unchanged_run_skips_every_step(copy: Path) -> None:
     assert rerun(copy) == (0, [])
 
 
+@pytest.mark.slow
 def test_changed_setting_reruns_only_dependent_steps(copy: Path) -> None:
     code, ran = rerun(copy, "--set", "prune.ffn=0.25", "--until", "score")
     assert code == 0
@@ -180,6 +182,7 @@ def test_checkpoint_intervals_and_paths_rerun_no_training(copy: Path) -> None:
     assert (code, ran) == (0, ["package", "report", "publish"])  # these contain the recipe with the names of files
 
 
+@pytest.mark.slow
 def test_changed_data_reruns_everything(copy: Path) -> None:
     with (copy / "train.csv").open("a") as stream:
         stream.write("one more sunny day,sunny\n")
@@ -307,6 +310,7 @@ def test_missing_target_is_reported_as_not_measured(copy: Path) -> None:
     assert all(each.latency.status == "not measured" for each in report.results if each.target == "cuda")
 
 
+@pytest.mark.slow
 def test_a_run_without_any_target_here_fails(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _ = rerun(copy, "--set", "targets=[cuda]")
     report = read_report(copy / "runs" / "tiny")
@@ -317,6 +321,7 @@ def test_a_run_without_any_target_here_fails(copy: Path, capsys: pytest.CaptureF
     assert not (copy / "runs" / "tiny" / "winner" / "cpu").exists()
 
 
+@pytest.mark.slow
 def test_earlier_recipe_restores_its_winner(copy: Path) -> None:
     winner = copy / "runs" / "tiny" / "winner" / "cpu"
     before = read_info(winner)
@@ -326,6 +331,7 @@ def test_earlier_recipe_restores_its_winner(copy: Path) -> None:
     assert read_info(winner) == before
 
 
+@pytest.mark.slow
 def test_the_report_of_a_changed_recipe_is_kept(copy: Path) -> None:
     run = copy / "runs" / "tiny"
     shown, winner = read_report(run), read_info(run / "winner" / "cpu")
@@ -359,6 +365,7 @@ def test_run_that_stops_early_names_the_result_of_its_last_step(tmp_path: Path, 
     assert f"data is in {folder}" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_run_that_stops_early_keeps_the_steps_of_the_earlier_report(copy: Path) -> None:
     shown = read_report(copy / "runs" / "tiny")
     assert rerun(copy, "--set", "task.data.split_seed=1", "--until", "data") == (0, ["data"])
@@ -367,6 +374,7 @@ def test_run_that_stops_early_keeps_the_steps_of_the_earlier_report(copy: Path) 
     assert rerun(copy) == (0, [])
 
 
+@pytest.mark.slow
 def test_run_function_returns_the_report(finished_run: Path) -> None:
     report = compress.run(finished_run.parent / "tiny.yaml", runs=finished_run.parent / "runs")
     assert report.name == "tiny"
@@ -433,6 +441,7 @@ class TestCommandsOnAFinishedRun:
         assert f"accuracy {100 * row['score']:.1f}" in shown
         assert report.created[:4] in shown
 
+    @pytest.mark.slow
     def test_export_and_predict(self, finished_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         student = next((finished_run.parent / "runs" / ".steps").glob("distill-*"))
         out = str(tmp_path / "out")
@@ -452,6 +461,7 @@ class TestCommandsOnAFinishedRun:
         assert main(["verify", str(zoo / "weather")]) == 1
 
 
+@pytest.mark.slow
 def test_a_probe_is_a_step_of_its_own_and_the_report_links_to_it(copy: Path) -> None:
     code, steps = rerun(copy, "--set", "probe=true", *TIMED)
     folder = copy / "runs" / "tiny"

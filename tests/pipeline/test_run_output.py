@@ -94,6 +94,7 @@ def test_a_person_reads_one_line_a_stage(tmp_path):
         assert line in log
 
 
+@pytest.mark.slow
 def test_without_a_terminal_long_work_shows_a_line_a_minute(tmp_path, monkeypatch):
     assert "train: 4" not in run(make_plan(), tmp_path / "short")[0]
     monkeypatch.setattr("compress.pipeline.run_output.PROGRESS_INTERVAL", 0.0)

@@ -77,6 +77,7 @@ def hold_until_told(root: Path, held: Event, go: Event) -> None:
         go.wait(20)
 
 
+@pytest.mark.slow
 def test_second_process_waits_and_names_the_owner(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     context = multiprocessing.get_context("spawn")
     held, go = context.Event(), context.Event()

@@ -85,6 +85,7 @@ def test_unlabelled_texts_are_identified_by_their_contents(plan_of, tmp_path):
     assert not {"data", "finetune", "floor", "score-teacher-torch-fp32-cpu-b32"} & changed
 
 
+@pytest.mark.slow
 def test_only_distillation_needs_unlabelled_texts(plan_of, tmp_path):
     given = f"task.data.unlabelled={tmp_path / 'more.csv'}"
     plan = plan_of(given)
@@ -139,6 +140,7 @@ def test_number_of_training_rows_is_known_after_reading(plan_of, tmp_path):
     assert rows() == {"teacher": 152, "student": 3 * 152 + 30, "pruned": 152 + 30}
 
 
+@pytest.mark.slow
 def test_more_unlabelled_texts_do_not_retrain_the_teacher(finished_run, recipe, tmp_path, capsys):
     shutil.copytree(finished_run.parent, tmp_path / "copy")
     runs, events = tmp_path / "copy" / "runs", tmp_path / "copy" / "runs" / "tiny" / "events.jsonl"

@@ -19,6 +19,7 @@ from compress.probe.probe_result import ProbeReport
 from tests.probe.conftest import SETTINGS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SETTINGS)
 def test_every_kind_has_a_score_for_each_layer(kind: str, make_recipe: Callable[..., Path], tiny: Any) -> None:
     report = compress.probe_model(tiny(), make_recipe(kind), rows=200)
@@ -29,6 +30,7 @@ def test_every_kind_has_a_score_for_each_layer(kind: str, make_recipe: Callable[
     assert sum(each.weight or 0 for each in scores.layers) == pytest.approx(1, abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_has_layers_and_heads(family: str, make_recipe: Callable[..., Path], tiny: Any) -> None:
     report = compress.probe_model(tiny(family), [make_recipe("classification"), "length"], rows=100)
@@ -40,6 +42,7 @@ def test_every_family_has_layers_and_heads(family: str, make_recipe: Callable[..
     assert len(facts.geometry) == facts.layers + 1
 
 
+@pytest.mark.slow
 def test_what_is_in_the_words_is_found_and_tags_have_selectivity(make_recipe: Callable[..., Path], tiny: Any) -> None:
     report = compress.probe_model(tiny(), make_recipe("token_classification"), rows=300)
     (scores,) = report.tasks
@@ -47,6 +50,7 @@ def test_what_is_in_the_words_is_found_and_tags_have_selectivity(make_recipe: Ca
     assert all(each.selectivity is not None for each in scores.layers if each.layer != "mix")
 
 
+@pytest.mark.slow
 def test_a_further_column_of_tags(make_recipe: Callable[..., Path], tiny: Any) -> None:
     def tagged(row: dict[str, Any]) -> dict[str, Any]:
         return {**row, "pos": ["NOUN" if len(word) > 4 else "OTHER" for word in row["tokens"]]}
@@ -58,6 +62,7 @@ def test_a_further_column_of_tags(make_recipe: Callable[..., Path], tiny: Any) -
         compress.probe_model(tiny(), recipe, tags=["poss"], rows=200)
 
 
+@pytest.mark.slow
 def test_models_are_compared_by_words_whatever_their_tokenizers(
     make_recipe: Callable[..., Path], tiny: Any, tmp_path: Path
 ) -> None:
@@ -79,6 +84,7 @@ def test_models_are_compared_by_words_whatever_their_tokenizers(
     assert first.layers[0].same_depth is not None
 
 
+@pytest.mark.slow
 def test_the_command_shows_and_writes(
     make_recipe: Callable[..., Path], tiny: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -133,6 +139,7 @@ def test_unknown_models_and_tasks(
     assert "is a file" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_surface_task_that_texts_do_not_allow(make_recipe: Callable[..., Path], tiny: Any) -> None:
     plain = make_recipe("token_classification")
     report = compress.probe_model(tiny(), [plain, "surface"], rows=100)
@@ -146,6 +153,7 @@ def test_nan_is_never_written(make_recipe: Callable[..., Path], tiny: Any) -> No
     assert "NaN" not in json.dumps(report.model_dump(mode="json"))
 
 
+@pytest.mark.slow
 def test_a_model_without_attention_maps_is_probed_without_heads(
     make_recipe: Callable[..., Path], tiny: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,6 +168,7 @@ def test_a_model_without_attention_maps_is_probed_without_heads(
     assert "Heads are not described" in probe_page(report)
 
 
+@pytest.mark.slow
 def test_long_texts_and_pairs_are_cut_alike(make_recipe: Callable[..., Path], tiny: Any) -> None:
     recipe = make_recipe("question_answering", change=lambda row: {**row, "context": row["context"] + " film" * 400})
     report = compress.probe_model(tiny(), recipe, rows=100, overrides=["task.max_length=32"])

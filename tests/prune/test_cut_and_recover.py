@@ -120,6 +120,7 @@ def test_second_cut_records_what_it_kept_of_the_uncut_model(data, tiny_folder, t
         assert len(layer.heads) + len(layer.removed_heads_importance) == 4
 
 
+@pytest.mark.slow
 def test_recovery_counts_the_layers_before_its_own_cut(data, tiny_model, tiny_folder, tmp_path):
     student, given = tiny_folder(tiny_model("bert", num_hidden_layers=4)), tmp_path / "phone.json"
     folders = [student, tmp_path / "first", tmp_path / "second"]
@@ -217,6 +218,7 @@ def test_prune_from_model_refuses_a_vocabulary(tiny_model, tiny_tokenizer, tiny_
         prune_from_model(tiny_model("bert"), tiny_tokenizer, [], [], tiny_task, settings(vocabulary="seen"))
 
 
+@pytest.mark.slow
 @pytest.mark.gpu
 def test_prune_from_model_leaves_the_given_model_unchanged(data, tiny_model, tiny_tokenizer, tiny_task):
     roles = load_prepared(data)
@@ -233,6 +235,7 @@ def test_prune_from_model_leaves_the_given_model_unchanged(data, tiny_model, tin
     assert layer_shapes(cut_only) == layer_shapes(pruned)
 
 
+@pytest.mark.slow
 def test_prune_from_model_continues_after_a_kill_in_its_second_recovery(
     data, tiny_model, tiny_tokenizer, tiny_task, tmp_path, monkeypatch
 ):

@@ -25,6 +25,7 @@ from compress.runtime.predictor import ONE_THREAD
 from tests.prune.test_latency_table import shape
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["onnx-fp32", "onnx-int8"])
 def test_table_describes_the_model_before_pruning(monkeypatch, variant):
     monkeypatch.setattr(module, "SECONDS", 0.0)
@@ -41,6 +42,7 @@ def test_table_describes_the_model_before_pruning(monkeypatch, variant):
     assert measure_latency(shape(heads=(4,), ffn=(64,)), variant, ONE_THREAD, 2, 12).layer is None
 
 
+@pytest.mark.slow
 def test_the_table_of_positions_may_be_as_long_as_heads_are_many(monkeypatch):
     monkeypatch.setattr(module, "SECONDS", 0.0)
     monkeypatch.setattr(module, "POINTS", 2)
@@ -49,6 +51,7 @@ def test_the_table_of_positions_may_be_as_long_as_heads_are_many(monkeypatch):
     assert measure_latency(shape(heads=(4,), ffn=(64,)), "onnx-fp32", ONE_THREAD, 1, 10).length == 10
 
 
+@pytest.mark.slow
 def test_the_product_of_factorised_word_vectors_is_timed_too(monkeypatch):
     opened = []
 
@@ -111,6 +114,7 @@ def weights(proto):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["bert", "distilbert", "electra"])
 def test_is_the_graph_of_a_model_of_that_size(family):
     shape, wanted = model_shape(family), (3, 48)
@@ -128,6 +132,7 @@ def test_is_the_graph_of_a_model_of_that_size(family):
         assert np.isfinite(outputs["last_hidden_state"]).all()
 
 
+@pytest.mark.slow
 def test_export_is_unchanged_by_resizing():
     exported = unique_sizes(4, 64, HEAD_SIZE, [32, 16, 1000, 24])
     proto = _export_random_model(model_shape("bert", layers=1), exported, HEAD_SIZE, 24, 1)

@@ -93,6 +93,7 @@ def test_pruned_and_factorised_model_keeps_its_shape(data, tiny_model, tiny_fold
     torch.testing.assert_close(answers(tmp_path, TRAIN), answers(before, TRAIN), atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_exports_and_predictions_use_the_new_tokenizer(data, tiny_folder, tmp_path):
     folder, exported, quantized = (tmp_path / name for name in ("model", "onnx", "int8"))
     before = tiny_folder("bert")

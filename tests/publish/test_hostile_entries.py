@@ -78,6 +78,7 @@ def lie_about_size(path, chance):
 WAYS = (flip, cut, grow, remove, swap, link, make_folder, relist, lie_about_size)
 
 
+@pytest.mark.slow
 def test_every_random_damage_is_refused(published, tmp_path):
     chance = random.Random(0)
     zoo, accepted = published.parent, []

@@ -55,6 +55,7 @@ def scaled(score, factor):
     return score.model_copy(update={name: getattr(score, name) * factor for name in ("value", "low", "high")})
 
 
+@pytest.mark.slow
 def test_scores_and_speed_are_measured_again(entry, rows, capsys):
     published = read_measured(entry)
     claim(entry, p50=scaled(published.p50, 5))  # on a busy machine too it is not slower than that
@@ -66,6 +67,7 @@ def test_scores_and_speed_are_measured_again(entry, rows, capsys):
     assert measured["row"] == published.row
 
 
+@pytest.mark.slow
 def test_what_is_slower_than_published_is_a_miss(entry, rows, capsys):
     claim(entry, p50=scaled(read_measured(entry).p50, 0.01))
     measured, error = verified(capsys, str(entry), "--rows", rows, code=3)
@@ -73,6 +75,7 @@ def test_what_is_slower_than_published_is_a_miss(entry, rows, capsys):
     assert "is worse than what was published: p50" in error
 
 
+@pytest.mark.slow
 def test_a_lower_score_is_a_miss(entry, rows, capsys):
     published = read_measured(entry)
     claim(entry, p50=None, score=scaled(published.score, 1.5))
@@ -81,6 +84,7 @@ def test_a_lower_score_is_a_miss(entry, rows, capsys):
     assert "is worse than what was published: accuracy" in error
 
 
+@pytest.mark.slow
 def test_speed_is_not_judged_elsewhere(entry, rows, capsys, monkeypatch):
     published = read_measured(entry)
     fast = scaled(published.p50, 0.01)
@@ -99,6 +103,7 @@ def test_speed_is_not_judged_elsewhere(entry, rows, capsys, monkeypatch):
     assert measured["speed"]["not_judged"].endswith("and here Another CPU")
 
 
+@pytest.mark.slow
 def test_a_disturbed_timing_is_not_judged(entry, rows, capsys, monkeypatch):
     import compress.measure
 
@@ -114,6 +119,7 @@ def test_a_disturbed_timing_is_not_judged(entry, rows, capsys, monkeypatch):
     assert measured["speed"]["not_judged"] == "an unstable timing (other work)"
 
 
+@pytest.mark.slow
 def test_another_number_of_rows_is_not_judged(entry, rows, tmp_path, capsys):
     claim(entry, p50=None, score=scaled(read_measured(entry).score, 2))
     few = tmp_path / "few.csv"

@@ -60,6 +60,7 @@ def place(request, tmp_path):
 
 
 class TestFilesOfAPlace:
+    @pytest.mark.slow
     def test_one_that_does_not_exist_is_empty(self, place):
         assert place.files() == {}
         with pytest.raises(Absent, match="there is no"):
@@ -116,6 +117,7 @@ class TestPublishing:
         assert "films@1/report/report.html" in page
         assert "films@2/" not in page
 
+    @pytest.mark.slow
     def test_publishers_at_once_lose_nothing(self, zoo, winner, report, tmp_path):
         import shutil
 

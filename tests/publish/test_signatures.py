@@ -165,6 +165,7 @@ class TestMinisign:
         assert done.returncode == 0, done.stderr
         assert check_folder_signature(published, read_keys(PUBLIC)).startswith(comment)
 
+    @pytest.mark.slow
     def test_keys_that_it_makes(self, tmp_path, monkeypatch):
         plain = self.run("-G", "-W", "-p", tmp_path / "a.pub", "-s", tmp_path / "a.key")
         locked = self.run("-G", "-p", tmp_path / "b.pub", "-s", tmp_path / "b.key", text="secret\nsecret\n")

@@ -1,9 +1,12 @@
 """The base install pulls, verifies, times and predicts with a published model; nothing on this path imports torch."""
 
+import pytest
+
 import compress
 from tests.without_torch import light
 
 
+@pytest.mark.slow
 def test_a_published_model_is_pulled_verified_timed_and_predicts_without_torch(published, tmp_path):
     pulled = tmp_path / "pulled"
     for arguments in (

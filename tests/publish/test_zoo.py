@@ -290,6 +290,7 @@ class TestInterrupted:
         zoo.publish_entry({"cpu": winner}, read_report(report), places.FolderPlace(folder), "films-small")
     """
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("when", ["before", "after"])
     @pytest.mark.parametrize("step", ["create", "upload", "write"])
     def test_a_kill_leaves_nothing_that_counts(self, step, when, published, another, report, publish, tmp_path):

@@ -89,6 +89,7 @@ def test_every_family_quantizes(family, tiny_folder, tiny_model, tmp_path):
     assert len(TextModel.open(tmp_path / "int8").predict(["a good film"])) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["bert", "albert"])
 def test_it_is_right_on_every_processor(family, tiny_folder, tmp_path, monkeypatch):
     """ALBERT's products share weights, with which ONNX Runtime's guard against saturation fails: it is not needed."""

@@ -25,6 +25,7 @@ def test_two_integers_share_a_byte_the_first_in_its_lower_half():
     assert packed(np.array([[-8, -7, 0, 7]], np.int8)).tolist() == [[0x10, 0xF8]]
 
 
+@pytest.mark.slow
 def test_the_largest_table_has_four_bits(tiny_folder, tmp_path, monkeypatch):
     monkeypatch.setattr(embeddings_4bit, "LEAST_ROWS", 65)  # the vocabulary has 64 pieces like the positions
     (tmp_path / "fp32").mkdir()

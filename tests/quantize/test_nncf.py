@@ -49,6 +49,7 @@ def test_weights_are_integers_that_no_cpu_saturates(quantized, exported):
     assert (quantized / "openvino_model.bin").stat().st_size < 0.5 * (exported / "model.onnx").stat().st_size
 
 
+@pytest.mark.slow
 def test_the_same_rows_give_the_same_file_and_nothing_is_printed(quantized, exported, tmp_path, monkeypatch, capfd):
     (tmp_path / "work").mkdir()
     (tmp_path / "here").mkdir()
@@ -85,6 +86,7 @@ def test_operations_return_to_fp32_where_the_score_drops(exported, tmp_path, mon
     np.testing.assert_allclose(ours, theirs, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_score_that_holds_returns_nothing(exported, tmp_path):
     rows = {"calibration": sample_batches, "train_rows": labelled_rows}
     info = build("openvino-int8-accuracy", exported, tmp_path, settings={"max_drop": 1.0}, **rows)

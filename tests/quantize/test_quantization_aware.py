@@ -138,10 +138,12 @@ def check_repeats_int8(model, tiny_folder, tmp_path):
     assert errors.max() < without.max()
 
 
+@pytest.mark.slow
 def test_fake_quantized_model_repeats_its_int8_copy(tiny_model, tiny_folder, tmp_path):
     check_repeats_int8(tiny_model("bert"), tiny_folder, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", ["pruned", "factorised"])
 def test_models_of_other_shapes_repeat_theirs(shape, tiny_model, tiny_folder, tmp_path):
     model = tiny_model("bert")

@@ -8,6 +8,7 @@ from compress.report.report_index import write_index
 from tests.report.conftest import apply_gates, made_report
 
 
+@pytest.mark.slow
 def test_every_measured_target_has_a_line(tmp_path):
     for name in ("b", "a"):
         (tmp_path / name).mkdir()

@@ -190,6 +190,7 @@ def test_numbers_have_an_upper_limit(option: str, limit: int, capsys) -> None:
     assert vars(parsed(["predict", "m", option, str(limit)]))[option[2:]] == limit
 
 
+@pytest.mark.slow
 def test_more_threads_than_cores_warn(winner: str, capsys) -> None:
     assert main(["predict", winner, "sun", "--threads", "500"]) == 0
     assert "more threads are slower" in capsys.readouterr().err

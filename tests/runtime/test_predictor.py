@@ -80,6 +80,7 @@ print(predictor.predict(small)["logits"].shape)
     assert done.stdout.splitlines() == ["a batch of 4096 rows of 512 tokens does not fit in memory.", "(1, 4, 512)"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is limited by a Linux call")
 def test_a_batch_that_does_not_fit_in_torch_ends_in_one_message(tiny_folder):
     code = f"""{LIMIT}

@@ -16,6 +16,7 @@ from compress.search.light_times import VOCABULARY, measure_light_times, millise
 from compress.tasks import KINDS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", [name for name, kind in KINDS.items() if not kind.needs_attention and not kind.searches]
 )

@@ -313,6 +313,7 @@ def address_of(process):
     raise AssertionError("it ended")
 
 
+@pytest.mark.slow
 def test_the_command_answers_what_it_accepted_and_ends_with_0(model):
     headers = {"Authorization": "Bearer secret"}
     body = {"texts": ["so very dull a plot"] * 500}

@@ -73,6 +73,7 @@ def test_another_teacher_is_another_training(tiny_model, material):
     DistillObjective(student, changed.bfloat16(), settings, material.task).identity()
 
 
+@pytest.mark.slow
 @pytest.mark.gpu
 def test_a_student_follows_its_teacher_without_any_label(tiny_model, tiny_tokenizer, tiny_task, rows):
     teacher = tiny_model("bert")
@@ -212,6 +213,7 @@ def test_another_vocabulary_is_refused(tiny_folder, tiny_model, prepared, tmp_pa
         distill(tiny_folder("bert"), Student(source=str(tmp_path / "other")), prepared, Distill(), 0, tmp_path / "work")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_vocabulary_of_its_own_is_trained_as_the_whole_one(family, tiny_folder, prepared, tmp_path):
     losses = ALL if FAMILIES[family].query else {"soft_label": 1.0, "hidden_state": 1.0}

@@ -28,6 +28,7 @@ def run_data(prepared, tmp_path):
     return shutil.copytree(prepared, tmp_path / ".steps" / "data-1")
 
 
+@pytest.mark.slow
 def test_only_the_first_step_tokenizes(
     run_data, prepared, tiny_model, tiny_folder, tmp_path, monkeypatch, same_weights
 ):

@@ -48,6 +48,7 @@ def prepared(kind, folder):
     return folder / "data"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ROWS)
 def test_a_fitted_head_is_saved_loaded_and_exported(kind, tiny_model, tiny_folder, tmp_path):
     data, teacher = prepared(kind, tmp_path), tmp_path / "teacher"

@@ -24,6 +24,7 @@ PAIRS = [("good", 1.0), ("bad", 0.0), ("fine", 0.8), ("dull", 0.3)] * 4
 SETTINGS = {"epochs": 4, "batch_size": 8, "learning_rate": 3e-3, "precision": "fp32"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_family_learns(name, tiny_model, tiny_folder, prepared, tmp_path):
     source = tiny_folder(tiny_model(name, head="Model", initializer_range=0.05), task=None)
@@ -87,6 +88,7 @@ def test_no_finetuning_needs_a_head(tiny_model, tiny_folder, prepared, tmp_path)
         finetune(str(other), prepared, False, 0, tmp_path)
 
 
+@pytest.mark.slow
 def test_restarts_keep_the_best_seed(tiny_model, tiny_folder, prepared, tmp_path, same_weights):
     source = tiny_folder(tiny_model("bert", head="Model", initializer_range=0.05), task=None)
     output = io.StringIO()
@@ -103,6 +105,7 @@ def test_restarts_keep_the_best_seed(tiny_model, tiny_folder, prepared, tmp_path
     assert not (tmp_path / "all" / "training").exists()
 
 
+@pytest.mark.slow
 def test_seeds_are_restarts_whose_scores_on_test_are_reported(
     tiny_model, tiny_folder, prepared, tmp_path, same_weights
 ):
@@ -119,6 +122,7 @@ def test_seeds_are_restarts_whose_scores_on_test_are_reported(
     assert seeds.result.all_seconds > seeds.result.seconds
 
 
+@pytest.mark.slow
 def test_every_point_of_a_grid_is_trained_and_the_best_is_used(
     tiny_model, tiny_folder, prepared, tmp_path, same_weights
 ):
@@ -138,6 +142,7 @@ def test_every_point_of_a_grid_is_trained_and_the_best_is_used(
     assert read_info(tmp_path / "all").training.trials == trials
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_frozen_encoder_keeps_its_weights_and_its_head_fits(name, tiny_model, tiny_folder, prepared, tmp_path):
     model = tiny_model(name, head="Model", initializer_range=0.05)

@@ -60,6 +60,7 @@ def test_it_learns_tags_on_an_encoder_that_stays_as_it_is(precision, encoder, ta
     assert not (tmp_path / "teacher" / "training").exists()
 
 
+@pytest.mark.slow
 def test_students_learn_from_it(encoder, tagged, tmp_path):
     finetune(encoder[1], tagged, Finetune(**SETTINGS), 0, tmp_path / "teacher")
     training = {name: SETTINGS[name] for name in ("epochs", "batch_size", "learning_rate", "precision")}
@@ -88,6 +89,7 @@ def test_every_seed_reads_the_features_of_one_encoding(encoder, tagged, tmp_path
     assert all(trial.test is not None for trial in made.result.trials)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("part", "method", "calls"), [(ModelAndOptimizer, "step", 10), (CachedTensor, "write", 1)])
 def test_a_killed_training_resumes_bit_for_bit(
     part, method, calls, encoder, tagged, tmp_path, monkeypatch, same_weights

@@ -28,6 +28,7 @@ KILLS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("step", KILLS)
 def test_a_killed_training_ends_in_the_same_digest(step, tiny_folder, tiny_model, prepared, tmp_path):

@@ -90,6 +90,7 @@ def test_it_is_the_regularised_minimum(kind, encoder, task_and_rows, tiny_tokeni
     assert (probe.info.rows, len(probe.bias)) == (50, 1 if kind == "regression" else 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["multi_label", "regression"])
 def test_several_classes_and_numbers_are_fitted(kind, encoder, task_and_rows, tiny_tokenizer):
     task, labelled = task_and_rows(kind)
@@ -112,6 +113,7 @@ def test_it_is_better_than_a_random_head_and_the_same_every_time(model, material
     assert not model.training
 
 
+@pytest.mark.slow
 def test_noise_is_regularised_and_signal_is_not(model, material, tiny_task, tiny_tokenizer, rows):
     tokens = training_data.fast_tokenizer(model.config, tiny_tokenizer)
     drawn = np.random.default_rng(0).permutation(50) % 2
@@ -123,6 +125,7 @@ def test_noise_is_regularised_and_signal_is_not(model, material, tiny_task, tiny
     assert fit_last_layer(model, noise.train, loss, 0).info.loss == pytest.approx(np.log(2), abs=0.01)
 
 
+@pytest.mark.slow
 def test_the_penalty_of_many_classes_is_chosen_as_of_two():
     """Under a strong penalty weights are tiny, and classes are their frequency: neither may look like the best."""
     torch.manual_seed(0)
@@ -157,6 +160,7 @@ def test_only_a_sample_of_large_sets_is_encoded(model, material):
     assert rows(probes.WHOLE) == 50
 
 
+@pytest.mark.slow
 def test_a_stored_probe_is_read_unless_it_is_anothers(model, material, tmp_path, monkeypatch):
     loss, path = TaskObjective(material.task).loss_of, tmp_path / "training" / "probe.safetensors"
     first = stored_last_layer(model, material.train, loss, 0, path)
@@ -175,6 +179,7 @@ def test_models_without_a_linear_head_have_none(tiny_model, material, tmp_path):
     assert stored_last_layer(model, material.train, TaskObjective(material.task).loss_of, 0, tmp_path / "none") is None
 
 
+@pytest.mark.slow
 def test_fine_tuning_starts_from_the_better_of_both_poolings(encoder, prepared, tmp_path):
     output = io.StringIO()
     made = finetune(str(encoder), prepared, Finetune(**SETTINGS), 0, tmp_path, console=Console("human", err=output))
@@ -243,6 +248,7 @@ def test_the_work_is_bounded_and_counted(model, material, monkeypatch):
         assert material.evaluate(model) == 1.0
 
 
+@pytest.mark.slow
 def test_a_limit_that_suffices_changes_nothing(model, material, monkeypatch):
     probe, _ = counted(model, material, probes.START, monkeypatch)
     work, _ = probes._work(model, output_layer(model), material.train, probes.START)

@@ -22,6 +22,7 @@ def teacher(tiny_folder, tiny_model):
     return tiny_folder(tiny_model("bert", initializer_range=0.1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "student",
     [

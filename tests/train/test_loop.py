@@ -382,6 +382,7 @@ def test_within_bounds_it_ends_with_the_most_epochs(tiny_model, material, tmp_pa
     assert (result.updates, result.best_at, result.ending) == (70, 70, "the most allowed")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", [27, 31])
 def test_an_open_end_resumes_to_the_same_weights(call, tiny_model, material, tmp_path, same_weights):
     """Before the end is decided (after update 28), and after it."""

@@ -81,6 +81,7 @@ def test_objectives_weigh_the_loss_on_true_labels_alone(tiny_model, tiny_task):
     assert both[1]["soft_label"].item() == both[0]["soft_label"].item()
 
 
+@pytest.mark.slow
 def test_trainings_use_them(tiny_model, tiny_tokenizer, tiny_task, rows, same_weights):
     uneven = [row for number, row in enumerate(rows(60)) if row["label"] or not number % 5]
     settings = {"epochs": 1, "batch_size": 8, "precision": "fp32"}

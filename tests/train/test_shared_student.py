@@ -37,6 +37,7 @@ def test_it_has_the_shape_of_its_start_and_the_last_weights(shared, teacher):
     assert layer_shapes(load(shared)) == layer_shapes(load(teacher))
 
 
+@pytest.mark.slow
 def test_bf16_moves_its_weights_as_fp32_does(shared, teacher, prepared, tmp_path):
     train_shared(teacher, teacher, prepared, SETTINGS.model_copy(update={"precision": "bf16"}), 0, tmp_path)
     assert read_info(tmp_path).training.precision == "bf16"

@@ -15,6 +15,8 @@ from compress.data.splits.prepare_splits import load_prepared
 from compress.environment import describe_cpu
 from compress.model_folder.model_info import read_info
 
+pytestmark = pytest.mark.slow
+
 TOGETHER = Path(__file__).with_name("together.py")
 
 

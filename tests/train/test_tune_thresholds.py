@@ -45,6 +45,7 @@ def questions(request, tmp_path_factory):
     return request.param, folder / "data"
 
 
+@pytest.mark.slow
 def test_every_step_has_its_own_threshold(questions, tiny_model, tiny_folder, tmp_path):
     some_without, data = questions
     plain = tiny_folder(tiny_model("bert", head="Model"), task=None)

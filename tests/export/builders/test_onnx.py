@@ -61,6 +61,7 @@ def test_the_graph_is_dynamic_valid_and_has_no_paths_of_this_machine(exported):
     assert b".py" not in path.read_bytes()
 
 
+@pytest.mark.slow
 def test_the_model_is_left_as_it_was(tiny_model):
     model = tiny_model("bert").train()
     attention, before = model.config._attn_implementation, {k: v.clone() for k, v in model.state_dict().items()}
@@ -143,6 +144,7 @@ def test_embedding_models_export_and_are_quantized(family, tiny_model, tiny_fold
         np.testing.assert_allclose(got["sentence_embedding"], expected["sentence_embedding"], atol=most)
 
 
+@pytest.mark.slow
 def test_a_model_in_memory(tiny_model, tiny_tokenizer, tiny_task, tmp_path):
     folder = export_from_model(tiny_model("distilbert"), tiny_tokenizer, tmp_path / "out", task=tiny_task)
     assert len(TextModel.open(folder).predict(["a film"])) == 1
@@ -187,6 +189,7 @@ def test_what_the_exporter_cannot_do_is_reported_in_a_line(tiny_model, monkeypat
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_without_tokenizer_json_gets_one(tiny_model, tmp_path):
     source, work = tmp_path / "source", tmp_path / "work"
     work.mkdir()

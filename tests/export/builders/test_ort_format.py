@@ -31,6 +31,7 @@ def converted(source, folder, name):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_repeats_the_onnx_file(family, tiny_folder, tmp_path):
     build("onnx-fp32", tiny_folder(family), tmp_path)

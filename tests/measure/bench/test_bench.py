@@ -45,6 +45,7 @@ def timing(value):
     return Timing(p50=score, p95=None, p99=None, spread=0.0, calls=9, round_medians=(value, value, value))
 
 
+@pytest.mark.slow
 def test_models_side_by_side_as_ratios_to_the_first(small, wide, tmp_path):
     missing = str(tmp_path / "gone")
     result = bench([str(wide), str(small), missing], settings=SHORT)
@@ -59,6 +60,7 @@ def test_models_side_by_side_as_ratios_to_the_first(small, wide, tmp_path):
     assert result.models[2].footprint is None
 
 
+@pytest.mark.slow
 def test_texts_give_their_own_lengths(small, tmp_path):
     (tmp_path / "texts.txt").write_text("good film\n\na very bad plot\n")
     result = bench([str(small)], CPU, texts=tmp_path / "texts.txt", settings=SHORT)
@@ -67,6 +69,7 @@ def test_texts_give_their_own_lengths(small, tmp_path):
     assert result.targets[0].models[str(small)].latency.end_to_end.calls > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bare", [False, True])
 def test_a_tokenizer_is_enough_for_the_lengths_of_texts(small, tmp_path, bare):
     (tmp_path / "texts.txt").write_text("good film\ta plot\na very bad plot\tgood\n")
@@ -82,6 +85,7 @@ def test_a_tokenizer_is_enough_for_the_lengths_of_texts(small, tmp_path, bare):
     assert (latency.status, "no tokenizer.json" in latency.reason) == ("not measured", True)
 
 
+@pytest.mark.slow
 def test_result_can_be_read_again(small):
     result = bench([str(small)], settings=SHORT)
     assert Bench.model_validate_json(result.model_dump_json()) == result
@@ -165,6 +169,7 @@ def test_results_are_passed_on_after_every_session(sessions, small):
     assert [(len(one.targets), len(one.grid)) for one in seen] == [(1, 0), (2, 0), (2, 1), (2, 2)]
 
 
+@pytest.mark.slow
 def test_a_model_against_itself(small):
     result = bench([str(small), str(small)], settings=SHORT)
     assert list(result.targets[0].models) == [str(small), f"{small} (2)"]

@@ -49,6 +49,7 @@ def test_energy_covers_only_calls():
     assert measure_energy(lambda call: None, [0, 1], 0.0, meter) == (None, 2)  # the counter has restarted
 
 
+@pytest.mark.slow
 def test_turn_reports_its_energy_calls():
     joules = count(step=0.5)
     order = Command(do="turn", calls=(0, 1, 2))

@@ -138,6 +138,7 @@ def test_callers_run_concurrently(generations):
         assert all(load.p95 is not None and load.p95 >= load.p50 for load in one.under_load)
 
 
+@pytest.mark.slow
 def test_start_order_changes(small, wide, monkeypatch):
     each_generation_starts(monkeypatch)
     started: list[str] = []
@@ -170,6 +171,7 @@ def test_session_reports_memory_load_time_and_noise(generations):
         assert (one.noise is None) == (sys.platform not in ("linux", "darwin"))
 
 
+@pytest.mark.slow
 def test_budget_runs_as_many_rounds_as_fit(small, wide):
     jobs = [Job("small", small, None, HERE), Job("wide", wide, None, HERE)]
     result = time_jobs(jobs, TEXTS, Measure(budget=6.0, bootstrap=100))
@@ -187,6 +189,7 @@ def test_too_small_budget_is_not_measured(small, wide):
         assert (one.reason or "").startswith("the budget of 0.05 s for timing is too small for 2 models")
 
 
+@pytest.mark.slow
 def test_a_budget_that_cannot_start_all_times_those_named_first(small, wide, monkeypatch):
     """On a GPU a process takes ten seconds to start: a budget that all of them use up would time none."""
     monkeypatch.setattr(schedule, "STARTING_SHARE", 0.0)
@@ -264,6 +267,7 @@ def test_dying_worker_fails_alone(small, wide, monkeypatch):
     assert len(result["small"].model.round_medians) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["start", "turn"])
 def test_worker_that_dies_once_is_restarted(small, wide, monkeypatch, when):
     each_generation_starts(monkeypatch)

@@ -161,6 +161,7 @@ def test_factorised_teacher_keeps_or_reduces_its_factors(tiny_model):
     assert (factor_count(narrow), word_embeddings(narrow).widen.out_features) == (16, 16)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bert", "distilbert"])
 def test_factorised_student_is_exported_and_quantized(name, tiny_model, tiny_tokenizer, tiny_task, tmp_path):
     student = build_student(tiny_model(name), Student(layers=1, hidden=20, heads=3, factors=8))

@@ -174,6 +174,7 @@ def test_an_export_of_a_run_can_be_checked(finished_run):
     assert check(model, exported) == check(model, tuned) == 0
 
 
+@pytest.mark.slow
 def test_static_methods_read_calibration_texts(source, tmp_path, capsys):
     texts = tmp_path / "texts.txt"
     texts.write_text("a good film\nthe plot is very bad\n\nso dull\n", encoding="utf-8")
@@ -182,6 +183,7 @@ def test_static_methods_read_calibration_texts(source, tmp_path, capsys):
     assert read_info(out).variant.method == "static-minmax"
 
 
+@pytest.mark.slow
 def test_calibration_texts_of_an_encoder_are_no_longer_than_its_positions(tiny_model, tiny_folder, tmp_path):
     encoder = tiny_folder(tiny_model("bert", head="Model"), None)
     texts, out = tmp_path / "texts.txt", tmp_path / "static"
@@ -239,17 +241,20 @@ def export(model, to, *more):
     return main(["export", str(model), str(to), *more])
 
 
+@pytest.mark.slow
 def test_a_format_is_named_beside_the_format_of_the_output(source, tmp_path, capsys):
     assert export(source, tmp_path / "out", "--format", "ort", "--format", "json") == 0
     assert json.loads(capsys.readouterr().out)["variant"]["name"] == "ort-fp32"
     assert read_info(tmp_path / "out").variant.name == "ort-fp32"
 
 
+@pytest.mark.slow
 def test_int8_of_a_format_that_is_converted(source, tmp_path):
     assert export(source, tmp_path / "out", "--as", "ort", "--quantize", "int8") == 0
     assert read_info(tmp_path / "out").variant.name == "ort-int8"
 
 
+@pytest.mark.slow
 def test_several_formats_have_a_folder_each_and_a_failing_one_stops_no_other(source, tmp_path, monkeypatch, capsys):
     def fail(context):
         raise ModelError("the graph has an operator that the format lacks.")
@@ -272,6 +277,7 @@ def missing_extras(monkeypatch):
     monkeypatch.setattr(export_command, "missing_extras", lambda form: missing.get(form, {}))
 
 
+@pytest.mark.slow
 def test_a_named_format_whose_extra_is_missing_has_failed(source, tmp_path, missing_extras, capsys):
     assert export(source, tmp_path / "out", "--format", "onnx", "--format", "openvino-fp16") == 1
     output = capsys.readouterr()
@@ -279,6 +285,7 @@ def test_a_named_format_whose_extra_is_missing_has_failed(source, tmp_path, miss
     assert "1 of 2 formats failed: openvino-fp16" in output.err
 
 
+@pytest.mark.slow
 def test_of_all_formats_those_whose_extra_is_missing_are_listed(source, tmp_path, missing_extras, capsys):
     assert export(source, tmp_path / "out", "--format", "all", "--format", "json") == 0
     outcomes = {row["format"]: row["outcome"] for row in json.loads(capsys.readouterr().out)}
@@ -334,6 +341,7 @@ def test_every_named_variant_must_have_int8(name, source, tmp_path, capsys):
     assert_one_message(capsys, f"{name} has no variant in INT8; export it by a command without --quantize")
 
 
+@pytest.mark.slow
 def test_a_static_variant_that_is_named_reads_calibration_texts(source, tmp_path):
     texts = tmp_path / "texts.txt"
     texts.write_text("a good film\nthe plot is very bad\nso dull\n", encoding="utf-8")
@@ -342,6 +350,7 @@ def test_a_static_variant_that_is_named_reads_calibration_texts(source, tmp_path
     assert read_info(out).variant.name == "onnx-int8-minmax"
 
 
+@pytest.mark.slow
 def test_a_named_format_whose_programs_are_missing_has_failed(source, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(export_command, "missing_programs", lambda form, settings: ["node"] if form == "web" else [])
     assert export(source, tmp_path / "out", "--format", "onnx", "--format", "web") == 1
@@ -387,6 +396,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_built(sou
             assert_one_message(capsys, f"{to} cannot be written: {file} is a file, expected a folder")
 
 
+@pytest.mark.slow
 def test_export_check_and_verify_give_one_verdict(source, tmp_path, monkeypatch, capsys):
     """In the same words and with the same exit code; the folder is written."""
     out = tmp_path / "out"
@@ -408,6 +418,7 @@ def test_export_check_and_verify_give_one_verdict(source, tmp_path, monkeypatch,
         shutil.rmtree(out)
 
 
+@pytest.mark.slow
 def test_of_several_formats_those_that_miss_their_limit_are_written_and_named(source, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(LIMITS, "int8", ParityLimit(difference=10.0, agreement=1.1))
     words = ["--format", "onnx", "--format", "ort", "--quantize", "int8", "--format", "json"]
@@ -418,6 +429,7 @@ def test_of_several_formats_those_that_miss_their_limit_are_written_and_named(so
     assert (tmp_path / "out" / "ort" / "model.ort").is_file()
 
 
+@pytest.mark.slow
 def test_messages_name_no_temporary_folder(source, tmp_path, monkeypatch, capsys):
     real = quantize_int8_dynamic_model
     turned = [-50.0, 50.0]
@@ -433,6 +445,7 @@ def test_messages_name_no_temporary_folder(source, tmp_path, monkeypatch, capsys
     assert tempfile.gettempdir() + "/compress-" not in shown
 
 
+@pytest.mark.slow
 def test_errors_of_libraries_name_no_temporary_folder(source, tmp_path, monkeypatch, capsys):
     def fail(context):
         raise ModelError(f"{context.source / 'model.onnx'} cannot be converted.", hint=f"look into {context.work}")
@@ -467,6 +480,7 @@ def test_what_cannot_be_built_is_refused_before_anything_is(words, message, sour
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_of_several_formats_the_refused_one_is_named_first_and_stops_no_other(source, tmp_path, capsys):
     words = ["--format", "onnx", "--format", "openvino", "--quantize", "int8", "--format", "json"]
     assert export(source, tmp_path / "out", *words) == 1

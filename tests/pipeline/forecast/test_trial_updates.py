@@ -51,6 +51,7 @@ def test_precisions_are_tried_for_the_run_that_follows(calibrated, choices_are_k
     assert set(tried) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "tried"),
     [

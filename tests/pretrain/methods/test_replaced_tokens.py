@@ -113,6 +113,7 @@ def test_the_product_is_a_plain_electra(model, tmp_path) -> None:
     assert torch.equal(vectors, encoder.embeddings.word_embeddings.weight)
 
 
+@pytest.mark.slow
 def test_it_learns(model) -> None:
     """On texts in which each piece is followed by the next id, both losses fall."""
     start = torch.randint(5, 60, (16, 1), generator=torch.Generator().manual_seed(0))

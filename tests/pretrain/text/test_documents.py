@@ -37,6 +37,7 @@ def test_every_format_gives_the_same_documents(form, tmp_path, made_documents, t
     assert len(list(documents(Text(files=(str(path), str(path)), column="body", limit=50)))) == 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["\n", " "], ids=["lines", "one line"])
 def test_a_text_file_without_empty_lines_is_not_held_in_memory(end, tmp_path):
     path, sentences = tmp_path / "corpus.txt", [f"This is sentence {number}." for number in range(100_000)]

@@ -145,6 +145,7 @@ def test_other_head_is_refused(other, tiny_model, tiny_folder, tiny_task, tiny_t
     assert "its head is token-classification, expected sequence-classification" in message
 
 
+@pytest.mark.slow
 def test_another_vocabulary_is_refused(other, tiny_folder, tiny_task, word_folder):
     from transformers import PreTrainedTokenizerFast
 

@@ -503,6 +503,7 @@ def wide(tiny_model, tiny_tokenizer, tiny_task, monkeypatch):
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [6, 12], ids=["in the first epoch", "in the second"])
 def test_partial_cache_is_bit_identical(stop, wide, tmp_path):
     """With augmented rows, killed in the first epoch and in the second, between two checkpoints."""
