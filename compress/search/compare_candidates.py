@@ -23,7 +23,7 @@ from compress.pipeline.step_store import StepStore
 from compress.pipeline.steps.latency_step import add_table, read_workload
 from compress.prune.latency_table import LATENCY_STEP, TABLE_FILE, LatencyTable, read_table
 from compress.recipe.schema import Gate, Recipe
-from compress.recipe.student_schema import Part
+from compress.recipe.student_schema import AnyStudent, Part
 from compress.search.candidates import (
     COMPARE,
     Candidate,
@@ -65,12 +65,18 @@ class Compared(NamedTuple):
     teacher: Reference
 
 
-def plan_comparison(recipe: Recipe, options: Options, more: Sequence[ModelPlanner] = ()) -> Plan:
-    """Plan a search up to the comparison of all parts, and ``more`` steps that follow it."""
-    alone = recipe.model_copy(update={"students": (), "cascade": (), "prune": None})
+def plan_comparison(
+    recipe: Recipe, options: Options, more: Sequence[ModelPlanner] = (), light: Sequence[AnyStudent] = ()
+) -> Plan:
+    """Plan a search up to the comparison of all parts, and ``more`` steps that follow it.
+
+    Students without attention (``light``) come before the shared student: they are trained in a minute or two, and a
+    search that ends early has them.
+    """
+    alone = recipe.model_copy(update={"students": tuple(light), "cascade": (), "prune": None})
     first = timed_target(recipe)
     targets = (first, *(each for each in recipe.targets if each != first))  # students are timed at the first
-    with_parts = alone.model_copy(update={"students": (ANY_PART,), "targets": targets})
+    with_parts = alone.model_copy(update={"students": (ANY_PART, *light), "targets": targets})
     planners = [*timing_planners(recipe), *default_models(alone), add_shared, add_comparison, *more]
     return make_plan(with_parts, options.cards, limits=False, models=planners)
 
@@ -108,7 +114,9 @@ def compare(plan: Plan, recipe: Recipe, options: Options, console: Console, expe
     if any(each.within for each in parts):
         within = sum(each.within for each in (*parts, *light))
         phase = Phase(f"search 2/3, {within} of {len(parts) + len(light)} may fit", expected)
-        parts = [fits(each) for each in _scored(plan, table, replace(options, phase=phase), console)]
+        kept = [each.student for each in light if each.within]
+        scored = _scored(plan_comparison(recipe, options, light=kept), table, replace(options, phase=phase), console)
+        parts = [fits(each) for each in scored]
     return Compared([*parts, *light], table.variant, teacher)
 
 

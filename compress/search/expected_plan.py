@@ -66,7 +66,7 @@ def expected_plan(recipe: Recipe, options: Options, finalists: int, trials: int 
     more = [partial(add_trial, part=tried, values={}, name=name) for name in names]
     plan, before = (
         make_plan(finalists_recipe(recipe, parts, light), options.cards),
-        plan_comparison(recipe, options, more),
+        plan_comparison(recipe, options, more, light),
     )
     own = {step.name: step for step in plan.steps}
     compared = {step.name: own.get(step.name, step) for step in before.until([COMPARE, *names][-1])}

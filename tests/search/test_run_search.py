@@ -161,6 +161,9 @@ def test_a_search_ends_with_a_winner_and_its_recipe(tmp_path: Path, monkeypatch,
     assert main(command) == 0
     folder = tmp_path / "searches" / "tiny"
     found = read_search(folder)
+    events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    finished = [event["step"] for event in events if event["event"] == "finished"]
+    assert finished.index("static") < finished.index("shared")
     assert len(found.candidates) == 2 * 4 * 5 + 1
     finalists = {each.name for each in found.candidates if each.is_finalist}
     assert "static" in finalists
@@ -189,6 +192,8 @@ def test_a_search_ends_with_a_winner_and_its_recipe(tmp_path: Path, monkeypatch,
     assert f"search 3/3, {len(finalists)} of 41, best so far " in screen.getvalue()
     assert "rows, too few to tell apart candidates" in screen.getvalue()
     assert search_recipe(tmp_path / "tiny.yaml", "size=5MB,drop=1", **wider).info == again.info
+    kept = sorted(path.parent for path in folder.glob("previous/*/search.json"))
+    assert [read_search(each).max_drop for each in kept] == [1.0, 0.9]
     capsys.readouterr()
     assert main(["ls", "searches", "--format", "json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
