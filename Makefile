@@ -78,11 +78,11 @@ fast: $(VENV)/.installed-dev
 	$(PYTEST) -m "not ($(MARKED))" $(TESTS) $(PYTEST_ARGS)
 
 test-avx2: $(VENV)/.installed-dev
-	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 $(PYTEST) -m "not ($(MARKED))" tests/train tests/losses
+	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 $(PYTEST) -m "not (wheel or browser)" tests/train tests/losses
 
 # Several checkouts may share such an environment, whose editable install knows the last of them: hence PYTHONPATH.
 test-python: python-env
-	PYTHONPATH="$(CURDIR)" $(MAKE) fast VENV="$(OTHER_VENV)" TESTS="$(or $(TESTS),tests/export tests/runtime)"
+	PYTHONPATH="$(CURDIR)" $(MAKE) fast VENV="$(OTHER_VENV)" MARKED="wheel or browser" TESTS="$(or $(TESTS),tests/export tests/runtime)"
 
 python-env:
 	$(MAKE) VENV="$(OTHER_VENV)" "$(OTHER_VENV)/.installed-dev"

@@ -50,6 +50,8 @@ class BulkOptions:
             raise UsageError(
                 f"give texts as arguments or with --file, not both; got {len(typed)} arguments and {self.files[0]}."
             )
+        if self.encoding != "utf-8" and not self.files:
+            raise UsageError("--encoding is of --file; other texts are UTF-8.")
         if self.to and not self.files:
             raise UsageError(f"--to {self.to} needs --file.", hint="compress predict MODEL --file IN --to OUT")
         if self.to:

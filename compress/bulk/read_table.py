@@ -140,7 +140,9 @@ def format_of(path: str) -> str:
     ending = Path(path.removesuffix(".gz")).suffix.lower()
     if ending not in ENDINGS:
         guess = nearest(ending, ENDINGS) if ending else f" (known: {', '.join(ENDINGS)})"
-        raise UsageError(f"{path}: files of rows end in {', '.join(ENDINGS)}, also with .gz; got {ending!r}{guess}")
+        raise UsageError(
+            f"{path}: files of rows end in {', '.join(ENDINGS)}, all but .parquet also with .gz; got {ending!r}{guess}"
+        )
     return ENDINGS[ending]
 
 

@@ -80,7 +80,7 @@ def predict(options: argparse.Namespace, console: Console) -> None:
         show_table(options.model, files[0], bulk, console)
     else:
         shown = {"batch": options.batch, "placement": placement, "every_class": options.probabilities}
-        shown["encoding"] = options.encoding
+        shown |= {"encoding": options.encoding, "name": files[0] if files else ""}
         is_remote = bool(files) and "://" in files[0]
         with local_input(files[0]) if is_remote else nullcontext(Path(files[0]) if files else None) as file:
             predict_and_show(options.model, options.texts, console, file=file, **shown)

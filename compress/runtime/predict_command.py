@@ -29,11 +29,13 @@ def predict_and_show(
     placement: Placement,
     every_class: bool = False,
     encoding: str = "utf-8",
+    name: str = "",
 ) -> None:
     """Predict for the ``typed`` texts, or those of ``file``, or those of stdin, in the console's format.
 
     Each line in gives one line out, also a line without text. ``batch``: texts that run together; None: as
-    `TextModel.predict` does. ``every_class``: with the probabilities of all classes.
+    `TextModel.predict` does. ``every_class``: with the probabilities of all classes. ``name``: the file's, if it is a
+    copy of one that is elsewhere.
     """
     if placement.threads > usable_cores():
         usable = pluralize(usable_cores(), "core")
@@ -41,7 +43,7 @@ def predict_and_show(
     model = TextModel.open(folder, placement)
     batch = batch or model.batch
     every_class = model.adds_classes(answer_fields(model.task, len(model.task.text), every_class))
-    given = _typed_texts(typed, model) if typed else read_lines(file, encoding)
+    given = _typed_texts(typed, model) if typed else read_lines(file, encoding, name)
     several = len(model.task.text) > 1
     while chunk := list(islice(given, batch)):
         origins, lines = zip(*chunk, strict=True)
@@ -93,21 +95,28 @@ def _typed_texts(typed: Sequence[str], model: TextModel) -> Iterator[NamedText]:
     return ((f"text {number}", text) for number, text in enumerate(groups, start=1))
 
 
-def read_lines(file: Path | None, encoding: str = "utf-8") -> Iterator[NamedText]:
-    """Yield the lines of a file or of stdin as they arrive, those without text too; ``encoding`` is a file's."""
-    if file is not None and (file.suffix == ".gz" or encoding != "utf-8"):
-        for number, text in enumerate(text_lines(file, encoding, newline="\n", option="--encoding"), start=1):
-            yield f"{file}, line {number}", text.rstrip("\r\n")
+def read_lines(file: Path | None, encoding: str = "utf-8", name: str = "") -> Iterator[NamedText]:
+    """Yield the lines of a file or of stdin as they arrive, those without text too.
+
+    ``encoding`` is a file's, ``name`` what messages call it.
+    """
+    shown = name or str(file or "stdin")
+    if file is not None and (file.suffix == ".gz" or encoding.lower() not in ("utf-8", "utf8")):
+        try:
+            for number, text in enumerate(text_lines(file, encoding, newline="\n", option="--encoding"), start=1):
+                yield f"{shown}, line {number}", text.rstrip("\r\n")
+        except DataError as error:
+            raise DataError(error.message.replace(str(file), shown), hint=error.hint) from error
         return
     if file is None and sys.stdin is None:  # as Python sets it where the shell closed it
         raise UsageError("there is no text: stdin is closed.", hint='compress predict MODEL "a text", or --file FILE')
     try:
         with file.open("rb") if file else nullcontext(sys.stdin.buffer) as stream:
             for number, line in enumerate(stream, start=1):
-                origin = f"{file or 'stdin'}, line {number}"
+                origin = f"{shown}, line {number}"
                 yield origin, line.decode("utf-8-sig").rstrip("\r\n")
     except OSError as error:
-        raise DataError(f"{file or 'stdin'} cannot be read: {error.strerror}") from error
+        raise DataError(f"{shown} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         byte = error.object[error.start]
         raise DataError(f"{origin} cannot be read: byte 0x{byte:02x} is not UTF-8") from error

@@ -450,6 +450,16 @@ def test_remote_files(rows: Path, model: Path, tmp_path: Path, monkeypatch) -> N
         assert stream.read() == (tmp_path / "out.csv").read_bytes()
 
 
+def test_lines_of_a_remote_file_are_printed(model: Path, capsys) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    with fsspec.open("memory://bucket/lines.txt", "wb") as stream:
+        stream.write("schön\n".encode("cp1252"))
+    assert predict(model, "--file", "memory://bucket/lines.txt", "--encoding", "cp1252", "--format", "json") == 0
+    assert "schön" in json.loads(capsys.readouterr().out)["text"]
+    assert predict(model, "--file", "memory://bucket/lines.txt") == 1
+    assert "memory://bucket/lines.txt, line 1" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("url", ["memory://bucket/no.csv", "nothing://bucket/no.csv"])
 def test_remote_files_that_cannot_be_read(url: str, model: Path, tmp_path: Path, capsys) -> None:
     pytest.importorskip("fsspec")

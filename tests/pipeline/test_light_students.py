@@ -100,4 +100,4 @@ def test_numpy_is_refused_for_a_transformer(
     static_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["export", str(static_run / "teacher"), str(tmp_path / "out"), "--format", "numpy"]) == 1
-    assert "numpy runs students without attention" in capsys.readouterr().err
+    assert "numpy is for students without attention" in capsys.readouterr().err

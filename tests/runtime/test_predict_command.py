@@ -142,6 +142,11 @@ def test_lines_may_be_packed_and_in_another_encoding(encoding, pack, ranker: str
         assert "line 1: byte 0xf6" in capsys.readouterr().err
 
 
+def test_the_encoding_is_that_of_a_file(winner: str, capsys) -> None:
+    assert main(["predict", winner, "--encoding", "cp1252", "sun"]) == 2
+    assert "--encoding is of --file" in capsys.readouterr().err
+
+
 def test_broken_compress_json_is_reported_without_library_terms(tmp_path: Path, capsys) -> None:
     (tmp_path / "compress.json").write_text("{")
     assert main(["predict", str(tmp_path), "sun"]) == 1

@@ -128,6 +128,8 @@ def file_rows(path: Path, data: Data, role: Part) -> Iterator[RawRow]:
 
 def format_of(path: Path) -> str:
     """Return the format by a file's name, without `.gz`."""
+    if path.name.endswith(".parquet.gz"):
+        raise DataError(f"{path}: parquet is compressed by itself.", hint="unpack it")
     name = path.with_suffix("") if path.suffix == ".gz" else path
     extension = name.suffix.removeprefix(".")
     if extension not in EXTENSIONS:

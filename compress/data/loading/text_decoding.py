@@ -117,8 +117,7 @@ def without_invalid(text: str) -> str:
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
     with path.open("rb") as raw:
-        head = raw.read(8)
-        raw.seek(0)
+        head = raw.peek(8)[:8]
         for magic, name in BINARY_FORMATS.items():
             if head.startswith(magic):
                 raise DataError(f"{path} is {name} where a text file is expected.", hint="unpack or convert it first")

@@ -168,12 +168,12 @@ def export_all(
 
 def _why_unbuilt(exporter: VariantBuilder, variant: Variant, named: Collection[str]) -> str | None:
     """Return the outcome of a variant that cannot be built here with these options; None where it can be tried."""
-    is_named = not {variant.name, variant.format}.isdisjoint(named)
-    if missing := _missing(variant, exporter.assets):
-        return f"{FAILED if is_named else ''}not installed: {missing}"
-    if reason := exporter.why_unfit(variant):
-        return f"{FAILED if is_named else ''}{reason}"
+    begins = "" if {variant.name, variant.format}.isdisjoint(named) else FAILED
     try:
+        if reason := exporter.why_unfit(variant):
+            return f"{begins}{reason}"
+        if missing := _missing(variant, exporter.assets):
+            return f"{begins}not installed: {missing}"
         exporter.check(variant)
     except CompressError as error:
         return f"{FAILED}{error.full_message}"
@@ -250,9 +250,14 @@ class VariantBuilder:
 
     def why_unfit(self, variant: Variant) -> str | None:
         """Return why a model of this kind cannot have a format, whatever is installed; None where it can."""
-        form, config = FORMATS[variant.format], read_json(self.model / "config.json")
-        info = find_info(self.model)
-        if not form.has_attention and plain_model_type(str(config.get("model_type", ""))) not in LIGHT_FAMILIES:
+        form, info = FORMATS[variant.format], find_info(self.model)
+        # That of an export describes it to other tools.
+        config = read_json(self.model / "config.json") if exported_variant(self.model) is None else {}
+        if (
+            config
+            and not form.has_attention
+            and plain_model_type(str(config.get("model_type", ""))) not in LIGHT_FAMILIES
+        ):
             return f"{form.name} is for students without attention (static, conv)"
         if not form.has_lstm and config.get("head_layers"):
             return f"{form.name} has no LSTM, and the head of this model is a BiLSTM"

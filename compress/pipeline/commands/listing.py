@@ -98,9 +98,9 @@ def _setting(name: str, field: FieldInfo) -> str:
 def _variants(options: argparse.Namespace) -> Iterator[ListedRow]:
     for variant in VARIANTS.values():
         row = {key: getattr(variant, key) for key in ("name", "format", "precision", "runtime")}
-        row["method"] = variant.quantizer
-        where = {"devices": list(variant.devices), "by default on": list(variant.default_on)}
-        yield row | where | {"exported": _when_exported(variant), "needs": RUNTIMES[variant.runtime].needs}
+        row |= {"devices": list(variant.devices), "by default on": list(variant.default_on)}
+        row |= {"exported": _when_exported(variant), "needs": RUNTIMES[variant.runtime].needs}
+        yield row | {"method": variant.quantizer}
 
 
 def _when_exported(variant: Variant) -> str:

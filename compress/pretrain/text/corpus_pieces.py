@@ -63,7 +63,7 @@ def format_of(path: Path) -> str:
     if extension not in EXTENSIONS:
         known = ", ".join(f".{known}" for known in EXTENSIONS)
         raise DataError(
-            f"{path}: unknown file name extension (known: {known}, each also with .gz).",
+            f"{path}: unknown file name extension (known: {known}, all but parquet also with .gz).",
             hint=f"set text.format: {', '.join(FORMATS)}",
         )
     return EXTENSIONS[extension]

@@ -295,6 +295,7 @@ def test_of_all_formats_those_whose_extra_is_missing_are_listed(source, tmp_path
     assert export(source, tmp_path / "other", "--format", "all", "--format", "ort", "--format", "quiet") == 1
 
 
+@pytest.mark.slow
 def test_of_all_formats_those_that_the_model_cannot_have_are_listed(source, tmp_path, monkeypatch, capsys):
     missing = {form: {"absent_library": form} for form in EXPORTS if form not in ("onnx", "numpy")}
     monkeypatch.setattr(export_command, "missing_extras", lambda form: missing.get(form, {}))
@@ -316,6 +317,7 @@ def test_of_all_formats_those_that_the_model_cannot_have_are_listed(source, tmp_
     ],
 )
 def test_why_a_model_cannot_have_a_format(config, form, reason, tmp_path):
+    """An export has a config for other tools, which says nothing of the model."""
     (tmp_path / "config.json").write_text(json.dumps(config))
     found = export_command.VariantBuilder(tmp_path, tmp_path, Console("quiet"), (), None).why_unfit(VARIANTS[form])
     assert (found or "").startswith(reason or "")
