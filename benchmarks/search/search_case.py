@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 
 from benchmarks.defaults.real_sets import SETS
@@ -19,6 +20,7 @@ from benchmarks.search.search_results import Budget, Made, Point
 from compress.environment import describe_cpu, require
 from compress.errors import CompressError
 from compress.measure import Job, time_jobs
+from compress.measure.quality.bootstrap_scorer import BootstrapScorer
 from compress.measure.timing.latency import ratio
 from compress.measure.timing.worker_process import error_line
 from compress.model_folder.model_info import VariantInfo
@@ -30,6 +32,7 @@ from compress.runtime.predictor import Placement
 from compress.search.candidates import COMPARING
 from compress.steps import KINDS
 from compress.steps.shared_step import SECTION
+from compress.storage.file_names import ANSWERS_FILE
 from compress.tasks import kind_of
 
 ENCODER, TEACHER = "minilm-l6", "teacher/torch-fp32"
@@ -42,6 +45,7 @@ SPEEDUPS = (2, 4)
 """Goals of the starter recipe, which prunes its teacher."""
 QUANTIZE = {"methods": ["dynamic", "rows-8bit"]}
 MEASURE = {"rounds": 12, "processes": 3, "seconds": 0.1, "memory": []}
+PART, PART_VARIANT, SIGNIFICANT = "part-", "onnx-int8", 0.05
 TRIAL_TRAINING = {"epochs": 1, "batch_size": 16}
 WAYS = ("search", "grid", "optuna", "init")
 TITLES: Mapping[str, str] = {
@@ -195,9 +199,10 @@ class Case(SetCase):
 
     def _budget(self, run: FinishedRun, asked: str) -> Budget:
         """Time a budget's winner beside the teacher again."""
-        winner = run.report.verdicts[0].winner
+        winner, (parts, worse) = run.report.verdicts[0].winner, worse_parts(run, self.seed)
         limits = dict(each.split("=") for each in asked.split(","))
         facts = {"set": self.set, "seed": self.seed, "asked": asked, "winner": winner, "speedup": limits["speedup"]}
+        facts |= {"parts": parts, "worse": worse}
         if winner is None:
             return Budget(**facts)
         rows = [each for each in run.report.rows if each.key in (TEACHER, winner)]
@@ -206,6 +211,28 @@ class Case(SetCase):
         timed = time_jobs(jobs, texts, Measure(memory=()), seed=self.seed + 1)
         again = ratio(timed[TEACHER], timed[winner])
         return Budget(**facts, measured=again.value if again else None)
+
+
+def worse_parts(run: FinishedRun, seed: int) -> tuple[int, int]:
+    """Return how many parts a search trained on, and how many of them are worse on select than a faster one."""
+    task, teacher = run.roles.info.task_info, run.report.result(TEACHER, "cpu")
+    kind, answers = kind_of(task), dict[float, Any]()
+    gold, scorer = kind.gold(run.roles.rows("select")), BootstrapScorer(kind, task, 1000, seed)
+    for row in run.report.rows:
+        result = run.report.result(row.key, "cpu")
+        if not row.key.startswith(PART) or row.variant.name != PART_VARIANT or teacher is None or result is None:
+            continue
+        faster = ratio(teacher.latency, result.latency)
+        scored = next(
+            step.name for step in run.report.steps if step.name.startswith(f"score-{row.model}-{PART_VARIANT}")
+        )
+        with np.load(run.step(scored) / ANSWERS_FILE) as stored:
+            answers[faster.value if faster else 0.0] = stored["select"]
+    worse = 0
+    for speed, ours in answers.items():
+        others = (scorer.difference(ours, theirs, gold) for faster, theirs in answers.items() if faster > speed)
+        worse += any(each.value < 0 and each.p_value < SIGNIFICANT for each in others)
+    return len(answers), worse
 
 
 def _variant(row: LedgerRow) -> VariantInfo | None:

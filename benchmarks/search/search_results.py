@@ -48,6 +48,10 @@ class Budget(ResultModel):
     """The one that was asked for."""
     measured: float | None = None
     """Again, in a session of its own."""
+    parts: int | None = None
+    """How many were trained on."""
+    worse: int | None = None
+    """How many of them are worse on select than a faster one (paired, p < 0.05): what could have been stopped."""
 
     @property
     def key(self) -> str:

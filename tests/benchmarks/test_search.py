@@ -43,9 +43,11 @@ def test_a_search_is_compared_after_as_long_and_in_a_third_of_it() -> None:
 
 @pytest.mark.parametrize(("measured", "met"), [(19.2, True), (18.9, False), (None, None)])
 def test_a_budget_is_met_within_5_percent(measured: float | None, met: bool | None) -> None:
-    budget = Budget(set="mrpc", seed=0, asked="speedup=20", winner="static/x", speedup=20.0, measured=measured)
+    facts = {"set": "mrpc", "seed": 0, "asked": "speedup=20", "winner": "static/x", "speedup": 20.0}
+    budget = Budget(**facts, measured=measured, parts=6, worse=0)
     assert budget.is_met is met
     (row,) = budget_lines([budget])
+    assert (row["parts"], row["worse"]) == ("6", "0")
     assert row["met within 5 %"] == {True: "yes", False: "no", None: ""}[met]
 
 
