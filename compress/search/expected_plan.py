@@ -31,7 +31,7 @@ from compress.search.compare_candidates import ANY_PART, plan_comparison, with_f
 from compress.search.search_folder import compared_before
 from compress.search.search_recipes import finalists_recipe, light_students, searched_recipe
 from compress.search.tune_training import TRIAL, add_trial
-from compress.search.word_vectors import teacher_bytes
+from compress.search.word_vectors import teacher_bytes, tokenizer_bytes
 from compress.steps.shared_step import whole_student
 
 
@@ -82,7 +82,8 @@ def _expected_finalists(recipe: Recipe, options: Options, count: int) -> tuple[l
     Where it has compared all parts, for any budget, these are known; else they are spread over those that do not weigh
     too much.
     """
-    teacher = shape_of_folder(local_folder(recipe.teacher.source, recipe.teacher.revision, options.cards))
+    folder = local_folder(recipe.teacher.source, recipe.teacher.revision, options.cards)
+    teacher = shape_of_folder(folder)
     light: list[AnyStudent] = [*light_students(recipe).values()]
     if teacher is None:
         return [ANY_PART], light
@@ -96,7 +97,9 @@ def _expected_finalists(recipe: Recipe, options: Options, count: int) -> tuple[l
         known = [each for each in candidates if isinstance(each.student, Part)]
         chosen = choose_finalists(known, count)
         return [each.student for each in chosen], [each.student for each in kept_light(recipe, candidates)]
-    fit = [each for each in parts if may_weigh(file_bytes(part_shape(shape, each)), recipe.budget, size)] or parts
+    tokenizer = 0 if recipe.shared.vocabulary else tokenizer_bytes(folder)  # how small it gets, the rows decide
+    small = (each for each in parts if may_weigh(file_bytes(part_shape(shape, each)) + tokenizer, recipe.budget, size))
+    fit = [*small] or parts
     step = max(1, len(fit) // count)
     return [*fit[step - 1 :: step][:count]], light
 
