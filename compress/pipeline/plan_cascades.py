@@ -113,7 +113,7 @@ def _add_cascade(
     target: Target,
     compared: int,
 ) -> None:
-    recipe, name = plan.recipe, f"{each.first}-then-{each.then}".replace("/", "-")
+    recipe, name = plan.recipe, each.model
     if any(name == model.name for model in plan.cascades):
         raise UsageError(f"cascade: {each.first} and then {each.then} is named twice.")
     reference = next(row for row in plan.variants if row.key == reference_key(plan)).scores[target.title]

@@ -192,12 +192,21 @@ class Shared(Frozen):
     learning_rate: LearningRate | Auto = AUTO
 
 
+AND_THEN = "-then-"
+"""In the name of a cascade, between those of its models."""
+
+
 class Cascade(Frozen):
     """Two models as one: the first answers the texts of which it is sure enough, the second the others."""
 
     first: str
     """A model of the run (`static`), or one of its files (`static/numpy-int8`)."""
     then: str
+
+    @property
+    def model(self) -> str:
+        """The name of the model that both are together: `static-then-student`."""
+        return f"{self.first}{AND_THEN}{self.then}".replace("/", "-")
 
     @model_validator(mode="after")
     def _check_different(self) -> Cascade:

@@ -6,6 +6,7 @@ not see rank them; a few are then trained on, and gated and timed together as th
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -23,6 +24,7 @@ from compress.pipeline.run_lock import searches_folder
 from compress.recipe.load import dump_recipe
 from compress.recipe.schema import Recipe
 from compress.recipe.student_schema import LightStudent, Part
+from compress.report.report_schema import Report
 from compress.search.candidates import (
     Candidate,
     SearchInfo,
@@ -32,11 +34,11 @@ from compress.search.candidates import (
 from compress.search.compare_candidates import Compared, check_any, compare, plan_comparison
 from compress.search.expected_plan import check_minutes, expected_plan, final_recipe, in_time, kept_light
 from compress.search.ray_trainings import train_on_cluster
-from compress.search.search_folder import FINALISTS_FILE, SEARCH_FILE, WINNER_FILE, read_search
+from compress.search.search_folder import FINALISTS_FILE, RECIPES_FOLDER, SEARCH_FILE, WINNER_FILE, read_search
 from compress.search.search_recipes import (
     budget_overrides,
+    recipe_of_row,
     searched_recipe,
-    winner_recipe,
 )
 from compress.search.tune_training import Values, tune, tuned_recipe
 from compress.storage.atomic_write import atomic_write, write_model
@@ -165,9 +167,17 @@ def _run_finalists(found: SearchInfo, final: Recipe, folder: Path, options: Opti
         found = found.model_copy(update={"winner": winner, "finished": True})
         (folder / WINNER_FILE).unlink(missing_ok=True)
         if winner:
-            atomic_write(folder / WINNER_FILE, dump_recipe(winner_recipe(final, winner)))
+            atomic_write(folder / WINNER_FILE, dump_recipe(recipe_of_row(final, winner)))
+        _write_recipes(folder / RECIPES_FOLDER, final, result.report)
         write_model(folder / SEARCH_FILE, found)
     return Search(found, result, folder)
+
+
+def _write_recipes(folder: Path, final: Recipe, report: Report) -> None:
+    """Write the recipe of each model that was trained, cascades among them, in place of those of an earlier search."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for model in dict.fromkeys(row.model for row in report.rows if row.model != report.teacher.partition("/")[0]):
+        atomic_write(folder / f"{model}.yaml", dump_recipe(recipe_of_row(final, f"{model}/", model)))
 
 
 def search_recipe(

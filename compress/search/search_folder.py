@@ -15,6 +15,8 @@ from compress.recipe.student_schema import Part
 from compress.search.candidates import SearchInfo
 
 SEARCH_FILE, FINALISTS_FILE, WINNER_FILE = "search.json", "finalists.yaml", "winner.yaml"
+RECIPES_FOLDER = "recipes"
+"""Of every model that was trained."""
 
 
 def read_search(folder: Path) -> SearchInfo:

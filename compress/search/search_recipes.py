@@ -11,7 +11,7 @@ from compress.environment import usable_cores
 from compress.errors import UsageError, nearest
 from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Budget, Quantize, Recipe
-from compress.recipe.student_schema import AnyStudent, Cascade, LightStudent
+from compress.recipe.student_schema import AND_THEN, AnyStudent, Cascade, LightStudent
 from compress.search.word_vectors import within_size
 from compress.steps.shared_step import SECTION
 from compress.tasks import KINDS
@@ -119,20 +119,23 @@ def finalists_recipe(recipe: Recipe, parts: Sequence[AnyStudent], light: Sequenc
     return final.model_copy(update={"cascade": cascades})
 
 
-def winner_recipe(recipe: Recipe, winner: str) -> Recipe:
-    """Return the recipe of the winning row alone, every training of which is done.
+def recipe_of_row(recipe: Recipe, row: str, called: str = "winner") -> Recipe:
+    """Return the recipe of the model of a row alone, every training of which is done; ``called`` ends its name.
 
     Further students without attention of its kind stay: they are called by their order. Pruning goes on from the
     recipe's own student, and stays with it.
     """
-    model = winner.partition("/")[0]
+    model = row.partition("/")[0]
+    changes: dict[str, Any] = {"name": f"{recipe.name.removesuffix(OF_FINALISTS)}-{called}"}
+    if recipe.cascade == "auto" and AND_THEN in model:
+        return recipe.model_copy(update=changes)
     cascades = () if recipe.cascade == "auto" else recipe.cascade
-    cascades = tuple(each for each in cascades if f"{each.first}-then-{each.then}".replace("/", "-") == model)
+    cascades = tuple(each for each in cascades if each.model == model)
     names = {name.partition("/")[0] for each in cascades for name in (each.first, each.then)} | {model}
     kinds = {each.kind for name, each in recipe.light_students.items() if name in names}
     kept: list[AnyStudent] = [each for name, each in recipe.parts.items() if name in names]
     kept += [each for each in recipe.light_students.values() if each.kind in kinds]
-    changes: dict[str, Any] = {"name": f"{recipe.name.removesuffix(OF_FINALISTS)}-winner", "cascade": cascades}
+    changes["cascade"] = cascades
     if recipe.student and not names & {*recipe.parts, *recipe.light_students}:
         return recipe.model_copy(update=changes | {"students": (recipe.student, *kept)})
     return recipe.model_copy(update=changes | {"students": tuple(kept), "prune": None})

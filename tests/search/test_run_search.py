@@ -27,9 +27,9 @@ from compress.search.search_recipes import (
     budget_overrides,
     finalists_recipe,
     light_students,
+    recipe_of_row,
     searched_recipe,
     timed_target,
-    winner_recipe,
 )
 from compress.storage.atomic_write import write_model
 from tests.conftest import write_tiny_recipe
@@ -102,7 +102,7 @@ CASCADES = "cascade=[{first: static-2, then: part-1x1x8}, {first: conv/numpy-fp3
 )
 def test_the_winners_recipe_has_what_it_is_made_of(winner, students, cascades, recipe_file):
     recipe = resolve(read_recipe(recipe_file, ["prune=null", STUDENTS, CASCADES]))
-    left = winner_recipe(recipe, winner)
+    left = recipe_of_row(recipe, winner)
     assert [each.kind for each in left.students] == students
     assert [each.first for each in left.cascade] == cascades
     assert left.name == "tiny-winner"
@@ -110,13 +110,20 @@ def test_the_winners_recipe_has_what_it_is_made_of(winner, students, cascades, r
     assert winner.partition("/")[0] in made or left.cascade
 
 
+def test_a_cascade_that_was_found_by_itself_keeps_all_it_may_be_made_of(recipe_file):
+    recipe = resolve(read_recipe(recipe_file, ["prune=null", STUDENTS, "cascade=auto"]))
+    kept = recipe_of_row(recipe, "static-then-part-1x1x8/cascade", "static-then-part-1x1x8")
+    assert (kept.students, kept.cascade, kept.name) == (recipe.students, "auto", "tiny-static-then-part-1x1x8")
+    assert recipe_of_row(recipe, "conv/numpy-fp32").cascade == ()
+
+
 def test_pruning_stays_with_the_student_it_goes_on_from(recipe_file):
     students = STUDENTS.replace("[", "[{layers: 1}, ", 1)
     recipe = resolve(read_recipe(recipe_file, [students, "budget={size: 5MB}"]))
     assert searched_recipe(recipe, Console("quiet")).prune == recipe.prune
-    assert winner_recipe(recipe, "part-1x1x8/onnx-int8").prune is None
-    assert winner_recipe(recipe, "pruned/onnx-int8").prune == recipe.prune
-    assert [each.layers for each in winner_recipe(recipe, "pruned/onnx-int8").students] == [1.0]
+    assert recipe_of_row(recipe, "part-1x1x8/onnx-int8").prune is None
+    assert recipe_of_row(recipe, "pruned/onnx-int8").prune == recipe.prune
+    assert [each.layers for each in recipe_of_row(recipe, "pruned/onnx-int8").students] == [1.0]
     alone = resolve(read_recipe(recipe_file, ["student=null", "budget={size: 5MB}"]))
     assert searched_recipe(alone, Console("quiet")).prune is None
 
@@ -180,6 +187,13 @@ def test_a_search_ends_with_a_winner_and_its_recipe(tmp_path: Path, monkeypatch,
         path.name.rpartition("-")[0] for path in (tmp_path / "runs" / ".steps").iterdir() if path.name not in steps
     }
     assert not {name for name in later if name.startswith(("finetune", "shared", "part", "static", "build", "export"))}
+    recipes = {path.stem: path for path in (folder / "recipes").iterdir()}
+    assert recipes.keys() == {row.model for row in report.rows} - {"teacher"}
+    for path in recipes.values():
+        capsys.readouterr()
+        assert main(["plan", str(path), "--all", "--format", "json"]) == 0
+        steps_left = {row["step"] for row in json.loads(capsys.readouterr().out)["steps"] if row["state"] == "to do"}
+        assert not {name for name in steps_left if name.startswith(("finetune", "shared", "part", "static", "export"))}
     again = search_recipe(tmp_path / "tiny.yaml", "size=5MB,drop=1", overrides=QUICK[1::2][:3], finalists=2)
     assert {path.name for path in (tmp_path / "runs" / ".steps").iterdir()} >= steps
     assert (again.info.winner, again.result.report.name) == (found.winner, "tiny-search")
@@ -296,7 +310,7 @@ def test_a_published_winner_has_the_name_of_the_recipe(recipe_file):
     recipe = resolve(read_recipe(recipe_file, ["prune=null", "publish=zoo", STUDENTS]))
     final = finalists_recipe(recipe, [*recipe.parts.values()], [])
     assert (final.name, final.publish.name) == ("tiny-search", "tiny")
-    winner = winner_recipe(final, "part-1x1x8/onnx-int8")
+    winner = recipe_of_row(final, "part-1x1x8/onnx-int8")
     assert (winner.name, winner.publish.name) == ("tiny-winner", "tiny")
     assert (final.task_title, winner.task_title) == ("tiny", "tiny")
 
