@@ -232,19 +232,28 @@ def _obstacle(recipe: Recipe, form: str) -> str:
     return f"not installed: {missing}" if missing else _cannot_hold(recipe, form)
 
 
+def why_unfit(form: str, *, has_attention: bool, has_lstm: bool) -> str:
+    """Return why a model cannot have this format, whatever is installed; empty where it can."""
+    if form not in EXPORTS:  # that of a model folder
+        return ""
+    if has_attention and not EXPORTS[form].has_attention:
+        return f"{form} is for students without attention (static, conv)"
+    if has_lstm and not EXPORTS[form].has_lstm:
+        return f"{form} has no LSTM, and the head of the model is a BiLSTM"
+    return ""
+
+
 def _cannot_hold(recipe: Recipe, form: str) -> str:
     """Return why no model of a recipe can have this format; empty where one can."""
-    if form in EXPORTS and not EXPORTS[form].has_attention and not recipe.light_students:
-        return f"{form} is for students without attention (static, conv)"
-    return _lacks_lstm(recipe, form)
+    reason = "" if recipe.light_students else why_unfit(form, has_attention=True, has_lstm=False)
+    return reason or _lacks_lstm(recipe, form)
 
 
 def _lacks_lstm(recipe: Recipe, form: str) -> str:
     """Return why the only model of a recipe, a teacher with a BiLSTM, cannot have this format; empty where it can."""
-    if form not in EXPORTS or EXPORTS[form].has_lstm or recipe.student is not None:
+    if recipe.student is not None or not recipe.finetune:
         return ""
-    has_bilstm = recipe.finetune and recipe.finetune.head == "bilstm"
-    return f"{form} has no LSTM, and the head of the only model is a BiLSTM" if has_bilstm else ""
+    return why_unfit(form, has_attention=False, has_lstm=recipe.finetune.head == "bilstm")
 
 
 def format_problems(recipe: Recipe) -> Iterator[Problem]:

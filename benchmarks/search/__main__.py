@@ -109,13 +109,18 @@ def lines(report: SearchReport) -> Iterator[dict[str, str]]:
     """Yield a row for each way, set and seed."""
     for name, seed in dict.fromkeys((each.set, each.seed) for each in report.made):
         floor = report.floors.get(name, 0.0)
-        ours = over_time(report.of(name, seed, "search"), floor)
+        stages = report.of(name, seed, "search")
+        budgets = [each for each in report.budgets if (each.set, each.seed) == (name, seed)]
+        is_staged = len(stages) > len(budgets)  # searches that were stored whole have one time for all their models
+        ours = over_time(stages, floor)
         for way in WAYS:
             runs = [each for each in report.of(name, seed, way) if each.reason is None]
             if not runs:
                 continue
             minutes, volume = over_time(runs, floor)[-1]
             later = {"search after as long": minutes, "in a third of it": minutes / 3}
+            compared = way != "search" and is_staged
+            reached = {title: f"{volume_at(ours, when):.3f}" if compared else "" for title, when in later.items()}
             yield {
                 "set": name,
                 "seed": str(seed),
@@ -124,7 +129,7 @@ def lines(report: SearchReport) -> Iterator[dict[str, str]]:
                 "models": str(sum(bool(each.minutes) for each in runs)),
                 "minutes": f"{minutes:.1f}",
                 "hypervolume": f"{volume:.3f}",
-                **{title: "" if way == "search" else f"{volume_at(ours, when):.3f}" for title, when in later.items()},
+                **reached,
             }
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from compress.data.loading.data_digest import PARTS, contents_digest
-from compress.data.loading.row_sources import check_columns
+from compress.data.loading.file_columns import check_columns
 from compress.data.splits.unlabelled_texts import UNLABELLED
 from compress.environment import cuda_devices, cuda_version, describe, driver_version, versions
 from compress.model_sources import identity

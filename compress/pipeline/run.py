@@ -5,7 +5,6 @@ A recipe is resolved first: filled with the settings of its cards, over which it
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 from compress.cards import find_recipe
 from compress.console import Console
 from compress.data.loading.data_digest import file_problems
-from compress.data.loading.row_sources import column_problems
+from compress.data.loading.file_columns import column_problems
 from compress.errors import CompressError, GateMissed, Problem, UsageError
 from compress.pipeline.commands.smoke import SMOKE_FOLDER, smoke_recipe
 from compress.pipeline.execute import Executor, Outcome
@@ -26,11 +25,11 @@ from compress.pipeline.plan import make_plan
 from compress.pipeline.preflight.preflight import Findings, check, source_problems
 from compress.pipeline.preflight.recipe_checks import NAMES, service_problems, unused_settings
 from compress.pipeline.preflight.resolve import resolve
-from compress.pipeline.run_lock import PREVIOUS_FOLDER, write_lock
+from compress.pipeline.run_lock import keep_in_previous, write_lock
 from compress.pipeline.run_output import LOG_FILE, Remaining
-from compress.pipeline.step_store import StepStore, share_folder
+from compress.pipeline.step_store import StepStore
 from compress.pipeline.steps.latency_step import goal_problems
-from compress.pipeline.steps.package_step import WINNER_FOLDER, copy_winners
+from compress.pipeline.steps.package_step import copy_winners
 from compress.pipeline.steps.provenance import describe_auto
 from compress.pipeline.strip_paths import recipe_without_paths
 from compress.pipeline.torchrun_launch import Launch, leave_group
@@ -39,7 +38,7 @@ from compress.recipe.schema import Recipe
 from compress.recipe.yaml_lines import dump_yaml
 from compress.report.report_schema import PROBE_FILE, PROBE_PAGE, REPORT_FILE, ROWS_PAGE, Report, read_report
 from compress.report.winner_summary import remedy
-from compress.storage.atomic_write import atomic_write, new_folder
+from compress.storage.atomic_write import atomic_write
 from compress.tasks.validate_task import task_problems
 from compress.variants import format_problems, left_out_formats
 
@@ -252,20 +251,6 @@ def _keep_previous(folder: Path, plan: Plan) -> Path | None:
     if report.recipe == recipe_without_paths(plan.recipe):
         return None
     return keep_in_previous(folder, report.created)
-
-
-def keep_in_previous(folder: Path, created: str) -> Path | None:
-    """Copy the files and winners of a run or a search to where its former ones are; None if they are there."""
-    kept = folder / PREVIOUS_FOLDER / created[:19].replace(":", "-")
-    if kept.is_dir():
-        return None
-    with new_folder(kept) as work:
-        for file in sorted(folder.iterdir()):
-            if file.is_file():
-                shutil.copyfile(file, work / file.name)
-        if (folder / WINNER_FOLDER).is_dir():
-            share_folder(folder / WINNER_FOLDER, work / WINNER_FOLDER)
-    return kept
 
 
 def _open_folder(folder: Path, plan: Plan, store: StepStore) -> None:

@@ -1,8 +1,9 @@
-"""lock.json of a run's folder: the steps that the run uses, which `clean` keeps."""
+"""lock.json of a run's folder: the steps that the run uses, which `clean` keeps; and what is kept of former runs."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import Any
 from compress.environment import LIBRARIES, versions
 from compress.errors import CompressError, UsageError
 from compress.pipeline.graph import Step
+from compress.pipeline.step_store import share_folder
+from compress.pipeline.steps.package_step import WINNER_FOLDER
 from compress.pipeline.steps.pretrain_steps import PRETRAIN
-from compress.storage.atomic_write import atomic_write
+from compress.storage.atomic_write import atomic_write, new_folder
 from compress.storage.file_names import STEPS_FOLDER
 
 LOCK_FILE = "lock.json"
@@ -75,3 +78,17 @@ def _read(lock: Path) -> dict[str, Any]:
             f"{lock} cannot be read, so which steps its run needs is unknown; nothing is removed.",
             hint=f"delete {lock.parent}, and run its recipe again",
         ) from error
+
+
+def keep_in_previous(folder: Path, created: str) -> Path | None:
+    """Copy the files and winners of a run or a search to where its former ones are; None if they are there."""
+    kept = folder / PREVIOUS_FOLDER / created[:19].replace(":", "-")
+    if kept.is_dir():
+        return None
+    with new_folder(kept) as work:
+        for file in sorted(folder.iterdir()):
+            if file.is_file():
+                shutil.copyfile(file, work / file.name)
+        if (folder / WINNER_FOLDER).is_dir():
+            share_folder(folder / WINNER_FOLDER, work / WINNER_FOLDER)
+    return kept

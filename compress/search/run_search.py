@@ -19,8 +19,8 @@ from compress.environment import require
 from compress.errors import ModelError
 from compress.pipeline.plan import make_plan
 from compress.pipeline.preflight.resolve import resolve
-from compress.pipeline.run import Options, Phase, RecipeSource, Result, execute, keep_in_previous, read_recipe
-from compress.pipeline.run_lock import searches_folder
+from compress.pipeline.run import Options, Phase, RecipeSource, Result, execute, read_recipe
+from compress.pipeline.run_lock import keep_in_previous, searches_folder
 from compress.recipe.load import dump_recipe
 from compress.recipe.schema import Recipe
 from compress.recipe.student_schema import LightStudent, Part
@@ -104,6 +104,8 @@ def search(
     console.note(f"search: {len(trained)} of {len(candidates)} candidates are trained on: {names}")
     final = final_recipe(recipe, chosen, light)
     found = _looked_at(recipe, compared, trained, values, final.name)
+    if kept:
+        (folder / WINNER_FILE).unlink(missing_ok=True)  # that of the former budget
     atomic_write(folder / FINALISTS_FILE, dump_recipe(final))
     write_model(folder / SEARCH_FILE, found)
     if ray is not None:

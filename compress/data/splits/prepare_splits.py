@@ -18,10 +18,10 @@ from compress.batch_arrays import EXTRA_NAMES, LABELLED
 from compress.console import Console
 from compress.data.hard_negatives import add_hard_negatives
 from compress.data.loading.data_digest import ROLES
+from compress.data.loading.file_columns import check_true_labels
 from compress.data.loading.row_sources import (
     CopiedRows,
     Source,
-    check_true_labels,
     corpus_documents,
     open_sources,
     parsed_rows,

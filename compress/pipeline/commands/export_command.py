@@ -54,6 +54,7 @@ from compress.variants import (
     missing_extras,
     missing_programs,
     variant_in,
+    why_unfit,
 )
 
 
@@ -253,14 +254,10 @@ class VariantBuilder:
         form, info = FORMATS[variant.format], find_info(self.model)
         # That of an export describes it to other tools.
         config = read_json(self.model / "config.json") if exported_variant(self.model) is None else {}
-        if (
-            config
-            and not form.has_attention
-            and plain_model_type(str(config.get("model_type", ""))) not in LIGHT_FAMILIES
-        ):
-            return f"{form.name} is for students without attention (static, conv)"
-        if not form.has_lstm and config.get("head_layers"):
-            return f"{form.name} has no LSTM, and the head of this model is a BiLSTM"
+        is_light = plain_model_type(str(config.get("model_type", ""))) in LIGHT_FAMILIES
+        facts = {"has_attention": bool(config) and not is_light, "has_lstm": bool(config.get("head_layers"))}
+        if reason := why_unfit(variant.format, **facts):
+            return reason
         if form.needs_task and (info is None or info.task is None):
             return f"{form.name} needs a model that states which task it was trained for"
         return None

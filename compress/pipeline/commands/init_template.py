@@ -10,7 +10,7 @@ import yaml
 
 from compress.cards import available, find_student
 from compress.data.loading.data_digest import check_encoding, file_problems, part_files
-from compress.data.loading.row_sources import check_columns
+from compress.data.loading.file_columns import check_columns
 from compress.errors import UsageError, nearest
 from compress.families import Family, family_named
 from compress.model_sources import source_kind

@@ -6,8 +6,8 @@ import zipfile
 import pytest
 
 from compress.data.loading.data_digest import find_files
+from compress.data.loading.file_columns import check_columns
 from compress.data.loading.raw_rows import file_rows
-from compress.data.loading.row_sources import check_columns
 from compress.data.splits.prepare_splits import prepare_splits
 from compress.errors import DataError
 from compress.recipe.task_schema import Data, Task

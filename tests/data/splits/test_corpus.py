@@ -6,7 +6,7 @@ import pytest
 
 from compress.console import Console
 from compress.data.loading.data_digest import contents_digest
-from compress.data.loading.row_sources import check_columns
+from compress.data.loading.file_columns import check_columns
 from compress.data.splits.prepare_splits import load_prepared, prepare_splits
 from compress.errors import DataError
 from compress.measure.baselines import baseline_predictions

@@ -7,8 +7,8 @@ import pytest
 
 from compress.console import Console
 from compress.data.loading import row_sources
+from compress.data.loading.file_columns import check_columns
 from compress.data.loading.raw_rows import file_rows
-from compress.data.loading.row_sources import check_columns
 from compress.data.splits.prepare_splits import load_prepared, prepare_splits
 from compress.data.splits.row_store import StoredRows
 from compress.data.splits.split_indices import assign_roles, automatic_share, random_keys

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from compress.console import Console
-from compress.data.loading.row_sources import LONGEST, check_columns, slice_values, value_name
+from compress.data.loading.file_columns import check_columns
+from compress.data.loading.row_sources import LONGEST, slice_values, value_name
 from compress.data.splits.prepare_splits import load_prepared, prepare_splits
 from compress.errors import DataError
 from compress.tasks.validate_task import task_problems

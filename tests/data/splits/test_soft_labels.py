@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from compress.data.encode import encode_rows
-from compress.data.loading.row_sources import check_columns
+from compress.data.loading.file_columns import check_columns
 from compress.data.splits.prepare_splits import load_prepared, prepare_splits
 from compress.data.tokenizer import TextTokenizer
 from compress.errors import DataError

@@ -8,7 +8,7 @@ import pytest
 from compress.console import Console
 from compress.data.encode import encode_rows, training_examples
 from compress.data.loading.data_digest import STEP_PARTS, contents_digest
-from compress.data.loading.row_sources import check_columns
+from compress.data.loading.file_columns import check_columns
 from compress.data.splits.prepare_splits import load_prepared, prepare_splits
 from compress.data.splits.row_store import ConcatenatedRows
 from compress.data.splits.unlabelled_texts import prepare_unlabelled, unlabelled_info, unlabelled_rows
