@@ -72,9 +72,7 @@ def kill_inside(step: str, recipe: Path, runs: Path, *options: str) -> bool:
     running = start_command(*command(recipe, runs), *options)
     deadline = time.monotonic() + PATIENCE
     while running.poll() is None and time.monotonic() < deadline:
-        if starts(step, events) > earlier and (
-            step not in TRAININGS or any((runs / ".steps").glob(f".partial/{step}-*/**/checkpoint-*"))
-        ):
+        if starts(step, events) > earlier and (step not in TRAININGS or checkpoints(step, runs)):
             running.send_signal(signal.SIGKILL)
             running.wait()
             return True
@@ -82,6 +80,13 @@ def kill_inside(step: str, recipe: Path, runs: Path, *options: str) -> bool:
     running.kill()
     running.wait()
     return False
+
+
+def checkpoints(step: str, runs: Path) -> list[Path]:
+    """Return the checkpoints of a step that is running: folders may come and go while they are read."""
+    partial = (runs / ".steps" / ".partial").glob(f"{step}-*")
+    parents = (Path(parent) for folder in partial for parent, _, _ in os.walk(folder))
+    return [parent for parent in parents if parent.name.startswith("checkpoint-")]
 
 
 def starts(step: str, events: Path) -> int:
@@ -235,8 +240,8 @@ def test_a_limit_of_minutes_ends_at_the_update_that_was_decided_before_the_kill(
 def decided_ends(runs: Path, step: str) -> list[int]:
     """Return the update after which the rate falls, once a checkpoint has it."""
     with suppress(OSError):  # replaced by the next checkpoint meanwhile
-        files = (runs / ".steps" / ".partial").glob(f"{step}-*/**/checkpoint-*/state.json")
-        return [tail for file in files if (tail := json.loads(file.read_text()).get("tail"))]
+        states = [json.loads((folder / "state.json").read_text()) for folder in checkpoints(step, runs)]
+        return [tail for state in states if (tail := state.get("tail"))]
     return []
 
 
