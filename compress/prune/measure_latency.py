@@ -1,48 +1,34 @@
 """Measures a latency table: models with random weights, all layers alike, timed against the one with the most.
 
-Exported models are resized as graphs, and timed in this process, taking turns.
+They are timed in this process, taking turns.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
-from itertools import count
 from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
-import torch
 from numpy.typing import NDArray
-from onnx import numpy_helper
-from transformers import AutoConfig
 
 from compress.console import Console
 from compress.environment import describe_cpu
-from compress.export.builders.onnx import export_onnx_from_model
 from compress.export.tune_ort_session import fastest_options
-from compress.families import family_named
 from compress.measure.timing.round_statistics import MIN_REMAINDER
 from compress.measure.timing.timing_loop import UNTIMED_CALLS, time_passes
 from compress.model_folder.model_info import ShapeInfo, VariantInfo
-from compress.models.heads import HEADS
-from compress.models.nonuniform_models import from_config, reshape_config
 from compress.prune.latency_table import LATENCY_VARIANTS, LatencyTable
+from compress.prune.random_models import VOCABULARY, RandomModels, Sizes
 from compress.runtime.onnx_runtime import OnnxPredictor, make_session
 from compress.runtime.predictor import Placement, Predictor
 from compress.tasks.base import Arrays
 
-Sizes = tuple[int, int]
-"""The number of heads and the FFN width of every layer."""
-
-VOCABULARY = 1000
-"""Word pieces of the timed models: looking vectors up takes as long in any vocabulary."""
-SPARE_POSITIONS = 8
-"""Rows of the position table beyond the length: some families skip the first ones."""
 POINTS = 9
 """Numbers of heads, and widths, that are timed, at most: between them times change steadily."""
 SECONDS = 1.5
@@ -70,11 +56,9 @@ def measure_latency(
         round_to: widths are multiples of this.
         console: shows progress.
     """
-    most, size = (max(shape.heads), max(shape.ffn)), shape.head_size or shape.hidden // max(shape.heads)
-    others = [shape.hidden, shape.embedding_size or 0, VOCABULARY, length, length + SPARE_POSITIONS]
-    exported = unique_sizes(*most, size, others)
-    proto = _export_random_model(shape, exported, size, length, shape.layers)
-    arrays, whole = random_inputs(batch, length, VOCABULARY), resize_graph(proto, exported, most, size)
+    models = RandomModels(shape, length)
+    most, arrays = models.most, random_inputs(batch, length, VOCABULARY)
+    whole = models.graph(shape.layers, most)
     options, _ = fastest_options(lambda each: partial(open_variant(whole, variant, placement, each).predict, arrays))
     reference = open_variant(whole, variant, placement, options)
     grid = _grid(most, round_to)
@@ -84,9 +68,7 @@ def measure_latency(
     milliseconds = []
     with (console or Console("quiet")).progress(len(timed), "latency", "models") as progress:
         for layers, sizes in timed:
-            if layers < shape.layers:
-                proto = _export_random_model(shape, exported, size, length, layers)
-            other = open_variant(resize_graph(proto, exported, sizes, size), variant, placement, options)
+            other = open_variant(models.graph(layers, sizes), variant, placement, options)
             first, ratios[layers, sizes] = compare_times(reference, other, arrays, SECONDS)
             milliseconds.append(first)
             progress.advance(note=f"depth {layers}, heads {sizes[0]}, FFN {sizes[1]}")
@@ -100,32 +82,11 @@ def measure_latency(
         length=length,
         family=shape.family,
         hidden=shape.hidden,
-        head_size=size,
+        head_size=models.head_size,
         layers=shape.layers,
         session=options,
         **_parts(whole_depth, unit * ratios[1, least], shape.layers),
     )
-
-
-def _export_random_model(shape: ShapeInfo, sizes: Sizes, head_size: int, length: int, layers: int) -> onnx.ModelProto:
-    """Return the graph of an encoder of this hidden size with these sizes in every layer."""
-    family, embedding = family_named(shape.family), shape.embedding_size
-    config = AutoConfig.for_model(
-        family.name,
-        vocab_size=VOCABULARY,
-        hidden_size=shape.hidden,
-        num_hidden_layers=layers,
-        num_attention_heads=shape.hidden // head_size,
-        max_position_embeddings=length + SPARE_POSITIONS,
-        **({"embedding_size": embedding or shape.hidden} if family.own_embedding_size else {}),
-    )
-    factors = None if family.own_embedding_size else embedding
-    config = reshape_config(config, shape.hidden, [sizes] * layers, head_size, factors)
-    with torch.random.fork_rng(devices=[]):
-        model = from_config(HEADS["encoder"].model_class(type(config)), config)
-        for parameter in model.parameters():  # equal tensors (biases of zero) would be stored once
-            torch.nn.init.normal_(parameter, std=0.02)
-    return export_onnx_from_model(model)
 
 
 def _grid(most: Sizes, round_to: int) -> list[Sizes]:
@@ -158,69 +119,6 @@ def _parts(times: Mapping[Sizes, float], single: float, layers: int) -> dict[str
         "ffn": {size: scale * time for size, time in ffn.items()},
         "layer": max(0.0, times[least] - single) / (layers - 1) if layers > 1 else None,
     }
-
-
-PRODUCTS = (1, 2, 3)
-"""Queries, keys and values may share a product, of up to three times the heads."""
-SIZE_ATTRIBUTES = ("num_heads", "kv_num_heads", "q_num_heads")
-
-
-def unique_sizes(heads: int, ffn: int, head_size: int, others: Sequence[int]) -> tuple[int, int]:
-    """Return a number of heads and an FFN width, not smaller than given, whose multiples are not in ``others``.
-
-    Args:
-        heads: the largest number of heads that graphs will be resized to.
-        ffn: the largest FFN width.
-        head_size: the width of a head.
-        others: every other size of the model.
-    """
-    taken = {*others, head_size, *(product * head_size for product in PRODUCTS)}
-    wanted = next(number for number in count(max(heads, 5)) if taken.isdisjoint(_sizes(number, number, head_size)))
-    taken |= set(_sizes(wanted, wanted, head_size))
-    return wanted, next(width for width in count(ffn) if width not in taken)
-
-
-def resize_graph(
-    proto: onnx.ModelProto, exported: tuple[int, int], wanted: tuple[int, int], head_size: int
-) -> onnx.ModelProto:
-    """Return the graph with other (heads, FFN width) in every layer, whose weights are parts of the exported ones.
-
-    Args:
-        proto: a graph exported from a model with the sizes of `unique_sizes` in every layer.
-        exported: these sizes.
-        wanted: others, not larger.
-        head_size: the width of a head.
-    """
-    sizes = _sizes(*exported, head_size)
-    changes = dict(zip(sizes, _sizes(*wanted, head_size), strict=True))
-    resized = onnx.ModelProto()
-    resized.CopyFrom(proto)
-    for tensor in resized.graph.initializer:
-        _resize_tensor(tensor, changes)
-    for attribute in (each for node in resized.graph.node for each in node.attribute):
-        if attribute.HasField("t"):
-            _resize_tensor(attribute.t, changes)
-        elif attribute.name in SIZE_ATTRIBUTES:
-            attribute.i = changes.get(attribute.i, attribute.i)
-        elif attribute.name == "value_ints":
-            attribute.ints[:] = [changes.get(value, value) for value in attribute.ints]
-    return resized
-
-
-def _sizes(heads: int, ffn: int, head_size: int) -> list[int]:
-    return [*(count * size for size in (heads, heads * head_size) for count in PRODUCTS), ffn]
-
-
-def _resize_tensor(tensor: onnx.TensorProto, changes: Mapping[int, int]) -> None:
-    """Cut a tensor's axes, and replace integers in it, that have a changed size."""
-    is_shape = tensor.data_type == onnx.TensorProto.INT64 and len(tensor.dims) <= 1
-    if not is_shape and changes.keys().isdisjoint(tensor.dims):
-        return
-    values = numpy_helper.to_array(tensor)
-    if is_shape:
-        values = np.vectorize(lambda value: changes.get(value, value), otypes=[np.int64])(values)
-    cut = values[tuple(slice(changes.get(size, size)) for size in values.shape)] if values.ndim else values
-    tensor.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(cut).reshape(cut.shape), tensor.name))
 
 
 TURN_SECONDS = 0.02

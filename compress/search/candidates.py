@@ -1,6 +1,6 @@
 """The candidates of a search: what each student takes, weighs and scores, and which ones are trained on.
 
-Time and size are known before any training: from the latency table or an untrained student, and by arithmetic. A score
+Time and size are known before any training: from untrained models, and by arithmetic. A score
 is that of a part as the shared training left it, on rows of train that were held out of it: it ranks parts, and decides
 nothing else.
 """
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from compress.model_folder.model_info import ShapeInfo
 from compress.model_shapes import light_shape, part_shape
-from compress.prune.latency_table import LatencyTable
 from compress.recipe.schema import Budget
 from compress.recipe.student_schema import LightStudent, Part, Vocabulary, held_out_rows
 from compress.steps.shared_step import SECTION
@@ -25,6 +24,7 @@ from compress.storage.stored_info import Info, up_to
 if TYPE_CHECKING:
     from compress.pipeline.graph import Plan
     from compress.pipeline.step_context import StepContext
+    from compress.search.candidate_times import PartTimes
 
 PIECE_BITS, OTHER_BITS, FP32_BITS = 4.5, 8.5, 32
 """Bits of a parameter in the smallest file of a part: of word vectors in 4 bits, of the rest in 8, with scales."""
@@ -45,7 +45,7 @@ class Candidate(Info):
     """Of its model in the run of the finalists."""
     student: Part | LightStudent
     milliseconds: float
-    """By the latency table; of a student without attention, of an untrained one."""
+    """Of an untrained model of its size."""
     bytes: int
     """By arithmetic, of its smallest file and the tokenizer; before pieces are chosen with as few as it can have."""
     score: float | None = None
@@ -75,7 +75,7 @@ class SearchInfo(Info):
     goal: str
     """What the winner is the first by, as `rank_by` of a recipe."""
     variant: str
-    """That of the latency table."""
+    """In which parts were timed."""
     teacher: Reference = Reference()
     candidates: tuple[Candidate, ...]
     tuned: Mapping[str, float] = {}
@@ -148,14 +148,10 @@ def with_fewer_pieces(shape: ShapeInfo, share: float) -> ShapeInfo:
     return shape.model_copy(update={"embedding_parameters": round(share * shape.embedding_parameters)})
 
 
-def estimate(table: LatencyTable, shared: ShapeInfo, part: Part, tokenizer: int) -> Candidate:
+def estimate(times: PartTimes, shared: ShapeInfo, part: Part, tokenizer: int) -> Candidate:
     """Return the time and size of a part of a shared student; ``tokenizer``: bytes of its files."""
-    absent = [0] * (table.layers - part.layers)
-    heads, ffn = [part.heads] * part.layers, [part.ffn] * part.layers
-    shape = part_shape(shared, part)
-    size = file_bytes(shape, quantized=table.variant != "onnx-fp32") + tokenizer
-    time = table.model_time(heads + absent, ffn + absent)
-    return Candidate(name=part.name, student=part, milliseconds=time, bytes=size)
+    size = file_bytes(part_shape(shared, part), quantized=times.variant != "onnx-fp32") + tokenizer
+    return Candidate(name=part.name, student=part, milliseconds=times.of(part), bytes=size)
 
 
 def file_bytes(shape: ShapeInfo, *, quantized: bool = True) -> int:
@@ -171,7 +167,7 @@ def may_fit(candidate: Candidate, budgets: Sequence[Budget], target: str, teache
     Args:
         candidate: with its estimates.
         budgets: of which those of time count where they hold at the target.
-        target: the title of the one that the latency table is of.
+        target: the title of the one that parts were timed at.
         teacher: what ratios are to.
     """
     for budget in budgets:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 from compress import format_numbers as fmt
@@ -20,10 +19,19 @@ from compress.pipeline.graph import Plan
 from compress.pipeline.plan import ModelPlanner, default_models, make_plan
 from compress.pipeline.run import Options, Phase, execute
 from compress.pipeline.step_store import StepStore
-from compress.pipeline.steps.latency_step import add_table, read_workload
-from compress.prune.latency_table import LATENCY_STEP, TABLE_FILE, LatencyTable, read_table
+from compress.pipeline.steps.latency_step import read_workload
 from compress.recipe.schema import Gate, Recipe
 from compress.recipe.student_schema import AnyStudent, Part
+from compress.search.candidate_times import (
+    LIGHT_TIMES,
+    PART_TIMES,
+    LightTimes,
+    PartTimes,
+    add_light_times,
+    add_part_times,
+    read_light_times,
+    read_part_times,
+)
 from compress.search.candidates import (
     COMPARE,
     Candidate,
@@ -35,10 +43,9 @@ from compress.search.candidates import (
     read_scores,
     with_fewer_pieces,
 )
-from compress.search.light_times import LIGHT_TIMES, LightTimes, add_light_times, read_light_times
 from compress.search.search_recipes import light_students, timed_target
 from compress.search.word_vectors import LeastPieces, teacher_bytes, tokenizer_bytes
-from compress.steps.shared_step import SECTION, add_shared, whole_student
+from compress.steps.shared_step import SECTION, add_shared
 
 ANY_PART = Part(layers=1, heads=1, ffn=1)
 """In place of all parts while the shared student is planned."""
@@ -52,8 +59,6 @@ OFTEN_WRONG = (
     " gate: {{strict: true}} leaves 5 to 8, and 1 to 2."
 )
 """What `python -m benchmarks.gate_errors` finds."""
-ROUND_TO = 16
-"""Neurons between the widths that the latency table lists, as `prune.round_to`."""
 
 
 class Compared(NamedTuple):
@@ -83,11 +88,7 @@ def plan_comparison(
 
 def timing_planners(recipe: Recipe) -> list[ModelPlanner]:
     """Return what plans the steps that time candidates before they are trained."""
-    return [_add_table, partial(add_light_times, students=light_students(recipe))]
-
-
-def _add_table(plan: Plan, cards: Sequence[Path]) -> None:
-    add_table(plan, cards, whole_student(plan.recipe.shared), ROUND_TO)
+    return [add_part_times, partial(add_light_times, students=light_students(recipe))]
 
 
 def compare(plan: Plan, recipe: Recipe, options: Options, console: Console, expected: Plan) -> Compared:
@@ -100,14 +101,14 @@ def compare(plan: Plan, recipe: Recipe, options: Options, console: Console, expe
     timed = execute(plan, replace(options, until=LIGHT_TIMES, phase=phase), console)
     store = StepStore(options.root)
     folders = {name: store.folder_of(record) for name, record in timed.outcome.records.items()}
-    table, times = read_table(folders[LATENCY_STEP] / TABLE_FILE), read_light_times(folders[LIGHT_TIMES])
+    of_parts, times = read_part_times(folders[PART_TIMES]), read_light_times(folders[LIGHT_TIMES])
     teacher = Reference(bytes=teacher_bytes(recipe, options.cards), milliseconds=times.teacher)
     fits = partial(with_fit, recipe=recipe, teacher=teacher)
     roles, (shape, _) = load_prepared(folders["data"]), read_workload(folders["workload"])
     folder = local_folder(recipe.teacher.source, recipe.teacher.revision, options.cards)
     least = LeastPieces(folder, (shape_of_folder(folder) or shape).vocabulary, roles)
     light = [fits(each) for each in _least_light(recipe, times, least)]
-    parts = [fits(each) for each in _least_parts(recipe, table, shape, least)]
+    parts = [fits(each) for each in _least_parts(recipe, of_parts, shape, least)]
     check_any(recipe, [each for each in (*parts, *light) if each.within], [*parts, *light], teacher)
     if problem := select_too_small(roles.info.counts["select"], recipe.gate):
         console.warn(problem)
@@ -115,9 +116,9 @@ def compare(plan: Plan, recipe: Recipe, options: Options, console: Console, expe
         within = sum(each.within for each in (*parts, *light))
         phase = Phase(f"search 2/3, {within} of {len(parts) + len(light)} may fit", expected)
         kept = [each.student for each in light if each.within]
-        scored = _scored(plan_comparison(recipe, options, light=kept), table, replace(options, phase=phase), console)
+        scored = _scored(plan_comparison(recipe, options, light=kept), of_parts, replace(options, phase=phase), console)
         parts = [fits(each) for each in scored]
-    return Compared([*parts, *light], table.variant, teacher)
+    return Compared([*parts, *light], of_parts.variant, teacher)
 
 
 def _least_light(recipe: Recipe, times: LightTimes, least: LeastPieces) -> Iterator[Candidate]:
@@ -127,11 +128,11 @@ def _least_light(recipe: Recipe, times: LightTimes, least: LeastPieces) -> Itera
         yield estimate_light(name, student, times.milliseconds[name], pieces, tokenizer)
 
 
-def _least_parts(recipe: Recipe, table: LatencyTable, shape: ShapeInfo, least: LeastPieces) -> Iterator[Candidate]:
+def _least_parts(recipe: Recipe, times: PartTimes, shape: ShapeInfo, least: LeastPieces) -> Iterator[Candidate]:
     """Yield all parts as small as they may become."""
     rule = recipe.shared.vocabulary
     smallest, tokenizer = with_fewer_pieces(shape, least.share(rule)), least.tokenizer(rule)
-    yield from (estimate(table, smallest, part, tokenizer) for part in parts_of(shape))
+    yield from (estimate(times, smallest, part, tokenizer) for part in parts_of(shape))
 
 
 def with_fit(candidate: Candidate, recipe: Recipe, teacher: Reference) -> Candidate:
@@ -140,7 +141,7 @@ def with_fit(candidate: Candidate, recipe: Recipe, teacher: Reference) -> Candid
     return candidate.model_copy(update={"within": within})
 
 
-def _scored(plan: Plan, table: LatencyTable, options: Options, console: Console) -> list[Candidate]:
+def _scored(plan: Plan, times: PartTimes, options: Options, console: Console) -> list[Candidate]:
     """Train the shared student, and return all its parts with their scores."""
     compared = execute(plan, replace(options, until=COMPARE), console)
     store = StepStore(options.root)
@@ -149,7 +150,7 @@ def _scored(plan: Plan, table: LatencyTable, options: Options, console: Console)
         raise CompressError("the parts of the shared student could not be compared; the log has the reason.")
     scores, shared = read_scores(folders[COMPARE]), shape_of_folder(folders[SECTION])
     assert shared is not None
-    made = [estimate(table, shared, part, tokenizer_bytes(folders[SECTION])) for part in parts_of(shared)]
+    made = [estimate(times, shared, part, tokenizer_bytes(folders[SECTION])) for part in parts_of(shared)]
     return [each.model_copy(update={"score": scores[each.name]}) for each in made]
 
 

@@ -1,6 +1,6 @@
 """`compress search`: from a recipe and a budget to one model within it, and to the recipe that makes it again.
 
-A latency table says what each part of a shared student takes, one training makes all parts, rows of train that it did
+Untrained models say what each part of a shared student takes, one training makes all parts, rows of train that it did
 not see rank them; a few are then trained on, and gated and timed together as the students of one ordinary run.
 """
 

@@ -1,26 +1,18 @@
 """Measuring a latency table of tiny models; no assertion depends on how fast they are."""
 
-from collections import Counter
-
 import numpy as np
-import onnx
 import pytest
 
 from compress.measure.timing.latency import CallTimes
-from compress.model_folder.model_info import ShapeInfo
 from compress.prune import measure_latency as module
 from compress.prune.measure_latency import (
     MIN_ROUNDS,
-    _export_random_model,
     _grid,
     _parts,
     compare_times,
     measure_latency,
-    open_variant,
-    random_inputs,
-    resize_graph,
-    unique_sizes,
 )
+from compress.prune.random_models import SPARE_POSITIONS
 from compress.runtime.predictor import ONE_THREAD
 from tests.prune.test_latency_table import shape
 
@@ -47,7 +39,7 @@ def test_the_table_of_positions_may_be_as_long_as_heads_are_many(monkeypatch):
     monkeypatch.setattr(module, "SECONDS", 0.0)
     monkeypatch.setattr(module, "POINTS", 2)
     monkeypatch.setattr("compress.prune.measure_latency.TURN_SECONDS", 0.0)
-    assert 10 + module.SPARE_POSITIONS == 3 * 6  # six heads would be exported, since 10 is twice five
+    assert 10 + SPARE_POSITIONS == 3 * 6  # six heads would be exported, since 10 is twice five
     assert measure_latency(shape(heads=(4,), ffn=(64,)), "onnx-fp32", ONE_THREAD, 1, 10).length == 10
 
 
@@ -89,67 +81,6 @@ def test_grid_has_multiples_of_the_block_and_the_least_of_both():
     assert len(grid) == len(set(grid)) == 17
     assert (3, 40) not in _grid((3, 40), 16)
     assert {ffn for _, ffn in _grid((3, 40), 16)} == {16, 32, 40}
-
-
-HEAD_SIZE = 8
-
-
-def model_shape(family, layers=2):
-    return ShapeInfo(
-        family=family,
-        hidden=32,
-        heads=(4,) * layers,
-        ffn=(64,) * layers,
-        vocabulary=64,
-        parameters=1,
-        embedding_parameters=1,
-        head_size=HEAD_SIZE,
-        embedding_size=16 if family == "electra" else None,
-    )
-
-
-def weights(proto):
-    return Counter(
-        tuple(tensor.dims) for tensor in proto.graph.initializer if tensor.data_type == onnx.TensorProto.FLOAT
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", ["bert", "distilbert", "electra"])
-def test_is_the_graph_of_a_model_of_that_size(family):
-    shape, wanted = model_shape(family), (3, 48)
-    exported = unique_sizes(4, 64, HEAD_SIZE, [32, 16, 1000, 24])
-    resized = resize_graph(
-        _export_random_model(shape, exported, HEAD_SIZE, 24, shape.layers), exported, wanted, HEAD_SIZE
-    )
-    real = _export_random_model(shape, wanted, HEAD_SIZE, 24, shape.layers)
-    assert weights(resized) == weights(real)
-    assert [node.op_type for node in resized.graph.node] == [node.op_type for node in real.graph.node]
-    inputs = random_inputs(2, 24, 1000)
-    for variant in ("onnx-fp32", "onnx-int8"):
-        outputs = open_variant(resized, variant, ONE_THREAD).predict(inputs)
-        assert outputs["last_hidden_state"].shape == (2, 24, 32)
-        assert np.isfinite(outputs["last_hidden_state"]).all()
-
-
-@pytest.mark.slow
-def test_export_is_unchanged_by_resizing():
-    exported = unique_sizes(4, 64, HEAD_SIZE, [32, 16, 1000, 24])
-    proto = _export_random_model(model_shape("bert", layers=1), exported, HEAD_SIZE, 24, 1)
-    before = proto.SerializeToString()
-    resize_graph(proto, exported, (1, 16), HEAD_SIZE)
-    assert proto.SerializeToString() == before
-
-
-@pytest.mark.parametrize(("heads", "ffn", "size"), [(12, 1536, 32), (4, 64, 8), (1, 16, 64), (16, 4096, 64)])
-def test_unique_sizes_occur_nowhere_else(heads, ffn, size):
-    others = [heads * size, ffn, 1000, 24, 2]
-    more, width = unique_sizes(heads, ffn, size, others)
-    sizes = [*(product * each for each in (more, more * size) for product in (1, 2, 3)), width]
-    assert more >= heads
-    assert width >= ffn
-    assert len(set(sizes)) == len(sizes)
-    assert not set(sizes) & {*others, size, 2 * size, 3 * size}
 
 
 class Fake:

@@ -4,9 +4,9 @@ import pytest
 
 from compress.model_folder.model_info import ShapeInfo
 from compress.model_shapes import light_shape, part_shape, parts_of
-from compress.prune.latency_table import LatencyTable
 from compress.recipe.schema import Budget
 from compress.recipe.student_schema import LightStudent, Part, VocabularyRule
+from compress.search.candidate_times import PartTimes
 from compress.search.candidates import (
     Candidate,
     Reference,
@@ -30,20 +30,13 @@ SHAPE = ShapeInfo(
     embedding_parameters=3200,
     head_size=8,
 )
-TABLE = LatencyTable(
+TIMES = PartTimes(
     variant="onnx-int8",
-    processor="a CPU",
-    threads=1,
-    batch=1,
-    length=16,
-    family="bert",
-    hidden=32,
-    head_size=8,
-    layers=3,
-    fixed=0.9,
-    attention={1: 0.0, 4: 0.3},
-    ffn={16: 0.0, 64: 0.2},
-    layer=0.2,
+    largest=2.4,
+    layers=(1, 3),
+    heads=(1, 4),
+    ffn=(16, 64),
+    milliseconds=(((0.5, 0.7), (0.8, 1.2)), ((0.9, 1.4), (1.7, 2.4))),
 )
 
 
@@ -53,19 +46,29 @@ def candidate(milliseconds, score, **changes):
     return Candidate(name=part.name, student=part, score=score, **sizes, **changes)
 
 
-def test_time_is_that_of_the_table_and_layers_that_are_left_out_take_none():
-    largest = estimate(TABLE, SHAPE, Part(layers=3, heads=4, ffn=64), 0)
-    assert largest.milliseconds == pytest.approx(0.9 + 3 * 0.5)
-    assert estimate(TABLE, SHAPE, Part(layers=1, heads=1, ffn=16), 0).milliseconds == pytest.approx(0.9 - 2 * 0.2)
+@pytest.mark.parametrize(
+    ("sizes", "milliseconds"),
+    [
+        ((3, 4, 64), 2.4),
+        ((1, 1, 16), 0.5),
+        ((2, 4, 64), (1.2 + 2.4) / 2),
+        ((1, 4, 32), 0.8 + (1.2 - 0.8) / 3),
+        ((2, 2, 64), ((0.7 + 1.4) / 2 * 2 + (1.2 + 2.4) / 2) / 3),
+    ],
+)
+def test_time_is_that_of_the_timed_models_and_between_them_changes_steadily(sizes, milliseconds):
+    layers, heads, ffn = sizes
+    part = estimate(TIMES, SHAPE, Part(layers=layers, heads=heads, ffn=ffn), 0)
+    assert part.milliseconds == pytest.approx(milliseconds)
 
 
 def test_size_is_that_of_the_smallest_file_with_its_tokenizer():
     part = Part(layers=2, heads=2, ffn=16)
     shape = part_shape(SHAPE, part)
     bits = 4.5 * shape.embedding_parameters + 8.5 * (shape.parameters - shape.embedding_parameters)
-    assert estimate(TABLE, SHAPE, part, 500).bytes == round(bits / 8 + 500)
-    whole = TABLE.model_copy(update={"variant": "onnx-fp32"})
-    assert estimate(whole, SHAPE, part, 500).bytes == 4 * shape.parameters + 500
+    assert estimate(TIMES, SHAPE, part, 500).bytes == round(bits / 8 + 500)
+    exact = TIMES.model_copy(update={"variant": "onnx-fp32"})
+    assert estimate(exact, SHAPE, part, 500).bytes == 4 * shape.parameters + 500
 
 
 @pytest.mark.parametrize(
@@ -161,7 +164,7 @@ def test_every_part_has_one_name():
 
 @pytest.mark.parametrize(("rule", "share"), [(None, 1.0), ("seen", 0.0), (VocabularyRule(keep=25), 0.25)])
 def test_before_pieces_are_chosen_a_part_may_have_as_few_as_its_rule_allows(rule, share):
-    part, whole = Part(layers=1, heads=1, ffn=16), estimate(TABLE, SHAPE, Part(layers=1, heads=1, ffn=16), 0).bytes
+    part, whole = Part(layers=1, heads=1, ffn=16), estimate(TIMES, SHAPE, Part(layers=1, heads=1, ffn=16), 0).bytes
     fewest = with_fewer_pieces(SHAPE, least_pieces(rule, SHAPE.vocabulary) / SHAPE.vocabulary)
-    least = estimate(TABLE, fewest, part, 0).bytes
+    least = estimate(TIMES, fewest, part, 0).bytes
     assert least == pytest.approx(whole - (1 - share) * SHAPE.embedding_parameters * 4.5 / 8, abs=1)

@@ -141,7 +141,7 @@ USUAL: Mapping[str, float] = {
     "data": 5.0,
     "workload": 5.0,
     "latency": 60.0,
-    "timing untrained models": 12.0,
+    "timing untrained models": 40.0,
     "export": 20.0,
     "floor": 8.0,
     "package-format": 10.0,

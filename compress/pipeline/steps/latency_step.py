@@ -52,7 +52,19 @@ def add_table(plan: Plan, cards: Sequence[Path], student: Student | None, round_
     The table depends on the encoder's shape and on the lengths of the texts, not on weights: it is measured before
     anything is trained, and other trainings share it.
     """
-    recipe, target, teacher = plan.recipe, latency_target(plan.recipe), plan.recipe.teacher
+    recipe, target = plan.recipe, latency_target(plan.recipe)
+    add_workload(plan, cards, student, target)
+    settings: dict[str, Any] = {"threads": target.threads, "batch": target.batch, "round_to": round_to}
+    variant = VARIANTS[latency_variant(recipe)]
+    measure = partial(latency, variant=variant.name, **settings)
+    settings |= {"variant": variant.name, "version": variant.version, "machine": describe().fingerprint}
+    settings |= {"versions": versions(RUNTIMES[variant.runtime].libraries)}
+    plan.add(LATENCY_STEP, LATENCY_STEP, settings, ["workload"], measure)
+
+
+def add_workload(plan: Plan, cards: Sequence[Path], student: Student | None, target: Target) -> None:
+    """The step that finds the shape of a student, or of the teacher, and how long typical texts are at a target."""
+    recipe, teacher = plan.recipe, plan.recipe.teacher
     hashed: dict[str, Any] = {"teacher": identity(teacher.source, teacher.revision, cards)}
     hashed["seed"] = recipe.task.data.split_seed  # which texts are typical depends on no training
     hashed["student"] = student and hashed_student(student)
@@ -61,12 +73,6 @@ def add_table(plan: Plan, cards: Sequence[Path], student: Student | None, round_
     hashed |= {"batch": target.batch, "length": target.length}
     run = partial(workload, recipe=recipe, student=student, target=target, cards=tuple(cards))
     plan.add("workload", "workload", hashed, ["data"], run)
-    settings: dict[str, Any] = {"threads": target.threads, "batch": target.batch, "round_to": round_to}
-    variant = VARIANTS[latency_variant(recipe)]
-    measure = partial(latency, variant=variant.name, **settings)
-    settings |= {"variant": variant.name, "version": variant.version, "machine": describe().fingerprint}
-    settings |= {"versions": versions(RUNTIMES[variant.runtime].libraries)}
-    plan.add(LATENCY_STEP, LATENCY_STEP, settings, ["workload"], measure)
 
 
 def latency_target(recipe: Recipe) -> Target:
