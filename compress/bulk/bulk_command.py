@@ -7,14 +7,14 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from compress.bulk.answer_part import answer_part
 from compress.bulk.bulk_job import BulkJob, Shard
 from compress.bulk.bulk_predictor import BulkPredictor, text_columns
 from compress.bulk.read_table import ENDINGS, TableFile, format_of
-from compress.bulk.run_bulk_job import merge_shards, run_job
+from compress.bulk.run_bulk_job import check_columns, merge_shards, run_job
 from compress.bulk.write_table import output_format
 from compress.console import Console
 from compress.environment import require, usable_cores
@@ -71,14 +71,20 @@ class BulkOptions:
 
 
 def predict_files(folder: Path, options: BulkOptions, console: Console) -> None:
-    """Answer every file, one after another."""
+    """Answer every file, one after another; the same command goes on with those that are missing."""
     assert options.to
     files = _expanded(options.files)
+    finished: list[Path] = []
     info = read_info(folder)
     usual = usual_batch(info.variant)
     if depends_on_batch(info.variant) and options.batch not in (None, usual):
         console.warn(f"--batch {options.batch}: answers depend on the batch; {usual} run together, as were scored.")
-    for name, target in zip(files, _targets(files, options.to), strict=True):
+    targets = _targets(files, options.to)
+    for name, target in zip(files, targets, strict=True) if len(files) > 1 else ():
+        if "://" not in name:  # before any file is answered; others would be copied twice
+            with local_input(name) as path:
+                check_columns(_job(folder, info, path, name, Path(target), options))
+    for name, target in zip(files, targets, strict=True):
         with local_input(name) as path, _local_output(target) as (local, is_remote):
             if is_remote and (options.shard or options.merge):
                 raise UsageError(
@@ -86,10 +92,17 @@ def predict_files(folder: Path, options: BulkOptions, console: Console) -> None:
                     hint="a network disk or a mounted bucket",
                 )
             job = _job(folder, info, path, name, local, options)
+            job = replace(job, is_one_of_many=is_remote or len(files) > 1)
+            if is_remote and not (job.replace or job.is_finished) and _exists(target):
+                raise UsageError(f"{target} exists.", hint="--replace writes it anew")
             if options.merge:
                 merge_shards(job, console)
             else:
                 run_job(job, console)
+            if job.is_finished:  # a shard is not
+                finished.append(local.parent if is_remote else job.parts_folder)
+    for marks in finished:
+        shutil.rmtree(marks)
 
 
 def _job(folder: Path, info: FolderInfo, path: Path, name: str, target: Path, options: BulkOptions) -> BulkJob:
@@ -225,23 +238,36 @@ def _local_output(target: str) -> Iterator[tuple[Path, bool]]:
     local = folder / target.rpartition("/")[2]
     yield local, True
     _transfer(target, local, to_remote=True)
-    shutil.rmtree(folder)
+
+
+def _exists(url: str) -> bool:
+    """Return whether something is at a place that fsspec reaches."""
+    fsspec = require("fsspec", "bulk")
+    with _reaching(url, "read"):
+        system, path = fsspec.core.url_to_fs(url)
+        return bool(system.exists(path))
 
 
 def _transfer(url: str, path: Path, *, to_remote: bool) -> None:
     """Copy a file from or to where fsspec reaches it."""
     fsspec = require("fsspec", "bulk")
-    try:
-        # Errors are those of whatever library reaches the place.
+    with _reaching(url, "written" if to_remote else "read"):
         if to_remote:
             with path.open("rb") as source, fsspec.open(url, "wb") as target:
                 shutil.copyfileobj(source, target, 1 << 20)
         else:
             with fsspec.open(url, "rb") as source, path.open("wb") as target:
                 shutil.copyfileobj(source, target, 1 << 20)
+
+
+@contextmanager
+def _reaching(url: str, done: str) -> Iterator[None]:
+    """Name the place in errors, which are those of whatever library reaches it."""
+    try:
+        yield
     except ImportError as error:
         raise CompressError(f"{url}: {error}") from error
     except FileNotFoundError as error:
         raise UsageError(f"{url} is not there.") from error
     except (OSError, ValueError) as error:
-        raise DataError(f"{url} cannot be {'written' if to_remote else 'read'}: {error}") from error
+        raise DataError(f"{url} cannot be {done}: {error}") from error

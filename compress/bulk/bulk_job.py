@@ -1,11 +1,13 @@
 """What a bulk job is: a file, a model, and where the answers go; and what is written down of it while it runs.
 
 Beside OUT, the folder `OUT.parts` holds what is finished: a file for each part, what is said of it, and `job.json`,
-which says what all parts follow from. A shard of N does each N-th part.
+which says what all parts follow from. A shard of N does each N-th part. Where more files follow, `finished` takes the
+place of the parts until the last one is done.
 """
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +23,8 @@ from compress.storage.atomic_write import atomic_write
 from compress.storage.file_digests import combined_digest, digests, file_digest
 from compress.storage.stored_info import Info, up_to
 
-JOB_FILE = "job.json"
+JOB_FILE, FINISHED_FILE, LOCK = "job.json", "finished", ".lock-"
+"""What parts follow from; that they have become the output; how the locks of shards begin."""
 
 
 class JobInfo(Info):
@@ -119,6 +122,8 @@ class BulkJob:
     threads: int = 1
     workers: int = 1
     replace: bool = False
+    is_one_of_many: bool = False
+    """Whether more follows: then what says that the output is complete stays, until `forget`."""
 
     @property
     def parts_folder(self) -> Path:
@@ -191,6 +196,30 @@ class BulkJob:
     def write_info(self) -> None:
         """Write down what the parts will be made of."""
         atomic_write(self.parts_folder / JOB_FILE, self.info.model_dump_json(indent=1) + "\n")
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether this job, as one of many, has written its output."""
+        if not (self.is_one_of_many and self.target.is_file() and (self.parts_folder / FINISHED_FILE).is_file()):
+            return False
+        written = self.written_info()
+        return written is not None and not written.differences(self.info)
+
+    def remove_parts(self) -> None:
+        """Remove everything but locks, which other processes may hold."""
+        for path in self.parts_folder.iterdir():
+            if not path.name.startswith(LOCK):
+                path.unlink()
+
+    def finish(self) -> None:
+        """Remove what the output was put together from; of many, leave what says that it is complete."""
+        if not self.is_one_of_many:
+            shutil.rmtree(self.parts_folder)
+            return
+        atomic_write(self.parts_folder / FINISHED_FILE, "")
+        for path in self.parts_folder.iterdir():
+            if path.name not in (JOB_FILE, FINISHED_FILE) and not path.name.startswith(LOCK):
+                path.unlink()
 
     def _part_info_path(self, index: int) -> Path:
         return self.parts_folder / f"{index:06d}.json"

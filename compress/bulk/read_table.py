@@ -29,6 +29,8 @@ ENDINGS = {**{f".{name}": name for name in READ_FORMATS}, ".ndjson": "jsonl"}
 LINE = "text"
 """The column of a file of plain lines."""
 ENCODING = "--encoding"
+HALF_CHARACTER = "\\ud"
+"""How JSON begins one half of a character beyond the first 65,536."""
 
 
 @dataclass
@@ -272,6 +274,11 @@ def parsed_objects(part: Part) -> tuple[list[dict[str, Any]], dict[int, str]]:
         if line.strip() and index not in faults:
             try:
                 values = json.loads(line, object_pairs_hook=unique_keys)
+                if HALF_CHARACTER in line.lower():
+                    json.dumps(values, ensure_ascii=False).encode("utf-8")
+            except UnicodeEncodeError as error:
+                faults[index] = f"it holds half a character ({error.reason})"
+                values = {}
             except (ValueError, RecursionError) as error:
                 faults[index] = f"it is not JSON: {error}"
                 values = {}

@@ -9,14 +9,14 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from compress.bulk.answer_part import bad_row, open_worker, taken
-from compress.bulk.bulk_job import JOB_FILE, BulkJob, JobInfo, PartInfo, Shard, ShardInfo
+from compress.bulk.bulk_job import FINISHED_FILE, JOB_FILE, LOCK, BulkJob, JobInfo, PartInfo, Shard, ShardInfo
 from compress.bulk.read_table import Part, TableFile
 from compress.bulk.workers import run_jobs
 from compress.bulk.write_table import merge_parts
@@ -50,7 +50,9 @@ class Totals:
 
 def run_job(job: BulkJob, console: Console) -> None:
     """Answer what is missing of a file, or of a shard of it; a whole file is then put together."""
-    _check_columns(job)
+    if _was_finished(job, console):
+        return
+    check_columns(job)
     _open_parts(job)
     with _sole_writer(job):
         start = time.monotonic()
@@ -62,26 +64,32 @@ def run_job(job: BulkJob, console: Console) -> None:
             _put_together(job, _finished_parts(job, _part_count(job.shard_path(0))), console, totals, seconds)
 
 
+def _was_finished(job: BulkJob, console: Console) -> bool:
+    if job.is_finished:
+        console.note(f"{job.target}: done before")
+    return job.is_finished
+
+
 @contextmanager
-def _sole_writer(job: BulkJob) -> Iterator[None]:
-    """Within the block, no other process answers this file, or this shard of it."""
-    lock = FileLock(job.parts_folder / f".lock-{job.shard.index}")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        raise UsageError(f"another process writes {job.target} just now.") from error
-    try:
+def _sole_writer(job: BulkJob, *, of_all_shards: bool = False) -> Iterator[None]:
+    """Within the block, no other process answers this shard of a file, or any of them."""
+    own = job.parts_folder / f"{LOCK}{job.shard.index}"
+    others = job.parts_folder.glob(f"{LOCK}*") if of_all_shards else ()
+    with ExitStack() as held:
+        for path in sorted({own, *others}):
+            try:
+                held.enter_context(FileLock(path).acquire(timeout=0))
+            except Timeout as error:
+                raise UsageError(f"another process writes {job.target} just now.") from error
         yield
-    finally:
-        lock.release()
 
 
-def _check_columns(job: BulkJob) -> None:
+def check_columns(job: BulkJob) -> None:
     """Refuse before any row is predicted what no row could be right with."""
     columns = job.file.columns() or ()
     if not job.is_lines:
         job.file.check_columns(job.text)
-    if used := [name for name in job.names if name in columns]:
+    if used := [name for name in job.added_columns if name in columns]:
         raise taken(job.file.shown, used[0])
     job.file.check_types(job.text, job.format)
 
@@ -96,25 +104,32 @@ def _open_parts(job: BulkJob) -> None:
     _check_target(job)
     if reason := why_unwritable(job.target.parent):
         raise UsageError(f"{job.target} cannot be written: {reason}.")
+    job.parts_folder.mkdir(parents=True, exist_ok=True)
     try:
         written = job.written_info()
-        if written and not (different := written.differences(job.info)):
-            return
-        if written and not _has_answers(job, written):
-            with _sole_writer(job):
-                job.write_info()
-            return
-        if written:
+    except DataError:
+        if not job.replace:
+            raise
+        _start_anew(job)
+        return
+    if written is None:
+        job.write_info()
+    elif (job.parts_folder / FINISHED_FILE).exists():  # of an output that is gone, or of another job
+        _start_anew(job)
+    elif different := written.differences(job.info):
+        if not job.replace and _has_answers(job, written):
             raise UsageError(
                 f"{job.parts_folder} holds parts of another job: {', '.join(different)}.",
                 hint="--replace starts anew, another --to leaves it",
             )
-    except (DataError, UsageError):
-        if not job.replace:
-            raise
-        shutil.rmtree(job.parts_folder)
-    job.parts_folder.mkdir(parents=True, exist_ok=True)
-    job.write_info()
+        _start_anew(job)
+
+
+def _start_anew(job: BulkJob) -> None:
+    """Make the parts those of this job alone, unless another process writes them."""
+    with _sole_writer(job, of_all_shards=True):
+        job.remove_parts()
+        job.write_info()
 
 
 def _has_answers(job: BulkJob, written: JobInfo) -> bool:
@@ -179,18 +194,22 @@ def _say_shard(job: BulkJob, totals: Totals, console: Console) -> None:
 
 def merge_shards(job: BulkJob, console: Console) -> None:
     """Put the parts of all shards together; refuses while one is missing, or where they are of another job."""
-    _check_target(job)
     written = job.written_info()
+    if written is not None:
+        job = replace(job, shard=Shard(0, written.shards))
+    if _was_finished(job, console):
+        return
+    _check_target(job)
     if written is None:
         raise UsageError(f"{job.parts_folder} has no {JOB_FILE}: no shard of {job.target} has begun.")
-    job = replace(job, shard=Shard(0, written.shards))
     if different := written.differences(job.info):
         raise UsageError(f"{job.parts_folder} holds parts of another job: {', '.join(different)}.")
     count = job.shard.count
     if missing := [index for index in range(count) if not job.shard_path(index).is_file()]:
         shown = ", ".join(f"{index}/{count}" for index in missing[:10])
         raise UsageError(f"{pluralize(len(missing), 'shard')} of {count} not done: {shown}.", hint="--shard runs one")
-    _put_together(job, _finished_parts(job, _part_count(job.shard_path(0))), console, None, 0.0)
+    with _sole_writer(job, of_all_shards=True):
+        _put_together(job, _finished_parts(job, _part_count(job.shard_path(0))), console, None, 0.0)
 
 
 def _finished_parts(job: BulkJob, count: int) -> list[PartInfo]:
@@ -219,7 +238,7 @@ def _put_together(
         temporary.unlink(missing_ok=True)
         raise
     sync(job.target.parent)
-    shutil.rmtree(job.parts_folder)
+    job.finish()
     totals = Totals()
     for part in parts:
         totals.add(part)

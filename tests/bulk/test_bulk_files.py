@@ -18,13 +18,17 @@ import pytest
 from filelock import FileLock
 
 import compress
-from compress.bulk import read_table, run_bulk_job
+from compress.bulk import bulk_command, read_table, run_bulk_job
+from compress.bulk.bulk_job import BulkJob
 from compress.bulk.workers import run_jobs
+from compress.bulk.write_table import merge_parts as merge
 from compress.cli import main
+from compress.errors import DataError
 from tests.conftest import WORDS
 from tests.without_torch import light
 
 DRAWN = WORDS[4:]
+finish = BulkJob.finish
 
 
 def texts(count: int, longest: int = 12) -> list[str]:
@@ -246,6 +250,84 @@ def test_an_output_that_exists(rows: Path, model: Path, tmp_path: Path, capsys) 
     assert len(read_csv(out)) == 24
 
 
+def test_of_several_files_those_that_are_done_are_left(rows: Path, model: Path, tmp_path: Path, capsys, monkeypatch):
+    more, out = write_csv(tmp_path / "more.csv", texts(3)), tmp_path / "out"
+    command = (model, "--file", rows, more, "--to", out)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run_bulk_job, "merge_parts", lambda *args: full() if "more" in args[1].name else merge(*args))
+        assert predict(*command) == 1
+    written = (out / "in.csv").stat().st_mtime_ns
+    assert predict(*command) == 0
+    assert "in.csv: done before" in capsys.readouterr().err
+    assert (out / "in.csv").stat().st_mtime_ns == written
+    assert sorted(path.name for path in out.iterdir()) == ["in.csv", "more.csv"]
+    assert predict(*command) == 2  # a new command, which would write all of them again
+    assert "exists." in capsys.readouterr().err
+    assert predict(*command, "--replace") == 0
+
+
+def test_what_is_done_with_another_model_or_gone_is_answered_again(
+    rows: Path, model: Path, tmp_path: Path, monkeypatch
+):
+    more, out = write_csv(tmp_path / "more.csv", texts(3)), tmp_path / "out"
+    command = (model, "--file", rows, more, "--to", out)
+    with monkeypatch.context() as patched:
+        patched.setattr(BulkJob, "finish", finish_and_fail)
+        assert predict(*command) == 1
+    assert (out / "in.csv.parts" / "finished").is_file()
+    (out / "in.csv").unlink()
+    assert predict(*command, "--prefix", "model_") == 0
+    assert "model_label" in read_csv(out / "in.csv")[0]
+    assert sorted(path.name for path in out.iterdir()) == ["in.csv", "more.csv"]
+
+
+def finish_and_fail(job: BulkJob) -> None:
+    finish(job)
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def test_columns_of_all_files_are_checked_before_one_is_answered(rows: Path, model: Path, tmp_path: Path, capsys):
+    other = tmp_path / "other.csv"
+    other.write_text("id,txt\n1,good\n")
+    assert predict(model, "--file", rows, other, "--to", tmp_path / "out") == 2
+    assert "other.csv has no column 'text'" in capsys.readouterr().err
+    assert not (tmp_path / "out" / "in.csv").exists()
+
+
+@pytest.mark.parametrize("option", [[], ["--replace"]])
+def test_parts_that_another_process_writes_are_left(option, rows: Path, model: Path, tmp_path: Path, capsys) -> None:
+    parts = tmp_path / "out.csv.parts"
+    parts.mkdir()
+    (parts / "job.json").write_text("{")
+    with FileLock(parts / ".lock-3"):
+        assert predict(model, "--file", rows, "--to", tmp_path / "out.csv", *option) != 0
+        assert ("another process writes" if option else "cannot be read") in capsys.readouterr().err
+    assert (parts / "job.json").read_text() == "{"
+
+
+def test_shards_are_not_merged_while_one_is_written(rows: Path, model: Path, tmp_path: Path, capsys) -> None:
+    command = (model, "--file", rows, "--to", tmp_path / "out.csv")
+    for shard in range(2):
+        assert predict(*command, "--shard", f"{shard}/2") == 0
+    with FileLock(tmp_path / "out.csv.parts" / ".lock-1"):
+        assert predict(*command, "--merge") == 2
+        assert "another process writes" in capsys.readouterr().err
+    assert predict(*command, "--merge") == 0
+    assert len(read_csv(tmp_path / "out.csv")) == 24
+
+
+@pytest.mark.parametrize("option", [[], ["--bad-rows", "keep"]])
+def test_a_column_for_errors_that_exists(option, model: Path, tmp_path: Path, capsys) -> None:
+    path = tmp_path / "in.csv"
+    path.write_text("text,error\ngood,1\n")
+    assert predict(model, "--file", path, "--to", tmp_path / "out.csv", *option) == (2 if option else 0)
+    assert ("has a column 'error' already" in capsys.readouterr().err) == bool(option)
+
+
 def test_a_column_that_exists(model: Path, tmp_path: Path, capsys) -> None:
     path = tmp_path / "in.csv"
     path.write_text("text,label\ngood,1\n")
@@ -272,6 +354,10 @@ BAD = {
     "broken.jsonl": (
         b'{"text": "good"}\n{"text": \n[1]\n{"text": "fine"}\n',
         "row 2 (line 2): it is not JSON",
+    ),
+    "half.jsonl": (
+        b'{"text": "good"}\n{"text": "\\ud83d"}\n{"text": "bad", "id": ["\\uD83D"]}\n{"text": "\\ud83d\\ude00"}\n',
+        "row 2 (line 2): it holds half a character",
     ),
     "other.jsonl": (
         b'{"text": "good"}\n{"txt": "a"}\n{"text": 5}\n{"text": "b"}\n',
@@ -448,6 +534,31 @@ def test_remote_files(rows: Path, model: Path, tmp_path: Path, monkeypatch) -> N
     assert predict(model, "--file", rows, "--to", tmp_path / "out.csv") == 0
     with fsspec.open("memory://bucket/out.csv", "rb") as stream:
         assert stream.read() == (tmp_path / "out.csv").read_bytes()
+    assert not list((tmp_path / "cache").glob("bulk/*"))
+
+
+def test_a_remote_output_that_exists_and_one_that_cannot_be_sent(
+    rows: Path, model: Path, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    monkeypatch.setenv("COMPRESS_CACHE", str(tmp_path / "cache"))
+    target = "memory://bucket/sent.csv"
+    command = (model, "--file", rows, "--to", target)
+
+    def unreachable(*_: object, **__: object) -> None:
+        raise DataError(f"{target} cannot be written")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bulk_command, "_transfer", unreachable)
+        assert predict(*command) == 1
+    assert predict(*command) == 0
+    assert "sent.csv: done before" in capsys.readouterr().err
+    with fsspec.open(target, "rb") as stream:
+        assert len(stream.read().splitlines()) == 25
+    assert predict(*command) == 2
+    assert f"{target} exists." in capsys.readouterr().err
+    assert predict(*command, "--replace") == 0
+    assert not list((tmp_path / "cache").glob("bulk/*"))
 
 
 def test_lines_of_a_remote_file_are_printed(model: Path, capsys) -> None:
