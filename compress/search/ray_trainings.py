@@ -122,7 +122,12 @@ def train(
     folder.mkdir(parents=True, exist_ok=True)
     path.write_text(recipe, encoding="utf-8")
     plan = make_plan(read_recipe(path, (), tuple(cards)), tuple(cards))
-    execute(plan, Options(runs=runs, cards=tuple(cards), folder=folder, until=plan.models[-1].step), Console("quiet"))
+    last = plan.models[-1].step
+    options = Options(runs=runs, cards=tuple(cards), folder=folder, until=last)
+    outcome = execute(plan, options, Console("quiet")).outcome
+    if last not in outcome.records:
+        reasons = "; ".join(f"{step}: {reason}" for step, reason in outcome.failures.items())
+        raise CompressError(reasons or f"{last} was not made")
     return host
 
 

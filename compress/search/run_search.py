@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,11 +17,12 @@ from typing import Any, NamedTuple
 
 from compress.console import Console
 from compress.environment import require
-from compress.errors import ModelError
+from compress.errors import CompressError, ModelError
+from compress.models.fetch import fetch
 from compress.pipeline.plan import make_plan
 from compress.pipeline.preflight.resolve import resolve
 from compress.pipeline.run import Options, Phase, RecipeSource, Result, execute, read_recipe
-from compress.pipeline.run_lock import keep_in_previous, searches_folder
+from compress.pipeline.run_lock import TRAININGS_FOLDER, keep_in_previous, searches_folder
 from compress.recipe.load import dump_recipe
 from compress.recipe.schema import Recipe
 from compress.recipe.student_schema import LightStudent, Part
@@ -39,6 +41,7 @@ from compress.search.search_recipes import (
     budget_overrides,
     recipe_of_row,
     searched_recipe,
+    timed_target,
 )
 from compress.search.tune_training import Values, tune, tuned_recipe
 from compress.storage.atomic_write import atomic_write, write_model
@@ -80,13 +83,16 @@ def search(
     if trials:
         require("optuna", "search")
     recipe = resolve(read_recipe(source, overrides, options.cards), options.cards)
+    with suppress(CompressError):  # what is searched depends on its size; a run says why it cannot be had
+        fetch(recipe.teacher.source, recipe.teacher.revision, options.cards)
     recipe = searched_recipe(recipe, console, options.cards)
     folder = searches_folder(options.runs) / recipe.name
     plan = plan_comparison(recipe, options)
     if minutes is not None:
         check_minutes(expected_plan(recipe, options, 1), options, minutes)
     expected = expected_plan(recipe, options, finalists) if console.has_live_line else plan  # only its times are shown
-    if kept := keep_former(folder, wanted_of(recipe)):
+    is_another = holds_another(folder, wanted_of(recipe))
+    if is_another and (kept := keep_former(folder)):
         console.note(f"{folder} holds the search for another budget: it is kept in {kept}")
     compared = compare(plan, recipe, replace(options, folder=folder), console, expected)
     candidates = compared.candidates
@@ -104,12 +110,12 @@ def search(
     console.note(f"search: {len(trained)} of {len(candidates)} candidates are trained on: {names}")
     final = final_recipe(recipe, chosen, light)
     found = _looked_at(recipe, compared, trained, values, final.name)
-    if kept:
+    if is_another:
         (folder / WINNER_FILE).unlink(missing_ok=True)  # that of the former budget
     atomic_write(folder / FINALISTS_FILE, dump_recipe(final))
     write_model(folder / SEARCH_FILE, found)
     if ray is not None:
-        train_on_cluster(ray, final, options, folder / "trainings", console)
+        train_on_cluster(ray, final, options, folder / TRAININGS_FOLDER, console)
     return _run_finalists(found, final, folder, options, console)
 
 
@@ -119,15 +125,18 @@ def wanted_of(recipe: Recipe) -> dict[str, Any]:
     return {"limits": limits, "max_drop": recipe.gate.max_drop, "goal": recipe.rank_by}
 
 
-def keep_former(folder: Path, wanted: Mapping[str, Any]) -> Path | None:
-    """Keep what a search found whose budget or goal was another than ``wanted``; returns where, if there was one."""
+def holds_another(folder: Path, wanted: Mapping[str, Any]) -> bool:
+    """Return whether a folder has what a search found whose budget or goal was another than ``wanted``."""
     try:
         found = read_search(folder)
     except ModelError:
-        return None
+        return False
     has_result = found.finished or (folder / WINNER_FILE).is_file()  # one that runs again is not finished meanwhile
-    if not has_result or all(getattr(found, name) == value for name, value in wanted.items()):
-        return None
+    return has_result and any(getattr(found, name) != value for name, value in wanted.items())
+
+
+def keep_former(folder: Path) -> Path | None:
+    """Keep what a search found beside its folder's files; returns where, None if it is there."""
     written = datetime.fromtimestamp((folder / SEARCH_FILE).stat().st_mtime, UTC)
     return keep_in_previous(folder, written.isoformat())
 
@@ -165,7 +174,8 @@ def _run_finalists(found: SearchInfo, final: Recipe, folder: Path, options: Opti
     title = f"search 3/3, {len(trained)} of {len(found.candidates)}{so_far}"
     result = execute(planned, replace(options, phase=Phase(title, planned)), console)
     if result.report is not None:
-        winner = next((each.winner for each in result.report.verdicts), None)
+        at = timed_target(final).title
+        winner = next((each.winner for each in result.report.verdicts if each.target == at), None)
         found = found.model_copy(update={"winner": winner, "finished": True})
         (folder / WINNER_FILE).unlink(missing_ok=True)
         if winner:

@@ -9,6 +9,8 @@ from typing import Any
 from compress.console import Console
 from compress.environment import usable_cores
 from compress.errors import UsageError, nearest
+from compress.model_shapes import shape_of_folder
+from compress.model_sources import local_folder
 from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Budget, Quantize, Recipe
 from compress.recipe.student_schema import AND_THEN, AnyStudent, Cascade, LightStudent
@@ -64,6 +66,9 @@ def searched_recipe(recipe: Recipe, console: Console, cards: Sequence[Path] = ()
         raise UsageError("a search needs a budget.", hint="--budget p50=0.5ms,size=5MB, or the section budget")
     if not recipe.distill:
         raise UsageError("a search distils its candidates, and distill is off in this recipe.")
+    teacher = shape_of_folder(local_folder(recipe.teacher.source, recipe.teacher.revision, cards))
+    if teacher and not teacher.heads:
+        raise UsageError(f"a search takes layers apart, and {recipe.teacher.source} has no attention.")
     changes: dict[str, Any] = {}
     shared = recipe.shared
     if recipe.prune is not None and recipe.student is None:

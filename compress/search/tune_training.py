@@ -103,12 +103,13 @@ def with_settings(settings: Distill, values: Values) -> Distill:
 
 def tuned_recipe(recipe: Recipe, values: Values) -> Recipe:
     """Return a search's recipe whose finalists have these settings; the shared training keeps those that it had."""
-    settings = recipe.distill
+    settings, shared = recipe.distill, recipe.shared
     assert settings
-    own: dict[str, Any] = {name: getattr(settings, name) for name in ("temperature", "hard_label") if name in values}
+    taken = [name for name in ("temperature", "hard_label") if getattr(shared, name) is None]
+    own: dict[str, Any] = {name: getattr(settings, name) for name in taken if name in values}
     changes = dict[str, Any]()
     changes["distill"] = with_settings(settings, values)
-    changes["shared"] = recipe.shared.model_copy(update=own)
+    changes["shared"] = shared.model_copy(update=own)
     return recipe.model_copy(update=changes)
 
 

@@ -21,7 +21,6 @@ from compress.model_folder.model_info import INFO_FILE
 from compress.publish.pull import opened
 from compress.publish.verify import DIGESTS_FILE
 from compress.runtime.predictor import Placement
-from compress.storage.file_digests import file_digest
 from compress.storage.file_names import check_file_name
 
 if TYPE_CHECKING:
@@ -164,7 +163,10 @@ async def _run(
 
 
 async def watch(service: Service, named: Mapping[str, str], placement: Placement, console: Console) -> None:
-    """Replace a model whose folder changed or which has a newer version, once the new one has proved itself."""
+    """Replace a model whose folder changed or which has a newer version, once the new one has proved itself.
+
+    A folder that is being copied fails until its last file is there.
+    """
     from compress.serve.served_model import open_served
 
     known = {name: await asyncio.to_thread(_state, source) for name, source in named.items()}
@@ -181,21 +183,21 @@ async def watch(service: Service, named: Mapping[str, str], placement: Placement
             known[name] = state
             try:
                 served = await asyncio.to_thread(open_served, name, state[0], placement)
-            except CompressError as error:
-                console.warn(f"{name} stays as it is: {error.full_message}")
+                await asyncio.to_thread(service.add, served)
+            except (CompressError, OSError, ValueError, RuntimeError) as error:
+                console.warn(f"{name} stays as it is: {getattr(error, 'full_message', error)}")
                 continue
-            await asyncio.to_thread(service.add, served)
             console.note(f"replaced. {served.describe()}")
 
 
-def _state(source: str) -> tuple[Path, str] | None:
-    """Return the folder that a model is in, and what says that it changed: its list of checksums, or its description.
+def _state(source: str) -> tuple[Path, tuple[object, ...]] | None:
+    """Return the folder that a model is in, and what says that it changed: the sizes and times of its files.
 
     None where there is none at the moment.
     """
     with suppress(OSError, CompressError):
         folder = opened(source)
-        for name in (DIGESTS_FILE, INFO_FILE):
-            if (folder / name).is_file():
-                return folder, file_digest(folder / name)
+        found = [(path, path.stat()) for path in sorted(folder.rglob("*"))]
+        if any(path.name in (DIGESTS_FILE, INFO_FILE) for path, _ in found):
+            return folder, tuple((str(path), each.st_size, each.st_mtime_ns) for path, each in found)
     return None

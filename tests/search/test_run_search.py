@@ -3,25 +3,27 @@
 import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from compress.cli import main
 from compress.console import Console
 from compress.errors import UsageError
+from compress.model_folder.model_info import ShapeInfo
 from compress.model_shapes import shape_of_folder
 from compress.models.tiny import write_tiny_model
 from compress.pipeline.commands.clean import clean
 from compress.pipeline.plan import make_plan
 from compress.pipeline.preflight.resolve import resolve
-from compress.pipeline.run import read_recipe
+from compress.pipeline.run import Options, read_recipe
 from compress.recipe.schema import Gate
 from compress.recipe.student_schema import VocabularyRule
 from compress.report.report_schema import read_report
-from compress.search import word_vectors
+from compress.search import run_search, search_recipes, word_vectors
 from compress.search.candidates import SearchInfo
 from compress.search.compare_candidates import select_too_small
-from compress.search.run_search import keep_former, search_recipe, wanted_of
+from compress.search.run_search import holds_another, keep_former, search_recipe, wanted_of
 from compress.search.search_folder import read_search
 from compress.search.search_recipes import (
     budget_overrides,
@@ -262,9 +264,9 @@ def test_a_search_that_has_not_compared_its_candidates_is_listed_too(tmp_path, m
 
 
 def test_steps_that_a_search_uses_are_not_cleaned(tmp_path):
-    for name in ("latency-1", "latency-2", "latency-3"):
+    for name in ("latency-1", "latency-2", "latency-3", "part-4"):
         (tmp_path / "runs" / ".steps" / name).mkdir(parents=True)
-    for folder, step in (("my", "latency-1"), ("my/previous/2026-11-29", "latency-3")):
+    for folder, step in (("my", "latency-1"), ("my/previous/2026-11-29", "latency-3"), ("my/trainings/part", "part-4")):
         lock = tmp_path / "searches" / folder / "lock.json"
         lock.parent.mkdir(parents=True)
         lock.write_text(json.dumps({"steps": {"latency": step}}))
@@ -288,12 +290,35 @@ def test_what_a_search_for_another_budget_found_is_kept(changes, finished, winne
     write_model(folder / "search.json", found)
     if winner:
         (folder / "winner.yaml").write_text("name: former")
-    kept = keep_former(folder, wanted | changes)
+    assert holds_another(folder, wanted | changes) == is_kept
+    kept = keep_former(folder) if is_kept else None
     assert (kept is not None) == is_kept
     if kept is not None:
         assert (kept / "search.json").is_file()
         assert (kept / "winner.yaml").is_file() == winner
-        assert keep_former(folder, wanted | changes) is None  # it is there already
+        assert keep_former(folder) is None  # it is there already
+
+
+def test_a_teacher_without_attention_is_refused(recipe_file, tmp_path, monkeypatch):
+    sizes = {"hidden": 8, "vocabulary": 9, "parameters": 72, "embedding_parameters": 72}
+    shape = ShapeInfo(family="compress-static", heads=(), ffn=(), **sizes)
+    monkeypatch.setattr(search_recipes, "shape_of_folder", lambda folder: shape)
+    recipe = resolve(read_recipe(recipe_file, ["budget={p50: 1ms}"]))
+    with pytest.raises(UsageError, match="has no attention"):
+        searched_recipe(recipe, Console("quiet"))
+
+
+def test_the_winner_is_that_of_the_target_that_parts_are_timed_at(recipe_file, tmp_path, monkeypatch):
+    targets = "targets=[{name: many, device: cpu, batch: 8}, {name: one, device: cpu}]"
+    recipe = resolve(read_recipe(recipe_file, [targets, "prune=null", "budget={target: one, p50: 1ms}"]))
+    verdicts = [SimpleNamespace(target="many", winner="teacher/a"), SimpleNamespace(target="one", winner=None)]
+    report = SimpleNamespace(verdicts=verdicts, rows=[], teacher="teacher/a")
+    result = SimpleNamespace(report=report)
+    monkeypatch.setattr(run_search, "execute", lambda *_: result)
+    found = SearchInfo(name="my", variant="onnx-int8", candidates=(), run="my-search", **wanted_of(recipe))
+    done = run_search._run_finalists(found, recipe, tmp_path, Options(runs=tmp_path), Console("quiet"))
+    assert done.info.finished
+    assert done.info.winner is None
 
 
 @pytest.mark.parametrize(

@@ -60,8 +60,9 @@ def test_settings_of_a_trial_are_those_of_a_recipe(recipe_file):
     assert hashed_distillation(read.distill) == hashed_distillation(tuned.distill)
 
 
-def test_the_shared_training_keeps_its_settings(recipe_file):
-    recipe = recipe_with(recipe_file)
+@pytest.mark.parametrize("given", [(), ("shared={temperature: 3, hard_label: 0.3}",), ("shared={temperature: 3}",)])
+def test_the_shared_training_keeps_its_settings(given, recipe_file):
+    recipe = recipe_with(recipe_file, *given)
     tuned = tuned_recipe(recipe, VALUES)
     before, after = (hashed_distillation(shared_training(each.distill, each.shared)) for each in (recipe, tuned))
     assert before == after

@@ -113,6 +113,43 @@ def test_tritonclient_gets_embeddings(service_of, exported):
     client.close()
 
 
+@pytest.mark.parametrize("binary", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "name", "expected"),
+    [
+        ("classification", "probability", np.nan),
+        ("retrieval", "embedding", np.nan),
+        ("question_answering", "start", -1),
+    ],
+)
+def test_an_empty_text_changes_no_type(kind, name, expected, binary, service_of):
+    triton = pytest.importorskip("tritonclient.http")
+    client = triton.InferenceServerClient(f"127.0.0.1:{service_of(kind).port}")
+    columns = ("question", "context") if kind == "question_answering" else ("text",)
+    given = [triton.InferInput(column, [2], "BYTES") for column in columns]
+    for each in given:
+        each.set_data_from_numpy(np.array(["good", ""], object))
+    output = client.infer(kind, given, outputs=[triton.InferRequestedOutput(name, binary_data=binary)]).as_numpy(name)
+    assert output.dtype == (np.int64 if expected == -1 else np.float32)
+    assert np.array_equal(output[1], np.full_like(output[1], expected), equal_nan=expected != -1)
+    assert not np.isnan(output[0]).any()
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "inputs"),
+    [
+        ("similarity", {"question": "good", "context": "fine"}),
+        ("question_answering", {"source_sentence": "good", "sentences": ["fine"]}),
+        ("multiple_choice", {"source_sentence": "good", "sentences": ["fine"]}),
+    ],
+)
+def test_inference_client_is_refused_what_a_model_does_not_answer(kind, inputs, service_of):
+    answer = service_of(kind).client.post(f"/models/{kind}", json={"inputs": inputs})
+    assert answer.status_code == 422
+    assert f"is a model of {kind}" in answer.text
+
+
 @pytest.mark.parametrize("encoding", ["float", "base64"])
 def test_openai(encoding, service_of, exported):
     openai = pytest.importorskip("openai")
@@ -219,6 +256,8 @@ class TestTextEmbeddingsInference:
             ("retrieval", "/predict", {"inputs": "a"}, 424),
             ("classification", "/embed", {"inputs": "a"}, 424),
             ("classification", "/rerank", {"query": "a", "texts": ["b"]}, 424),
+            ("ranking", "/predict", {"inputs": ["a", "b"]}, 424),
+            ("multiple_choice", "/predict", {"inputs": ["a", "b"]}, 424),
             ("classification", "/predict", {"inputs": " "}, 400),
             ("classification", "/predict", {"inputs": "good " * 100}, 413),
             ("classification", "/predict", {"texts": "good"}, 422),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from compress.data.encoded_cache import ENCODED_FOLDER
-from compress.pipeline.run_lock import LOCK_FILE, PREVIOUS_FOLDER, named_steps, searches_folder
+from compress.pipeline.run_lock import LOCK_FILE, PREVIOUS_FOLDER, TRAININGS_FOLDER, named_steps, searches_folder
 from compress.pipeline.step_store import StepStore
 
 
@@ -19,9 +19,10 @@ def clean(runs: Path, *, dry_run: bool = False) -> list[dict[str, Any]]:
     A lock that cannot be read stops everything, since it may name any.
     """
     store = StepStore(runs)
-    locks = [*runs.glob(f"*/{LOCK_FILE}"), *runs.glob(f"*/{PREVIOUS_FOLDER}/*/{LOCK_FILE}")]
-    searches = searches_folder(runs)
-    locks += [*searches.glob(f"*/{LOCK_FILE}"), *searches.glob(f"*/{PREVIOUS_FOLDER}/*/{LOCK_FILE}")]
+    folders = ("*", f"*/{PREVIOUS_FOLDER}/*", f"*/{TRAININGS_FOLDER}/*")
+    locks = [
+        lock for root in (runs, searches_folder(runs)) for each in folders for lock in root.glob(f"{each}/{LOCK_FILE}")
+    ]
     named = set[str]().union(*map(named_steps, locks))
     finished = [(path, "no run uses it") for path in sorted(store.steps.glob("[!.]*"))]
     partial = [(path, "unfinished, and no run uses it") for path in sorted((store.steps / ".partial").glob("*"))]

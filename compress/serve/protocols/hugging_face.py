@@ -40,7 +40,9 @@ async def call(request: Request, service: Service) -> Any:
 
 async def _named(given: Mapping[str, Any], service: Service, served: ServedModel) -> Any:
     """Answer inputs with names: a question and its context, a sentence and others, a query and texts."""
+    fields = set(served.model.kind.answer_fields)
     if {"question", "context"} <= set(given):
+        _check("answer" in fields, served)
         [answer] = await service.all_answers(served.name, [(str(given["question"]), str(given["context"]))])
         return {
             "answer": answer["answer"] or "",
@@ -49,6 +51,7 @@ async def _named(given: Mapping[str, Any], service: Service, served: ServedModel
             "end": answer["end"],
         }
     if {"source_sentence", "sentences"} <= set(given):
+        _check("score" in fields, served)
         source = str(given["source_sentence"])
         pairs: list[TaskInput] = [(source, sentence) for sentence in given["sentences"]]
         return [answer.get("score") for answer in await service.all_answers(served.name, pairs)]
@@ -60,6 +63,11 @@ async def _named(given: Mapping[str, Any], service: Service, served: ServedModel
         "body",
         "inputs is a text, several, {question, context}, {text, text_pair} or {source_sentence, sentences}.",
     )
+
+
+def _check(fits: bool, served: ServedModel) -> None:
+    if not fits:
+        raise Refusal(422, "kind", f"{served.name} is a model of {served.model.task.kind}, which has no such answers.")
 
 
 def _result(text: str, answer: Mapping[str, Any], served: ServedModel) -> Any:

@@ -6,6 +6,7 @@ of a body, whose length is in a header; each text has its length before it.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field, ValidationError
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from compress import __version__
 from compress.console import to_json
@@ -137,7 +138,7 @@ def _response(body: InferRequest, answers: Sequence[Mapping[str, Any]], served: 
     outputs, parts = [], []
     for name in wanted:
         values = [answer.get(name) for answer in answers]
-        array = _array(values)
+        array = _array(_without_gaps(values, fields[name]))
         described: dict[str, Any] = {
             "name": name,
             "datatype": TYPES.get(array.dtype, "BYTES"),
@@ -156,10 +157,21 @@ def _response(body: InferRequest, answers: Sequence[Mapping[str, Any]], served: 
         "outputs": outputs,
     }
     if not parts:
-        return JSONResponse(content)
+        return Response(to_json(content), media_type="application/json")
     head = to_json(content).encode()
     headers = {"Inference-Header-Content-Length": str(len(head))}
     return Response(head + b"".join(parts), media_type="application/octet-stream", headers=headers)
+
+
+def _without_gaps(values: Sequence[Any], datatype: str) -> Sequence[Any]:
+    """Return values of which those of empty texts are of the output's type: NaN, in JSON null, and -1."""
+    if datatype == "INT64":
+        return [-1 if value is None else value for value in values]
+    if datatype != "FP32":
+        return values
+    width = next((len(value) for value in values if isinstance(value, list)), None)
+    gap = math.nan if width is None else [math.nan] * width
+    return [gap if value is None else value for value in values]
 
 
 def _array(values: Sequence[Any]) -> NDArray[Any]:

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from compress import __version__
 from compress.model_folder.model_info import read_info
 from compress.runtime.text_model import TextModel
+from compress.serve.served_model import ServedModel
 from compress.serve.service import Refusal, Service, as_input
 from compress.tasks.base import TaskInput
 
@@ -48,6 +49,8 @@ async def predict(request: Request, service: Service) -> list[Any]:
     """Return each class with its score, the best first; a list of that for each input of a batch."""
     body = await service.read(request, PredictRequest)
     name = _only(service, ("sequence-classification",), "classes")
+    if {"order", "choice"} & set(service.served(name).model.kind.answer_fields):
+        raise _wrong_kind(service.served(name), "classes")
     is_one = isinstance(body.inputs, str) or isinstance(body.inputs[0], str)
     inputs: list[TaskInput] = [as_input(each) for each in ([body.inputs] if is_one else body.inputs)]  # type: ignore[arg-type]
     await _check_length(service, name, inputs, body.truncate)
@@ -129,8 +132,12 @@ async def info(request: Request, service: Service) -> dict[str, Any]:
 def _only(service: Service, heads: tuple[str, ...], what: str) -> str:
     served = service.served(None)
     if served.model.kind.head not in heads:
-        raise Refusal(424, "kind", f"{served.name} answers no {what}: it is a model of {served.model.task.kind}.")
+        raise _wrong_kind(served, what)
     return served.name
+
+
+def _wrong_kind(served: ServedModel, what: str) -> Refusal:
+    return Refusal(424, "kind", f"{served.name} answers no {what}: it is a model of {served.model.task.kind}.")
 
 
 async def _check_length(service: Service, name: str, inputs: list[TaskInput], truncate: bool) -> None:
