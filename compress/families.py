@@ -72,6 +72,8 @@ class Family:
     exported_as: str = ""
     """How the classes begin whose names its exports have, where other tools do not know its own: of a family with the
     same inputs."""
+    joins_neighbours: bool = False
+    """The vectors of a token's neighbours are joined to its own, so the one of padding is read (MobileBERT)."""
     has_attention: bool = True
     """Whether it is a transformer; other models have vectors and a head, and perhaps convolutions."""
     reads_order: bool = True
@@ -175,6 +177,7 @@ MOBILEBERT = replace(
     own_embedding_size=True,
     prunable=False,
     resizable=False,
+    joins_neighbours=True,
 )
 
 FAMILIES: Mapping[str, Family] = {

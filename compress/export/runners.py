@@ -6,6 +6,7 @@ kind words. A new format is one record here. Each text runs alone, cut by its to
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,12 +27,13 @@ BACKENDS = {
 """How sentence-transformers opens a format; those without do not run there."""
 
 
-def export_readme(info: FolderInfo, file: str | None = None) -> str:
+def export_readme(info: FolderInfo, file: str | None = None, prompt: str = "") -> str:
     """Return the README.md of the folder with this compress.json.
 
     Args:
         info: of an exported folder.
         file: the model's, where it is not where its format has it.
+        prompt: goes before each text.
     """
     assert info.variant is not None
     variant, task = info.variant, info.task
@@ -40,7 +42,7 @@ def export_readme(info: FolderInfo, file: str | None = None) -> str:
     parts = [
         f"# {variant.name}",
         f"{about}, in the format {variant.format} and in {variant.precision}. `compress predict` reads this folder.",
-        runner_section(info, file),
+        runner_section(info, file, prompt),
         transformers_js_section(info, file),
         sentence_transformers_section(info),
         batch_note(variant),
@@ -96,9 +98,9 @@ def batch_note(variant: VariantInfo) -> str:
     )
 
 
-def runner_section(info: FolderInfo, file: str) -> str:
+def runner_section(info: FolderInfo, file: str, prompt: str = "") -> str:
     """Return the section with the script; empty where the format has none."""
-    code = runner_code(info, file)
+    code = runner_code(info, file, prompt)
     if code is None or info.variant is None:
         return ""
     script, package = script_of(info.task), RUNNERS[info.variant.format].package
@@ -215,8 +217,11 @@ def script_of(task: TaskInfo | None) -> Script:
     return kind_of(task).script(task) if task else OUTPUTS
 
 
-def runner_code(info: FolderInfo, file: str) -> str | None:
-    """Return the script that predicts with the model in ``file`` of an exported folder; None where there is none."""
+def runner_code(info: FolderInfo, file: str, prompt: str = "") -> str | None:
+    """Return the script that predicts with the model in ``file`` of an exported folder; None where there is none.
+
+    ``prompt`` goes before each text.
+    """
     runner = RUNNERS.get(info.variant.format) if info.variant else None
     if info.variant is None or runner is None:
         return None
@@ -224,6 +229,8 @@ def runner_code(info: FolderInfo, file: str) -> str | None:
     loop, encode = script.loop or _TEXTS, script.encode
     if script.loop is None and task is not None and len(task.text) > 1:
         loop, encode = _PAIRS, "*pair"
+    if prompt and encode == "text":
+        encode = f"{json.dumps(prompt, ensure_ascii=False)} + text"
     fields = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
     modules = (*(["json"] if script.labels else []), "sys", "numpy", runner.module, "tokenizers")
     lines = [

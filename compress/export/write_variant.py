@@ -16,7 +16,7 @@ from compress.export.comparison.parity import Parity, compare_all, compare_group
 from compress.export.other_tools import copy_companions, name_file, write_triton_config
 from compress.export.runners import export_readme
 from compress.model_folder.model_info import GOLDEN_FILE, FolderInfo, VariantInfo, write_info
-from compress.model_folder.sentence_transformers_files import copy_modules, write_settings
+from compress.model_folder.sentence_transformers_files import copy_modules, default_prompt, write_settings
 from compress.runtime import open_predictor
 from compress.runtime.model_formats import find_graph
 from compress.runtime.predictor import ONE_THREAD, Placement, Predictor
@@ -90,7 +90,7 @@ def _complete_folder(context: BuildContext, info: FolderInfo, reference: Predict
         shutil.copyfile(context.source / GOLDEN_FILE, context.work / GOLDEN_FILE)
     else:
         write_golden(context.work, golden, reference)
-    (context.work / "README.md").write_text(export_readme(info), encoding="utf-8")
+    (context.work / "README.md").write_text(export_readme(info, prompt=default_prompt(context.work)), encoding="utf-8")
     return golden
 
 

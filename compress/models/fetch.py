@@ -11,7 +11,15 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 from compress.errors import ModelError
 from compress.model_sources import folder_of
 
-SMALL_FILES = ("config.json", "tokenizer*", "special_tokens_map.json", "vocab*", "merges.txt", "*.model")
+SMALL_FILES = (
+    "config.json",
+    "tokenizer*",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab*",
+    "merges.txt",
+    "*.model",
+)
 EMBEDDING_FILES = (
     *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
     *("*_Pooling/config.json", "*_Dense/config.json", "*_Dense/model.safetensors", "*_Dense/pytorch_model.bin"),

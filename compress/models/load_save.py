@@ -185,6 +185,7 @@ def read_config(folder: Path) -> PreTrainedConfig:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(f"{path} cannot be read: {first_line(error)}") from error
     family_of(config)
+    config.output_hidden_states = config.output_attentions = False  # whoever needs them asks for them
     return config
 
 

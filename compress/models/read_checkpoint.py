@@ -20,7 +20,7 @@ from transformers.utils import logging
 from compress.errors import ModelError
 from compress.model_sources import refuse_exported
 from compress.models.embedding_model import PROJECTION
-from compress.models.encoder_parts import base_of
+from compress.models.encoder_parts import base_of, family_of
 from compress.models.fetch import FOREIGN_WEIGHTS, SAFE_WEIGHTS
 
 POOLER = ".pooler."
@@ -28,7 +28,11 @@ POOLER = ".pooler."
 
 
 def read_checkpoint(auto: Any, folder: Path, **options: Any) -> tuple[PreTrainedModel, Mapping[str, Any]]:
-    """Return a folder's model and transformers' report of missing and mismatched weights; never executes a pickle."""
+    """Return a folder's model and transformers' report of missing and mismatched weights; never executes a pickle.
+
+    A vector of padding that is joined to the last token of a padded text becomes zero, as what follows that of a text
+    alone is: else its answer would depend on the texts beside it.
+    """
     weights = _weights_file(folder)
     try:
         with quiet():
@@ -45,6 +49,8 @@ def read_checkpoint(auto: Any, folder: Path, **options: Any) -> tuple[PreTrained
         raise ModelError(f"{weights} contains more than plain tensors, so it is not loaded.") from error
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise ModelError(f"{weights} cannot be read: {first_line(error)}") from error
+    if family_of(model).joins_neighbours and (padding := model.config.pad_token_id) is not None:
+        model.get_input_embeddings().weight.data[padding].zero_()
     return model, report
 
 

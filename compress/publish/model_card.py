@@ -22,6 +22,7 @@ from compress.formats import FORMATS
 from compress.measure.quality.quality_result import Quality
 from compress.model_folder.cascade_info import is_cascade
 from compress.model_folder.model_readme import loading_section
+from compress.model_folder.sentence_transformers_files import default_prompt
 from compress.model_sources import HUB_ID
 from compress.publish.entry import Entry, PublishedVariant
 from compress.report.report_schema import Report
@@ -166,7 +167,7 @@ def _usage(entry: Entry) -> str:
 def _without_opening(variant: PublishedVariant) -> str:
     """Return how the root folder is opened by other tools: an export, or a model of our own classes."""
     if variant.exported_file:
-        return runner_section(variant.info, variant.exported_file)
+        return runner_section(variant.info, variant.exported_file, default_prompt(variant.source))
     if is_cascade(variant.info):
         return cascade_section(variant.source)
     return loading_section(read_json(variant.source / "config.json"))

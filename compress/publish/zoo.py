@@ -22,6 +22,7 @@ from compress.measure.resources.footprint import needed_files
 from compress.model_folder.cascade_info import is_cascade, model_folders
 from compress.model_folder.model_info import GOLDEN_FILE, INFO_FILE
 from compress.model_folder.model_readme import README_FILE, TITLE, write_readme
+from compress.model_folder.sentence_transformers_files import default_prompt
 from compress.model_folder.tokenizer_files import write_tokenizer_files
 from compress.publish.entry import Entry, PublishedVariant, make_entry, path_in_entry
 from compress.publish.measured import measured_of, write_measured
@@ -156,7 +157,7 @@ def write_entry(work: Path, entry: Entry) -> Digests:
             shutil.copyfile(path, copy)
         write_tokenizer_files(folder, variant.info.task)  # a winner of an earlier version
         if variant.path and (file := variant.exported_file):
-            readme = export_readme(variant.info, file)
+            readme = export_readme(variant.info, file, default_prompt(folder))
             (folder / "README.md").write_text(readme, encoding="utf-8")
         elif variant.path and is_cascade(variant.info):
             (folder / "README.md").write_text(cascade_readme(variant.source), encoding="utf-8")

@@ -115,7 +115,7 @@ class TextModel:
     def row_examples(self, text: TaskInput, origin: str) -> tuple[Row, list[Example]]:
         """Return an input as a row of the task and its examples, or raise an error that names its origin."""
         if self.prompt:
-            text = self.prompt + text if isinstance(text, str) else tuple(self.prompt + each for each in text)
+            text = with_prompt(self.prompt, text)
         with self._fits_its_task():
             try:
                 row = self.kind.from_input(text, self.task)
@@ -268,3 +268,8 @@ def answer_fields(task: TaskInfo, columns: int, probabilities: bool = False) -> 
     if not (kind.exclusive and task.labels):
         raise UsageError(f"only tasks with classes have their probabilities; {task.name} answers {', '.join(fields)}.")
     return (*fields, "probabilities")
+
+
+def with_prompt(prompt: str, given: TaskInput) -> TaskInput:
+    """Return one input with a model's default prompt before each of its texts."""
+    return prompt + given if isinstance(given, str) else tuple(prompt + each for each in given)

@@ -124,7 +124,7 @@ BATCH = 64
 class EncoderFeatures:
     """The features of training examples, in a file that all processes read.
 
-    Batches for encoding follow from the lengths alone, so a resumed training reads the same bits.
+    A training that goes on after a kill reads the file that is there.
     """
 
     def __init__(self, model: PreTrainedModel, examples: Examples, path: Path, console: Console, label: str) -> None:
@@ -132,11 +132,13 @@ class EncoderFeatures:
         processes, ends = current_processes(), np.cumsum(examples.example_lengths)
         shape = (FEATURE_LAYERS * int(model.config.hidden_size),)
         form = TensorFormat(dtype="float32", shape=shape, per_token=True, examples=len(ends))
-        if processes.is_main:
+        if processes.is_main and not path.is_file():
             path.parent.mkdir(parents=True, exist_ok=True)
+            begun = path.with_name(f".{path.name}.new")
             with returned(model):
                 nn.Module.to(model, processes.device).train(False)
-                _write(model, examples, CachedTensor(path, form, ends, create=True), console, label)
+                _write(model, examples, CachedTensor(begun, form, ends, create=True), console, label)
+            begun.replace(path)
         processes.wait()
         self._stored = CachedTensor(path, form, ends)
 

@@ -274,6 +274,26 @@ def test_tokenizer_is_restored(plain, tmp_path):
         load_tokenizer(folder)
 
 
+def test_the_answer_of_a_mobilebert_is_the_same_alone_and_in_a_batch(plain, tiny_model, tiny_task):
+    """Its last token is joined to what follows it, which in a batch is padding."""
+    model = tiny_model("mobilebert")
+    model.get_input_embeddings().weight.data[model.config.pad_token_id] = 3.0
+    loaded = load_model(plain(model), tiny_task).eval()
+    ids, mask = torch.tensor([[5, 6, 7, 8], [5, 6, 0, 0]]), torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])
+    together = loaded(input_ids=ids, attention_mask=mask).logits[1]
+    alone = loaded(input_ids=ids[1:, :2], attention_mask=mask[1:, :2]).logits[0]
+    torch.testing.assert_close(together, alone)
+
+
+def test_a_checkpoint_that_always_returns_its_states_is_loaded_without(plain, tiny_model, tiny_task):
+    folder = plain(tiny_model("bert"))
+    config = json.loads((folder / CONFIG).read_text())
+    (folder / CONFIG).write_text(json.dumps(config | {"output_hidden_states": True, "output_attentions": True}))
+    ids = torch.tensor([[5, 6]])
+    outputs = load_model(folder, tiny_task).eval()(input_ids=ids, attention_mask=torch.ones_like(ids))
+    assert [*outputs] == ["logits"]
+
+
 def test_saving_writes_no_pickle_and_no_paths(tiny_model, tiny_tokenizer, tiny_task, plain, tmp_path):
     model = load_model(plain(), tiny_task)
     folder = tmp_path / "out"

@@ -95,6 +95,7 @@ def test_a_killed_training_resumes_bit_for_bit(
     part, method, calls, encoder, tagged, tmp_path, monkeypatch, same_weights
 ):
     """Killed between updates, and while the states are written."""
+    write = frozen_encoder._write
     settings = Finetune(**SETTINGS, checkpoint=Checkpoints(steps=3))
     monkeypatch.setattr(frozen_encoder, "BATCH", 16)
     finetune(encoder[1], tagged, settings, 0, tmp_path / "whole")
@@ -109,7 +110,10 @@ def test_a_killed_training_resumes_bit_for_bit(
     with pytest.raises(KeyboardInterrupt):
         finetune(encoder[1], tagged, settings, 0, tmp_path / "killed")
     monkeypatch.setattr(part, method, original)
+    written = []
+    monkeypatch.setattr(frozen_encoder, "_write", lambda *given: (written.append(1), write(*given)))
     finetune(encoder[1], tagged, settings, 0, tmp_path / "killed")
+    assert len(written) == (part is CachedTensor)  # what is complete is not encoded again
     assert same_weights(load(tmp_path / "whole"), load(tmp_path / "killed"))
 
 

@@ -30,6 +30,7 @@ def teacher(tiny_folder, tiny_model):
         small("conv", convolutions=2),
         small(vocabulary=None),
         small(factors=4, ngrams=2),
+        small(vocabulary={"keep": 12}, ngrams=3, start=["pieces", "ngrams"]),
         small(ngrams=1),
         small(start=[]),
         small(start=["pieces"]),

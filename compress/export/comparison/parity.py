@@ -116,7 +116,8 @@ def compare_outputs(batches: Iterable[tuple[Arrays, Arrays]], other: Predictor, 
         same = np.append(same, decisions_agree(expected, got, batch["attention_mask"], task))
         alone = np.maximum(alone, _batch_effect(other, batch, got))
         rows += len(batch["input_ids"])
-        magnitude = max(magnitude, *(float(np.abs(values).max(initial=0.0)) for values in expected.values()))
+        read = (without_padding(name, values, batch["attention_mask"]) for name, values in expected.items())
+        magnitude = max(magnitude, *(float(np.abs(values).max(initial=0.0)) for values in read))
     agreement = float(same.mean()) if len(same) else None
     return Parity(float(largest), agreement, float(alone), rows, magnitude, len(same))
 

@@ -20,6 +20,7 @@ from compress.export.web.npm_assets import PACKAGES, archive_of, unpack_assets
 from compress.export.write_variant import write_variant
 from compress.formats import FORMATS
 from compress.model_folder.model_info import FolderInfo, TaskInfo, find_info, read_info
+from compress.model_folder.sentence_transformers_files import default_prompt
 from compress.runtime import open_predictor
 from compress.runtime.onnx_runtime import existing_onnx
 from compress.storage.atomic_write import copy_content
@@ -60,7 +61,9 @@ def export_web(context: BuildContext) -> FolderInfo:
     context = replace(context, variant=context.variant.model_copy(update=stored))
     info, _ = write_variant(context, base, open_predictor(context.source))
     _write_page(context.work, base.task, file)
-    (context.work / "README.md").write_text(web_readme(info, base.task, file), encoding="utf-8")
+    (context.work / "README.md").write_text(
+        web_readme(info, base.task, file, default_prompt(context.work)), encoding="utf-8"
+    )
     is_rounded = base.variant.precision == "int8"
     parity = check_in_node(context.work, base.task, open_predictor(context.work), is_rounded=is_rounded)
     context.console.note(f"{context.variant.name}: {parity}")
@@ -89,6 +92,7 @@ def _write_page(work: Path, task: TaskInfo, model: str) -> None:
     settings = {
         "model": model,
         "task": task.model_dump(),
+        **({"prompt": prompt} if (prompt := default_prompt(work)) else {}),
         "tokenizer_config": read_json(work / "tokenizer_config.json"),
         "templates": {"single": tokens.template(is_pair=False), "pair": tokens.template(is_pair=True)},
     }
@@ -141,11 +145,11 @@ SCRIPT = """\
 </script>"""
 
 
-def web_readme(info: FolderInfo, task: TaskInfo, file: str) -> str:
+def web_readme(info: FolderInfo, task: TaskInfo, file: str, prompt: str = "") -> str:
     """Return the README.md of the folder with this compress.json, whose model is ``file``."""
     kind = kind_of(task)
     count = 3 if kind.is_variadic else len(task.text)
     texts = json.dumps(["a text", "another text", "a third one"][:count])
     script = SCRIPT.format(texts=texts)
     own = OWN.format(difference=kind.web_difference)
-    return "\n".join([export_readme(info, file), SERVED, own, f"```html\n{script}\n```", ""])
+    return "\n".join([export_readme(info, file, prompt), SERVED, own, f"```html\n{script}\n```", ""])

@@ -22,7 +22,9 @@ from compress.errors import CompressError, ModelError
 from compress.export.comparison.golden_inputs import bounded, examples_of, golden_inputs
 from compress.export.comparison.parity import TOLERANCE
 from compress.model_folder.model_info import TaskInfo
+from compress.model_folder.sentence_transformers_files import default_prompt
 from compress.runtime.predictor import Predictor
+from compress.runtime.text_model import with_prompt
 from compress.tasks import kind_of
 from compress.tasks.base import Example, TaskInput
 
@@ -69,9 +71,12 @@ def check_in_node(folder: Path, task: TaskInfo, reference: Predictor, *, is_roun
     """
     tokens = TextTokenizer.load(folder)
     task = bounded(task, tokens.longest)
-    groups = golden_inputs(task)
+    prompt, is_empty = default_prompt(folder), kind_of(task).is_empty
+    given_inputs = [(group, given) for group, inputs in golden_inputs(task).items() for given in inputs]
     encoded = [
-        (group, given, list(examples_of(given, task, tokens))) for group, inputs in groups.items() for given in inputs
+        (group, given, list(examples_of(with_prompt(prompt, given) if prompt else given, task, tokens)))
+        for group, given in given_inputs
+        if not (prompt and is_empty(given))
     ]
     accepted = [each for each in encoded if each[2]]
     bounds = {"max_length": task.max_length, "max_windows": task.max_windows}

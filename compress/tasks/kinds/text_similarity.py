@@ -91,7 +91,8 @@ class Similarity(EmbeddingKind, Regression):
             return embeddings
         if set(counts) != {2}:
             raise UsageError(f"{task.name} compares pairs or embeds single texts, but not both in one batch.")
-        units = embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)  # models of others may not normalise
+        norms = np.linalg.norm(embeddings, axis=1, keepdims=True)  # models of others may not normalise
+        units = embeddings / np.maximum(norms, np.finfo(np.float32).tiny)  # a text without known pieces has no length
         return np.einsum("ij,ij->i", units[0::2], units[1::2]).astype(np.float32)
 
     def weighted_scores(self, predictions: Array, gold: Array, task: TaskInfo, weights: Weights) -> dict[str, Scores]:

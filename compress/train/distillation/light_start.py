@@ -38,6 +38,8 @@ LEAST_COUNT = 2
 """An n-gram that occurs less often in them starts as zeros."""
 MOST_NGRAMS = 20_000
 """The most frequent ones, which the teacher reads."""
+MOST_COUNTED = 2_000_000
+"""Beyond so many n-grams those that have occurred once are forgotten."""
 RARITY = 1e-3
 """A piece of this share of all pieces weighs half as much as one that hardly occurs."""
 BATCH = 256
@@ -61,6 +63,8 @@ def stored_start(
     if path.is_file():
         return load(path.read_bytes())
     ngrams = frequent_ngrams(rows, task, teacher, tokenizer, student.ngrams) if "ngrams" in student.start else {}
+    kept = {*choice.kept}
+    ngrams = {ngram: count for ngram, count in ngrams.items() if kept.issuperset(ngram)}
     start = start_vectors(student, config, teacher, tokenizer, choice, ngrams)
     if start:
         context.console.note(f"{context.step}: the teacher read {len(choice.kept):,} pieces, {len(ngrams):,} n-grams")
@@ -170,9 +174,11 @@ def frequent_ngrams(
     step = max(1, len(rows) // SAMPLE)
     sample = [rows[index] for index in range(0, len(rows), step)][:SAMPLE]
     for pieces in texts.pieces(sample, whole):
-        ids = pieces.tolist()
+        ids = pieces[: task.max_length].tolist()
         for size in range(2, longest + 1):
             counts.update(zip(*(ids[offset:] for offset in range(size)), strict=False))
+        if len(counts) > MOST_COUNTED:  # of long texts most occur once
+            counts = Counter({ngram: count for ngram, count in counts.items() if count > 1})
     common = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))[:MOST_NGRAMS]
     return {ngram: count for ngram, count in common if count >= LEAST_COUNT}
 

@@ -89,7 +89,8 @@ class CachedTeacher(Teacher):
             return
         processes = current_processes()
         examples = self._examples.digest(), len(self._ends)
-        identity = repr([self.identity(), *examples, processes.device.type, self._disk])
+        precision = sorted({str(parameter.dtype) for parameter in self.model.parameters()})
+        identity = repr([self.identity(), *examples, processes.device.type, precision, self._disk])
         self._folder = self._work / f"teacher-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
         try:
             if processes.is_main and not self._open(self._folder):

@@ -1,5 +1,6 @@
 """The runners in README.md of exported folders, run as they are printed; and the golden file beside them."""
 
+import json
 import shutil
 
 import pytest
@@ -70,6 +71,21 @@ def test_a_question_may_have_no_answer(threshold, exports, tmp_path):
     lines = run_readme(folder, *TEXTS[:2])
     assert (lines == ["no answer"]) == (threshold < 0)
     agrees("question_answering", lines, compress.open(folder).predict([TEXTS[:2]]))
+
+
+def test_a_default_prompt_is_before_each_text(exports, tmp_path):
+    source = shutil.copytree(exports("similarity"), tmp_path / "source")
+    about = source / "config_sentence_transformers.json"
+    content = json.loads(about.read_text()) | {"prompts": {"query": 'it "is" '}, "default_prompt_name": "query"}
+    about.write_text(json.dumps(content))
+    made = tmp_path / "made"
+    made.mkdir()
+    build("onnx-int8", source, made)
+    typed, given = typed_and_given("similarity", read_info(source).task)
+    assert '"it \\"is\\" " + text' in (tmp_path / "made" / "README.md").read_text()
+    agrees(
+        "similarity", run_readme(tmp_path / "made", *typed), compress.open(tmp_path / "made").predict(given, batch=1)
+    )
 
 
 @pytest.mark.slow

@@ -116,3 +116,8 @@ def test_scores_agree_with_scipy_and_draws_with_repeated_rows(rows):
     slow = repeated_scores(KIND, answers, gold, INFO, times)
     for metric, values in slow.items():
         np.testing.assert_allclose(fast[metric], values, atol=1e-9)
+
+
+def test_a_text_without_known_pieces_is_similar_to_none():
+    decoded = [np.zeros(4, np.float32), *[np.ones(4, np.float32)] * 3]
+    assert KINDS["similarity"].predictions(decoded, [2, 2], [{}, {}], None).tolist() == [0.0, 1.0]

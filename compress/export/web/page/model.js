@@ -26,6 +26,7 @@ export class Model {
 
   constructor(settings, encoder, session) {
     this.task = settings.task;
+    this.prompt = settings.prompt ?? ""; // goes before each text
     this.kind = KINDS[this.task.kind];
     this.encoder = encoder;
     this.session = session;
@@ -35,7 +36,8 @@ export class Model {
   async predict(texts) {
     const begin = performance.now();
     const isEmpty = this.isEmpty(texts);
-    const examples = isEmpty ? [] : this.kind.examples(texts, this.task, this.encoder);
+    const read = this.prompt ? texts.map((text) => this.prompt + text) : texts;
+    const examples = isEmpty ? [] : this.kind.examples(read, this.task, this.encoder);
     const outputs = [];
     for (const example of examples) outputs.push(await this.run(example));
     return {
