@@ -90,14 +90,17 @@ def read_entry(folder: Path) -> Encoded | None:
 
 
 def limit_size(cache: Path, limit: int = LIMIT) -> None:
-    """Remove the least recently used entries beyond ``limit`` bytes; processes that read them keep their files."""
+    """Remove entries beyond ``limit`` bytes, the least recently used first; who reads them keeps their files."""
     used: dict[Path, float] = {}
     for facts in cache.glob(f"*/{FACTS}"):
         with suppress(OSError):  # another process removed it
             used[facts.parent] = facts.stat().st_mtime
     total = 0
-    for entry in sorted(used, key=used.__getitem__, reverse=True):
+    for number, entry in enumerate(sorted(used, key=used.__getitem__, reverse=True)):
+        size = 0
         with suppress(OSError):
-            total += sum(path.stat().st_size for path in entry.iterdir())
-        if total > limit:
+            size = sum(path.stat().st_size for path in entry.iterdir())
+        if number and total + size > limit:  # the newest is about to be read, whatever its size
             shutil.rmtree(entry, ignore_errors=True)
+        else:
+            total += size

@@ -20,7 +20,7 @@ from compress.pipeline.fingerprint import VERSIONS
 from compress.pipeline.graph import Step, StepPlan
 from compress.pipeline.run_output import Remaining, RunOutput
 from compress.pipeline.step_context import StepContext
-from compress.pipeline.step_store import INPUTS_FILE, InputRecord, StepRecord, StepStore, content_digest
+from compress.pipeline.step_store import InputRecord, StepRecord, StepStore, content_digest
 from compress.pipeline.torchrun_launch import Launch
 
 Status = Literal["cached", "ran", "failed", "skipped"]
@@ -124,6 +124,11 @@ class Executor:
         self._event(step, "started")
         inputs = {name: made.digest for name, made in self._inputs(step).items()}
         work = self.store.begin(step.name, step.fingerprint, inputs, forced)
+        if completed := self.store.completed(work):
+            if step.trains:
+                self.launch.announce(self.store.steps, step.name, "cached")
+            self._keep(step, completed, work)
+            return
         if step.trains:
             self.launch.announce(self.store.steps, step.name, "run")
         if not forced:
@@ -149,7 +154,6 @@ class Executor:
             write(f"{step.name} {status}: {message}")
             return
         seconds, peak = time.perf_counter() - began, peak_memory() if is_own_peak else None
-        (work / INPUTS_FILE).unlink(missing_ok=True)
         if (work / INFO_FILE).is_file():
             # What a model was made from and by is in step.json: an equal model made again has an equal digest.
             write_info(work, read_info(work).model_copy(update={"made_by": "", "parents": ()}))
@@ -171,13 +175,16 @@ class Executor:
             peak_memory=peak,
             created=_now(),
         )
-        self.store.finish(record, work)
-        self._finish(step, "ran", record)
-        self.output.finished(step, self.store.folder_of(record), seconds)
+        self._keep(step, record, work)
         if incomplete:
             self._event(step, "failed", message=incomplete)
             self._go_on_without(step, incomplete, "failed")
             self.output.steps.warn(f"{step.name} is incomplete: {incomplete}")
+
+    def _keep(self, step: Step, record: StepRecord, work: Path) -> None:
+        self.store.finish(record, work)
+        self._finish(step, "ran", record)
+        self.output.finished(step, self.store.folder_of(record), record.seconds)
 
     def _note_other_machine(self, step: Step, inputs: Mapping[str, str]) -> None:
         """Say once why what was timed before is timed again, and built again where a variant depends on the machine."""

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from compress.console import Console
 from compress.errors import CompressError
-from compress.storage.atomic_write import atomic_replace_folder, copy_content
+from compress.storage.atomic_write import atomic_replace_folder, atomic_write, copy_content
 from compress.storage.file_digests import combined_digest, digests
 from compress.storage.file_names import STEPS_FOLDER
 from compress.storage.stored_info import up_to
@@ -121,6 +121,7 @@ class StepStore:
         """The folder in which the step is built from inputs with these digests.
 
         What a killed attempt left there stays only if it had the same inputs: a model that was made again may differ.
+        If it had done all but the last renaming, `completed` returns its record.
         An incomplete result of the same inputs is continued too, unless the step is ``forced``.
         """
         work, content = self.partial(step, fingerprint), json.dumps(inputs, sort_keys=True)
@@ -128,12 +129,20 @@ class StepStore:
         if any(work.iterdir()) and not (path.is_file() and path.read_text(encoding="utf-8") == content):
             shutil.rmtree(work)
             work.mkdir()
+        if self.completed(work) and not forced:
+            return work
+        (work / RECORD_FILE).unlink(missing_ok=True)
         before = _read_record(self.folder(step, fingerprint) / RECORD_FILE)
         if not any(work.iterdir()) and not forced and before and before.incomplete and before.input_digests == inputs:
             share_folder(self.folder_of(before), work)
             (work / RECORD_FILE).unlink()
         path.write_text(content, encoding="utf-8")
         return work
+
+    def completed(self, work: Path) -> StepRecord | None:
+        """The record of a step that was killed when all but its renaming was done."""
+        record = _read_record(work / RECORD_FILE)
+        return record if record and not record.incomplete else None
 
     def abandon(self, work: Path) -> None:
         """Remove the folder of a failed step unless a later attempt can resume from what is in it."""
@@ -191,11 +200,12 @@ class StepStore:
 
     def finish(self, record: StepRecord, work: Path) -> Path:
         """Write the record into ``work`` and rename it, replacing an older result."""
-        (work / RECORD_FILE).write_text(record.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        atomic_write(work / RECORD_FILE, record.model_dump_json(indent=2) + "\n")
         folder = self.folder_of(record)
         if folder.exists():
             self.discard(folder)
         atomic_replace_folder(work, folder)
+        (folder / INPUTS_FILE).unlink(missing_ok=True)
         return folder
 
     def discard(self, folder: Path) -> None:
@@ -247,8 +257,9 @@ class StepStore:
 
 
 def content_digest(folder: Path) -> str:
-    """One digest over everything that a step left, except its record."""
-    return combined_digest({name: digest for name, digest in digests(folder).items() if name != RECORD_FILE})
+    """One digest over everything that a step left, except its record and what it was begun with."""
+    own = {name: digest for name, digest in digests(folder).items() if name not in (RECORD_FILE, INPUTS_FILE)}
+    return combined_digest(own)
 
 
 def _content_key(name: str, version: int, settings: Mapping[str, Any], inputs: Mapping[str, str]) -> str:

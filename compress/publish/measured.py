@@ -179,6 +179,7 @@ def measure_again(folder: Path, rows: Path | None, console: Console) -> Measured
 
 def read_test_rows(info: FolderInfo, path: Path) -> list[Row]:
     """Return the rows of a file as the model's recipe read those of test."""
+    from compress.data.loading.raw_rows import EXTENSIONS
     from compress.data.loading.row_sources import part_source, valid_rows
     from compress.recipe.task_schema import Task
 
@@ -190,6 +191,9 @@ def read_test_rows(info: FolderInfo, path: Path) -> list[Row]:
     if kind_of(info.task).searches:
         raise UsageError(f"{info.task.kind} is scored with its corpus, which rows alone do not have.")
     data = {key: value for key, value in stated.get("data", {}).items() if key in READING}
+    named = EXTENSIONS.get(Path(path.name.removesuffix(".gz")).suffix.removeprefix("."))
+    if named in (None, "txt") and (given := stated.get("data", {}).get("format")):  # else the name decides
+        data["format"] = given
     stated |= {
         "name": None,
         "data": {**data, "train": str(path), "test": str(path)},

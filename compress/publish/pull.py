@@ -135,7 +135,8 @@ def opened(address: str | Path, warn: Callable[[str], None] | None = None) -> Pa
         cached.parent.mkdir(parents=True, exist_ok=True)
         with new_folder(cached) as work:
             _get(model, work, None, keys)
-            write_model(work / PULLED_FILE, Pulled(source=model.place.address, version=model.name, variant=chosen))
+            version = model.record and model.record.address
+            write_model(work / PULLED_FILE, Pulled(source=model.place.address, version=version, variant=chosen))
             verify(work)
     return cached
 

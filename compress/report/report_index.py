@@ -95,6 +95,7 @@ def _entry(name: str, report: Report, verdict: Verdict) -> dict[str, object]:
     row, result = report.row(verdict.winner), report.result(verdict.winner, verdict.target)
     test, teacher = (result.test if result else None), quality_on_test(report, report.teacher, verdict.target)
     versus = verdict.comparison_with(report.teacher)
+    typical = result.latency.typical() if result else None
     return {
         "report": name,
         "task": report.task.name,
@@ -107,7 +108,7 @@ def _entry(name: str, report: Report, verdict: Verdict) -> dict[str, object]:
         "teacher_score": teacher.primary.value if teacher else None,
         "floor": report.floor.primary.value if report.floor else None,
         "kept_above_floor": winner_above_baseline(report, verdict),
-        "p50_ms": result.latency.model.p50.value if result and result.latency.model else None,
+        "p50_ms": typical.value if typical else None,
         "timing": result.latency.status if result else None,
         "times_faster": versus.speedup.value if versus and versus.speedup else None,
         "times_smaller": versus.smaller if versus else None,

@@ -1,5 +1,6 @@
 """Cascades of a run's models: planned from the recipe, made, judged, packaged, published and served."""
 
+import json
 import shutil
 from types import SimpleNamespace
 
@@ -167,6 +168,14 @@ def test_a_run_makes_and_times_cascades(cascaded):
         assert facts.points[0].share <= facts.points[-1].share
     page = (cascaded / "runs" / "tiny" / "report.md").read_text(encoding="utf-8")
     assert "Thresholds of static-then-student/cascade" in page
+
+
+@pytest.mark.slow
+def test_its_answers_are_compared_with_those_of_another_run(cascaded, capsys):
+    runs = str(cascaded / "runs")
+    assert main(["report", "tiny", str(cascaded / "runs" / "tiny"), "--runs", runs, "--format", "json"]) == 0
+    (target,) = json.loads(capsys.readouterr().out)["targets"]
+    assert target["sides"][1]["pair"]["changed"] == 0
 
 
 @pytest.mark.slow

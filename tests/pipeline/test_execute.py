@@ -12,11 +12,11 @@ import pytest
 from compress.console import Console
 from compress.errors import CompressError, ModelError, ScreenedOut
 from compress.model_folder.model_info import FolderInfo, Parent, read_info, write_info
-from compress.pipeline import execute, fingerprint
+from compress.pipeline import execute, fingerprint, step_store
 from compress.pipeline.execute import Executor, Outcome
 from compress.pipeline.graph import Plan
 from compress.pipeline.step_context import StepContext
-from compress.pipeline.step_store import StepStore
+from compress.pipeline.step_store import StepStore, content_digest
 from compress.pipeline.torchrun_launch import Launch
 
 
@@ -56,6 +56,23 @@ def test_steps_after_an_equal_result_are_reused(tmp_path: Path) -> None:
     assert outcome.status == {"first": "ran", "second": "cached", "third": "cached"}
     outcome = run(chain({"settings": {"a": 3}, "run": write("y")}), tmp_path)
     assert set(outcome.status.values()) == {"ran"}
+
+
+def test_a_step_that_was_killed_before_its_renaming_is_not_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(step_store, "atomic_replace_folder", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(make_plan(first={"run": write("x")}), tmp_path)
+    outcome = run(make_plan(first={"run": fail}), tmp_path)
+    assert outcome.status == {"first": "ran"}
+    folder = StepStore(tmp_path).folder_of(outcome.records["first"])
+    assert sorted(path.name for path in folder.iterdir()) == ["out", "step.json"]
+    assert outcome.records["first"].digest == content_digest(folder)
 
 
 def test_what_ran_on_another_machine_runs_again_and_says_so_once(tmp_path: Path) -> None:

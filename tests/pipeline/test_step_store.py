@@ -143,6 +143,16 @@ def test_attempt_on_other_inputs_is_not_resumed(tmp_path: Path) -> None:
     assert not (store.begin("recover", "f1", {"cut": "b"}) / "checkpoint").exists()
 
 
+@pytest.mark.parametrize(("inputs", "forced", "kept"), [("a", False, True), ("b", False, False), ("a", True, False)])
+def test_a_step_that_lacks_its_renaming_alone_is_complete(inputs, forced, kept, tmp_path: Path) -> None:
+    store = StepStore(tmp_path)
+    work = store.begin("recover", "f1", {"cut": "a"})
+    (work / "model").write_text("weights")
+    (work / "step.json").write_text(record("recover").model_dump_json())
+    work = store.begin("recover", "f1", {"cut": inputs}, forced)
+    assert (store.completed(work) is not None) == kept
+
+
 def test_failed_step_leaves_a_folder_only_to_resume_from(tmp_path: Path) -> None:
     store = StepStore(tmp_path)
     work = store.begin("recover", "f1", {})

@@ -193,6 +193,7 @@ def recognise_delimiter(path: Path, encoding: str, header: Header, quoting: bool
 
 def _count_fields(path: Path, encoding: str, delimiter: str, quoting: bool, option: str) -> list[int]:
     """Return the number of fields of each of the first rows that are not empty."""
+    csv.field_size_limit(max(LONGEST_FIELD, csv.field_size_limit()))  # of the whole process
     with closing(text_lines(path, encoding, newline="", option=option, mark_invalid=option != OF_RECIPES)) as lines:
         reader = csv.reader(lines, delimiter=delimiter)
         if not quoting:

@@ -8,6 +8,7 @@ no training.
 from __future__ import annotations
 
 import pickle
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -104,15 +105,29 @@ def part_source(task: Task, part: Part, named: bool = False) -> Source:
     grouped = partial(kind_of(task).group_lines, task=task, labelled=part != "unlabelled")
 
     def rows() -> Iterator[RawRow]:
-        for is_whole, given in groupby(part_rows(task.data, part, named), _is_whole):
-            yield from (iter if is_whole else grouped)(given)
+        for is_text, given in groupby(part_rows(task.data, part, named), lambda raw: LINE in raw.values):
+            whole_or_grouped = iter if is_text else partial(_around_faults, grouped=grouped)
+            yield from whole_or_grouped(given)
 
     return rows
 
 
-def _is_whole(raw: RawRow) -> bool:
-    """Whether it is grouped with no other line: it is a text, or could not be read."""
-    return LINE in raw.values or raw.fault is not None
+def _around_faults(rows: Iterator[RawRow], grouped: Callable[[Iterator[RawRow]], Iterator[RawRow]]) -> Iterator[RawRow]:
+    """Yield rows grouped, and those that could not be read beside them: they end no group."""
+    faults = deque[RawRow]()
+
+    def readable() -> Iterator[RawRow]:
+        for raw in rows:
+            if raw.fault is None:
+                yield raw
+            else:
+                faults.append(raw)
+
+    for row in grouped(readable()):
+        while faults:
+            yield faults.popleft()
+        yield row
+    yield from faults
 
 
 def corpus_documents(task: Task) -> Iterator[str]:

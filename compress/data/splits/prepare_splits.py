@@ -234,7 +234,10 @@ def _assign(
     rare = statistics.rare_classes(RARE) if shares and statistics.labels else {}
     by_number = {int(rows.numbers[row - stored]): labels for row, labels in rare.items()}
     labelled = task.data.labelled if role == "train" else None
-    for part, mask in assign_roles(rows.total, seed, shares, task.data.limit, role, labelled, by_number).items():
+    readable = np.zeros(rows.total, np.bool_)
+    readable[rows.numbers] = fits
+    roles = assign_roles(rows.total, seed, shares, task.data.limit, role, labelled, by_number, readable)
+    for part, mask in roles.items():
         chosen = mask[rows.numbers] & (fits if part != "unlabelled" else True)
         indices = stored + np.flatnonzero(chosen)
         write_subset(work, part, indices)

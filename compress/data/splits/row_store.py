@@ -106,7 +106,8 @@ class StoredRows(LazyRows):
             self._path = path = rows_file(folder, name)
             self._starts: NDArray[np.int64] = np.load(index_file(folder, name), mmap_mode="r")
             with path.open("rb") as stream:
-                self._bytes = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+                size = path.stat().st_size
+                self._bytes = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
         except (OSError, ValueError) as error:
             raise DataError(f"the prepared rows of {name} in {folder} cannot be read: {error}.") from error
         if len(self._bytes) != int(self._starts[-1]):
@@ -134,7 +135,7 @@ class StoredRows(LazyRows):
         number = index if self._numbers is None else int(self._numbers[index])
         line = self._bytes[int(self._starts[number]) : int(self._starts[number + 1])]
         self._unreleased += len(line)
-        if self._unreleased > RELEASE_AFTER:
+        if self._unreleased > RELEASE_AFTER and not isinstance(self._bytes, bytes):
             release_pages(self._bytes)
             self._unreleased = 0
         row: Row = json.loads(line)

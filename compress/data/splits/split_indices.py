@@ -40,6 +40,7 @@ def assign_roles(
     rest: Role,
     labelled: int | None = None,
     rare: Mapping[int, Sequence[int]] | None = None,
+    fits: RowMask | None = None,
 ) -> dict[Part, RowMask]:
     """Return a mask of ``count`` rows per role: first the ``shares`` split off, at least one row each, then ``rest``.
 
@@ -53,7 +54,8 @@ def assign_roles(
         shares: the share of all rows of each role that is split off.
         limit: rows of each role, at most.
         rest: the role of all other rows.
-        labelled: of ``rest``, only the first so many of these rows; the others are `unlabelled`.
+        labelled: of ``rest``, only the first so many of these rows that fit; the others are `unlabelled`.
+        fits: which rows have a label that can be read; all unless given.
         rare: by row number, those of its classes that a split could use up; of rows that have such classes.
     """
     rare = rare or {}
@@ -63,9 +65,11 @@ def assign_roles(
     for role, share in shares.items():
         taken = _take(order, max(1, round(share * count)), rare, left)
         parts[role], order = order[taken], np.delete(order, taken)
-    parts[rest] = order[:limit][:labelled]
+    parts[rest] = order = order[:limit]
     if labelled is not None:
-        parts["unlabelled"] = order[:limit][labelled:]
+        usable = order if fits is None else order[fits[order]]
+        parts[rest] = usable[:labelled]
+        parts["unlabelled"] = order[~np.isin(order, parts[rest])]
     return {role: _mask(count, part[:limit]) for role, part in parts.items()}
 
 

@@ -70,7 +70,7 @@ def time_jobs(
     turns = len(jobs) * ((settings.rounds or schedule.DEFAULT_ROUNDS) + 1) if budget is None else None
     with (console or Console("quiet")).progress(turns, "measure", "turns") as progress:
         for members in sessions.values():
-            share = None if left is None else left * len(members) / remaining
+            share = None if left is None else max(0.0, left) * len(members) / remaining
             begin = time.perf_counter()
             results |= _time_session(members, texts, settings, share, seed, progress)
             left = None if left is None else left - (time.perf_counter() - begin)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from compress.console import Console
 from compress.errors import CompressError, UsageError
+from compress.model_folder.cascade_info import CASCADE
 from compress.pipeline.commands.listing import run_folder
 from compress.pipeline.run_lock import step_folder
 from compress.report.compare_runs import Comparison, Pair, check_same_task, compare_reports, show_comparison, tables
@@ -67,7 +68,8 @@ class FinishedRun:
         if row is None or result is None or result.test is None:
             raise UsageError(f"{self.name} has no winner on {title}.")
         device = self.report.target(title).device
-        step = f"score-{row.model}-{row.variant.name}-{device}-b{result.test.batch or SCORING_BATCH}"
+        scored_at = f"-{row.variant.name}-{device}-b{result.test.batch or SCORING_BATCH}"
+        step = f"score-{row.model}{'' if row.variant.format == CASCADE else scored_at}"
         with np.load(step_folder(self.folder, step) / ANSWERS_FILE, allow_pickle=False) as stored:
             answers: NDArray[Any] = stored["test"]
         return answers

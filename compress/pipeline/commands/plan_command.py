@@ -13,7 +13,7 @@ from typing import Any
 
 from compress import format_numbers as fmt
 from compress.console import Console, duration
-from compress.data.loading.data_digest import ROLES, part_files
+from compress.data.loading.data_digest import STEP_PARTS, part_files
 from compress.data.splits.prepare_splits import prepare_splits
 from compress.environment import describe_cpu, describe_cpu_state
 from compress.errors import pluralize
@@ -37,7 +37,7 @@ from compress.pretrain.pretrain_schema import PretrainRecipe, Text
 from compress.recipe.load import dump_recipe
 
 HOUR = 3600.0
-READ_AT_ONCE = 64 * 2**20
+READ_AT_ONCE, UNPACKED = 64 * 2**20, 8
 """Bytes of files whose rows a plan reads and checks; those of larger ones are checked by the run."""
 
 
@@ -86,10 +86,10 @@ def show_plan(
 def _check_rows(plan: Plan, options: Options, console: Console) -> None:
     """Refuse the rows that a run would refuse, and print its warnings of them; larger files are left to the run."""
     data, step = plan.recipe.task.data, plan.step("data")
-    files = [path for role in ROLES for path in part_files(data, role)] if data.train else []
+    files = [path for part in STEP_PARTS for path in part_files(data, part)] if data.train else []
     if not files or StepStore(options.root).record(step.name, step.fingerprint):
         return
-    if sum(path.stat().st_size for path in files) > READ_AT_ONCE:
+    if sum(path.stat().st_size * (UNPACKED if path.suffix == ".gz" else 1) for path in files) > READ_AT_ONCE:
         console.note("the run checks the rows: there are too many to be read for a plan")
         return
     with tempfile.TemporaryDirectory() as work:

@@ -88,7 +88,10 @@ def _open_gate(recipe: Recipe) -> Iterator[Problem]:
 
 
 def _not_measured(recipe: Recipe) -> Iterator[Problem]:
-    """Yield limits and a rank of what is not measured: every row would be ruled out."""
+    """Yield limits and a rank of what is not measured, as every row would be ruled out; and what cannot be."""
+    if recipe.measure.robustness and not KINDS[recipe.task.kind].perturbable:
+        reason = f"{recipe.task.kind} has no text that could change without changing its answer"
+        yield Problem(("measure", "robustness"), reason)
     if any(budget.memory for budget in recipe.budget) and 1 not in recipe.measure.memory:
         yield Problem(("budget", "memory"), "is that of serving one by one; add 1 to measure.memory")
     fixed = {target.title for target in recipe.targets if target.length != "data"}

@@ -159,9 +159,13 @@ def scored_on(plan: Plan, entry: ModelVariant) -> list[Target]:
     return [target for target in plan.recipe.targets if target.title in entry.scores]
 
 
+KEPT_OUTPUTS = 4
+"""A row's own, those of changed texts, the reference's and those of its unquantized model."""
+
+
 @dataclass
 class QualityScorer:
-    """Scores rows; stored outputs are read once, whoever is compared with them."""
+    """Scores rows; the stored outputs that were used last are kept, as rows are compared with the same ones."""
 
     plan: Plan
     context: StepContext
@@ -270,7 +274,11 @@ class QualityScorer:
         """The outputs that a step stored; empty where it has none."""
         if step is None or not (step in self.context.inputs and (self.context.inputs[step] / ANSWERS_FILE).is_file()):
             return {}
-        if step not in self._loaded:
+        outputs = self._loaded.pop(step, None)
+        if outputs is None:
             with np.load(self.context.inputs[step] / ANSWERS_FILE, allow_pickle=False) as stored:
-                self._loaded[step] = dict(stored)
-        return self._loaded[step]
+                outputs = dict(stored)
+        self._loaded[step] = outputs
+        while len(self._loaded) > KEPT_OUTPUTS:
+            del self._loaded[next(iter(self._loaded))]  # that of the longest ago
+        return outputs

@@ -66,6 +66,8 @@ class Classification(TextKind):
         if len(labels) < 2:
             present = f"only the class '{labels[0]}'" if labels else "no label at all"
             raise DataError(f"train has {present}; at least two classes are needed.")
+        if task.metric == "f1" and len(labels) != 2:
+            raise DataError(f"f1 is for two classes, and train has {len(labels)}.", hint="metric: macro_f1")
         return labels
 
     def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:

@@ -121,8 +121,9 @@ class MultiLabel(TextKind):
         where none was missed, and the last column those that were missed where none was predicted wrongly.
         """
         chosen, true = _decisions(predictions), gold > THRESHOLD
-        missed, wrong = (_with_none(marks).astype(np.int64) for marks in (true & ~chosen, chosen & ~true))
-        counts = missed.T @ wrong
+        # Products of integers are slow, and counts are exact in double precision.
+        missed, wrong = (_with_none(marks).astype(np.float64) for marks in (true & ~chosen, chosen & ~true))
+        counts = (missed.T @ wrong).astype(np.int64)
         counts[np.diag_indices(len(task.labels))] = (chosen & true).sum(axis=0)
         counts[-1, -1] = 0  # rows without an error
         return ConfusionCounts((*task.labels, NO_CLASS), counts)

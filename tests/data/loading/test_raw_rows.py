@@ -1,5 +1,6 @@
 """Raw rows of files: every format, and every way in which a file can be wrong."""
 
+import csv
 import gzip
 import json
 
@@ -202,6 +203,15 @@ def test_the_delimiter_of_a_csv_is_recognised(write, delimiter):
     assert values(write("b.csv", f'"text"{delimiter}"label"\n"one"{delimiter}"a"\n')) == [{"text": "one", "label": "a"}]
     assert values(write("c.csv", f"one{delimiter}a\n"), header=["text", "label"]) == [{"text": "one", "label": "a"}]
     assert values(write("d.csv", f"one{delimiter}a\ntwo{delimiter}b\n"), header=False)[1] == {"0": "two", "1": "b"}
+
+
+def test_the_delimiter_of_a_csv_with_long_fields_is_recognised(write):
+    before = csv.field_size_limit(131_072)
+    try:
+        found = values(write("t.csv", f"text;label\n{'a, ' * 60_000};x\nb;y\n"))
+    finally:
+        csv.field_size_limit(max(before, csv.field_size_limit()))
+    assert [row["label"] for row in found] == ["x", "y"]
 
 
 def test_other_delimiters_within_the_texts_of_a_csv_are_text(write):

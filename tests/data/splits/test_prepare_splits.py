@@ -165,6 +165,22 @@ def test_a_class_that_test_spells_otherwise_is_named_with_that_of_train(write, t
     assert error.value.hint.startswith("train has '1.0' for '1': write them alike; a model cannot predict")
 
 
+def test_f1_of_more_than_two_classes_is_refused(write, task_of, tmp_path):
+    task = task_of(train=write("t.tsv", table(9, "abc")), test=write("e.tsv", table(9, "abc")), metric="f1")
+    with pytest.raises(DataError, match="f1 is for two classes, and train has 3") as error:
+        prepare_splits(task, 0, tmp_path)
+    assert error.value.hint == "metric: macro_f1"
+
+
+def test_a_line_that_cannot_be_read_ends_no_question(write, task_of, tmp_path):
+    rows = [f"q {number // 3}\tt {number}\t{int(number % 3 == 0)}" for number in range(30)]
+    path = write("t.tsv", "\n".join(["query\ttext\tlabel", *rows[:10], "q 3", *rows[10:]]) + "\n")
+    columns = {"text": ("query", "text"), "label": "label", "kind": "ranking"}
+    info = prepare_splits(task_of(train=path, select=path, test=path, bad_rows="skip", **columns), 0, tmp_path)
+    assert (info.counts["test"], info.skipped) == (10, 3)
+    assert all(len(row["candidates"]) == 3 for row in load_prepared(tmp_path).rows("test"))
+
+
 def test_equal_sentences_with_other_tags_are_counted(write, task_of, tmp_path):
     line = '{"tokens": ["in", "Rome"], "tags": ["O", "%s"]}\n'
     train, test = write("t.jsonl", line % "B-place" * 3 + line % "O"), write("e.jsonl", line % "O")

@@ -299,6 +299,7 @@ class TestLabelled:
         prepare_unlabelled(task, roles, 0, tmp_path / "beside")
         texts = {row["text"] for row in unlabelled_rows(tmp_path / "beside")}
         assert info.skipped == 21
+        assert len(roles.rows("train")) == 8
         assert texts & {f"a {number}" for number in range(0, 80, 4)}
         assert not texts & {row["text"] for role in ("train", "select", "test") for row in roles.rows(role)}
 

@@ -111,6 +111,14 @@ def test_training_for_int8_needs_the_method_that_it_imitates(recipe_file):
     assert read_recipe(recipe_file, ["quantize={methods: [static-minmax, dynamic], training: true}"])
 
 
+def test_tags_have_no_text_that_may_change(recipe_file):
+    kind = ["task.kind=token_classification", "task.text=tokens", "task.label=tags", "cascade=null"]
+    found = errors(recipe_file, *kind, "measure.robustness=[typos]")
+    assert any(
+        each.startswith("measure.robustness: token_classification has no text that could change") for each in found
+    )
+
+
 @pytest.mark.parametrize(
     ("key", "metric", "end"),
     [
