@@ -37,6 +37,9 @@ def report(options: argparse.Namespace, console: Console) -> None:
         return
     folder = run_folder(options.runs_shown[0], options.runs)
     if pretrained := read_pretrain_report(folder):
+        if options.to or options.open:
+            option = "--to" if options.to else "--open"
+            raise UsageError(f"{option} is of reports of runs, and {options.runs_shown[0]} is a pretraining.")
         show_pretrained(pretrained, folder if folder.is_dir() else folder.parent, console)
         return
     finished, shown = read_report(folder), folder

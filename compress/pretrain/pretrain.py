@@ -25,11 +25,11 @@ from compress.pretrain.scores.held_out import make_evaluator
 from compress.recipe.training_schema import Training, Updates
 from compress.recipe.yaml_lines import dump_yaml
 from compress.train.core.checkpoints import TrainResult
-from compress.train.core.seed_restarts import FOLDER, delete_work_files
+from compress.train.core.seed_restarts import FOLDER
 from compress.train.loop import train
 
-MOST_PASSES = 10_000
-"""Passes over the texts that a training may make."""
+MOST_PASSES = MOST_EVALUATIONS = 10_000
+"""Passes over the texts that a training may make, and evaluations in them."""
 
 
 def masked_lm(setting: Setting) -> Method:
@@ -109,7 +109,6 @@ def pretrain(setting: Setting, work: Path, *, track: str | None = None) -> list[
         for name, model in method.products(method.model).items():
             info = FolderInfo(step="pretrain", made_by=f"compress {__version__}", training=results[-1])
             save_model(model, setting.data.tokenizer, work / name, info)
-        delete_work_files(work)
     return results
 
 
@@ -141,7 +140,7 @@ def training_settings(settings: PretrainSteps, examples: int, steps: int, share:
         max_steps=steps,
         batch_size=settings.batch_size,
         learning_rate=settings.learning_rate,
-        evaluations=min(evaluations, per_pass),
+        evaluations=min(evaluations, per_pass, MOST_EVALUATIONS),
     )
 
 

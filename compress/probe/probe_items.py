@@ -96,14 +96,27 @@ class ItemList:
             self.words.append(word)
 
     def task(
-        self, name: str, reads: Reads, answers: Answers, classes: Iterable[str], most: int | None = None, seed: int = 0
+        self,
+        name: str,
+        reads: Reads,
+        answers: Answers,
+        classes: Iterable[str],
+        most: int | None = None,
+        seed: int = 0,
+        corpus: Corpus | None = None,
     ) -> ProbeTask:
-        """Return the task of these items, or of a sample of the ``most``."""
+        """Return the task of these items, or of a sample of the ``most``.
+
+        With a ``corpus`` items are words (text, first character, end), of which the chosen ones become part of it.
+        """
         if not self.items:
             raise DataError(f"{name} has no items: no row has what it asks for.")
         chosen = np.arange(len(self.items))
         if most is not None and len(chosen) > most:
             chosen = np.sort(np.random.default_rng(seed).permutation(chosen)[:most])
+        items = [self.items[index] for index in chosen.tolist()]
+        if corpus is not None:
+            items = [(corpus.add_word(*word),) for word in items]
         dtype = np.int64 if answers == "classes" else np.float32
         return check_varied(
             ProbeTask(
@@ -111,7 +124,7 @@ class ItemList:
                 reads=reads,
                 answers=answers,
                 classes=tuple(classes),
-                items=np.array(self.items, dtype=np.int64).reshape(len(self.items), -1)[chosen],
+                items=np.array(items, dtype=np.int64).reshape(len(items), -1),
                 targets=np.array(self.targets, dtype=dtype)[chosen],
                 groups=np.array(self.groups, dtype=np.int64)[chosen],
                 held_out=np.array(self.held_out, dtype=np.bool_)[chosen],

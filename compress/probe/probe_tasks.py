@@ -117,8 +117,8 @@ def tagged_task(
     for held_out, number, words, tags in rows:
         text = corpus.add_text(" ".join(words))
         for (start, end), word, tag in zip(word_spans(words), words, tags, strict=True):
-            items.add(held_out, number, (corpus.add_word(text, start, end),), tag, word.lower())
-    return items.task(name, "word", "classes", classes, MAX_WORDS, seed)
+            items.add(held_out, number, (text, start, end), tag, word.lower())
+    return items.task(name, "word", "classes", classes, MAX_WORDS, seed, corpus)
 
 
 def word_spans(words: Sequence[str]) -> Iterator[tuple[int, int]]:
@@ -143,8 +143,8 @@ def _answer_task(rows: ProbeRows, name: str, corpus: Corpus, seed: int) -> Probe
         drawn = random.permutation(len(others))[: len(inside)].tolist()
         for span, target in [*((span, 1) for span in inside), *((others[index], 0) for index in drawn)]:
             word = row["context"][slice(*span)].lower()
-            items.add(held_out, number, (corpus.add_word(text, *span),), target, word)
-    return items.task(name, "word", "classes", (OTHER, ANSWER), MAX_WORDS, seed)
+            items.add(held_out, number, (text, *span), target, word)
+    return items.task(name, "word", "classes", (OTHER, ANSWER), MAX_WORDS, seed, corpus)
 
 
 def _pair_task(rows: ProbeRows, name: str, corpus: Corpus, seed: int) -> ProbeTask:

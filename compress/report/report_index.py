@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 from compress import format_numbers as fmt
-from compress.errors import CompressError
+from compress.errors import CompressError, UsageError
 from compress.report.charts.score_and_speed_charts import speed_picture
 from compress.report.pages.render import write_pages
 from compress.report.report_schema import REPORT_FILE, Report, read_report
@@ -25,6 +25,8 @@ COLUMNS = (
 
 PICTURE = "speed.svg"
 """Beside a report: its score against its speed at the first target."""
+OF_RUNS = ("lock.json", "events.jsonl")
+"""Files that the folder of a run has besides."""
 HARNESS_PAGE = "harness/report.md"
 """The page of the check of the measuring harness."""
 
@@ -53,6 +55,8 @@ def add_report(reports: Path, report: Report) -> Path:
     Without the rows that winners got wrong: they hold texts of the data.
     """
     folder = reports / report.name
+    if folder.exists() and not _is_report(folder):
+        raise UsageError(f"{folder} is there and no report, so it is left as it is.", hint="--to names another folder")
     try:
         with new_folder(folder) as work:
             write_pages(work, report)
@@ -62,13 +66,19 @@ def add_report(reports: Path, report: Report) -> Path:
     return folder
 
 
+def _is_report(folder: Path) -> bool:
+    """Whether a folder holds the pages of a report alone, and no run."""
+    others = any(path.is_dir() or path.name in OF_RUNS for path in folder.iterdir())
+    return (folder / REPORT_FILE).is_file() and not others
+
+
 def _is_run(path: Path) -> bool:
-    """Whether a report is of a run; others (of the harness) have a key `about`."""
+    """Whether a report is of a run; others (of the harness, of pretraining) have a key `about` or `held_out`."""
     try:
         content = json.loads(path.read_bytes())
     except ValueError:  # reading it as a report gives the message
         return True
-    return not isinstance(content, dict) or "about" not in content
+    return not isinstance(content, dict) or not {"about", "held_out"} & content.keys()
 
 
 def index_entries(name: str, report: Report) -> list[dict[str, object]]:

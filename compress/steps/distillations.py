@@ -67,13 +67,18 @@ def on_outputs(settings: Distill, made: type[OnOutputs], student: LightStudent |
     It is the recipe's distillation without what is about layers, and with epochs and rates of the student's own, and
     ``more`` settings. Where the recipe compares nothing but layers, the outputs are compared all the same.
     """
-    kept = {key: value for key, value in settings if key in settings.model_fields_set and key not in (*OF_LAYERS, *OWN)}
+    kept = {
+        key: value
+        for key, value in settings
+        if key in settings.model_fields_set and key not in (*OF_LAYERS, *OWN, "cross_encoder")
+    }
     phases = [phase for each in settings.phases if (phase := _phase_on_outputs(each)) is not None]
     total = sum(phase.share for phase in phases)
     kept["phases"] = tuple(phase.model_copy(update={"share": phase.share / total}) for phase in phases)
     if not phases:
         whole = _phase_on_outputs(Phase(share=1.0, losses=settings.losses, hard_label=settings.hard_label))
-        kept["losses"] = whole.losses if whole else OUTPUT_LOSSES
+        compares_layers_alone = settings.losses.chosen() and not (whole and whole.losses.chosen())
+        kept["losses"] = OUTPUT_LOSSES if compares_layers_alone or not whole else whole.losses
         kept["hard_label"] = settings.hard_label
     else:
         kept = {key: value for key, value in kept.items() if key not in ("losses", "hard_label")}

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -61,10 +62,8 @@ def new_folder(target: Path) -> Iterator[Path]:
 
     Hidden folders of processes that were killed before that are removed too.
     """
-    import psutil
-
     target = target.absolute()
-    work = target.with_name(f".{target.name}.new-{os.getpid()}")
+    work = target.with_name(f".{target.name}.new-{os.getpid()}-{time.monotonic_ns()}")
     try:
         work.mkdir(parents=True)
     except OSError as error:
@@ -75,9 +74,25 @@ def new_folder(target: Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(work, ignore_errors=True)
     for path in target.parent.glob(f".{glob.escape(target.name)}.*-*"):
-        state, process = path.name.removeprefix(f".{target.name}.").split("-", 1)
-        if state in ("new", "old") and process.isdecimal() and not psutil.pid_exists(int(process)):
+        state, process, *_ = path.name.removeprefix(f".{target.name}.").split("-")
+        if state in ("new", "old") and process.isdecimal() and not _is_of_running(path, int(process)):
             shutil.rmtree(path, ignore_errors=True)
+
+
+CLOCK_TOLERANCE = 5.0
+"""Seconds between the clocks of files and of processes."""
+
+
+def _is_of_running(path: Path, process: int) -> bool:
+    """Whether a process of this number runs that did not begin after the folder: in containers numbers repeat."""
+    import psutil
+
+    try:
+        return psutil.Process(process).create_time() <= path.stat().st_mtime + CLOCK_TOLERANCE
+    except (psutil.NoSuchProcess, FileNotFoundError):
+        return False
+    except psutil.AccessDenied:
+        return True
 
 
 def copy_content(source: Path, target: Path, copy_file: Callable[[Path, Path], object] = shutil.copyfile) -> None:
@@ -128,7 +143,7 @@ def atomic_replace_folder(work: Path, target: Path) -> None:
     if target.exists() and _exchange(work, target):
         old = work
     else:
-        old = target.with_name(f".{target.name}.old-{os.getpid()}")
+        old = target.with_name(f".{target.name}.old-{os.getpid()}-{time.monotonic_ns()}")
         if target.exists():
             target.rename(old)
         work.rename(target)

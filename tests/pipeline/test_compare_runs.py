@@ -193,6 +193,10 @@ def test_a_report_goes_to_a_folder_of_reports(runs, tmp_path, capsys):
     assert "[other](other/report.md)" in (to / "index.md").read_text()
     (tmp_path / "file").write_text("")
     assert main(["report", "tiny", "--runs", str(runs), "--to", str(tmp_path / "file")]) in (1, 2)
+    assert main(["report", "tiny", "--runs", str(runs), "--to", str(runs)]) == 2  # the run itself
+    assert (runs / "tiny" / "lock.json").is_file()
+    (tmp_path / "mine" / "tiny").mkdir(parents=True)
+    assert main(["report", "tiny", "--runs", str(runs), "--to", str(tmp_path / "mine")]) == 2
     assert "unexpected failure" not in capsys.readouterr().err
 
 

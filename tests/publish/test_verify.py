@@ -196,6 +196,9 @@ def test_pull_to_a_path_that_cannot_be_created_is_refused(published, tmp_path):
 def test_pull_removes_what_killed_processes_left(published, tmp_path):
     for process in (os.getppid(), 2**22 + 1):
         (tmp_path / f".copy.new-{process}").mkdir()
+    before = tmp_path / f".copy.new-{os.getppid()}-1"  # of a process of the same number, which ended
+    before.mkdir()
+    os.utime(before, (1, 1))
     pull(published, tmp_path / "copy")
     assert [name for name in names_in(tmp_path) if "copy" in name] == [f".copy.new-{os.getppid()}", "copy"]
 

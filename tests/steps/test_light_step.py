@@ -107,9 +107,17 @@ def test_phases_without_outputs_are_left_out():
     assert (phase.share, set(phase.losses.chosen())) == (1.0, {"soft_label"})
 
 
-def test_a_distillation_of_layers_alone_compares_outputs_all_the_same():
-    settings = Distill.model_validate({"losses": {"hidden_state": 1.0}, "hard_label": 0.0})
-    assert light_training(settings, LightStudent(kind="static")).loss_names() == {"soft_label"}
+@pytest.mark.parametrize("given", [{"hard_label": 0.0}, {"hard_label": 0.3}, {}])
+def test_a_distillation_of_layers_alone_compares_outputs_all_the_same(given):
+    settings = Distill.model_validate({"losses": {"hidden_state": 1.0}, **given})
+    training = light_training(settings, LightStudent(kind="static"))
+    assert training.loss_names() == {"soft_label"}
+    assert training.hard_label == settings.hard_label
+
+
+def test_scores_of_a_cross_encoder_are_left_out_with_their_loss():
+    settings = Distill.model_validate({"soft_label": 1.0, "margin": 0.1, "cross_encoder": "a/folder"})
+    assert light_training(settings, LightStudent(kind="static")).cross_encoder is None
 
 
 def test_pruning_goes_on_from_the_transformer(recipe_file):

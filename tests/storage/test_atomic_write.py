@@ -11,6 +11,7 @@ from compress.storage.atomic_write import (
     atomic_replace_folder,
     atomic_write,
     copy_content,
+    new_folder,
 )
 
 
@@ -78,3 +79,12 @@ def test_wider_modes_stay(tmp_path):
     (tmp_path / "file").chmod(0o666)
     apply_umask(tmp_path, [tmp_path / "file"])
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o666
+
+
+def test_a_folder_that_a_killed_process_of_this_number_left_is_in_nobodys_way(tmp_path):
+    left = tmp_path / f".copy.new-{os.getpid()}"
+    left.mkdir()
+    os.utime(left, (1, 1))
+    with new_folder(tmp_path / "copy") as work:
+        (work / "file").write_text("new")
+    assert [path.name for path in tmp_path.iterdir()] == ["copy"]

@@ -123,7 +123,10 @@ def make_pretrain_plan(recipe: PretrainRecipe, cards: Sequence[Path] = ()) -> Pr
         vocabulary = [
             plan.add(steps.VOCABULARY, "pretrain-vocabulary", settings, [], partial(steps.vocabulary, **bound))
         ]
-    plan.add(steps.CORPUS, "pretrain-corpus", {**text, **start}, vocabulary, partial(steps.corpus, **bound))
+    cut = {**text, **start}
+    if recipe.start is None and recipe.vocabulary is None and recipe.distill is not None:  # by the teacher's tokenizer
+        cut["tokenizer"] = _model_identity(recipe.distill.teacher, cards)
+    plan.add(steps.CORPUS, "pretrain-corpus", cut, vocabulary, partial(steps.corpus, **bound))
     packed = {"lengths": steps.packed_lengths(recipe), "pairs": recipe.next_sentence, "seed": seed}
     plan.add(steps.PACKING, "pretrain-packing", packed, [steps.CORPUS], partial(steps.packing, **bound))
     needs = [*vocabulary, steps.CORPUS, steps.PACKING]

@@ -85,6 +85,7 @@ def pretrain(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]
     from compress.pretrain.pretrain import pretrain as train
     from compress.pretrain.scores.matrix_rate import time_product
     from compress.storage.atomic_write import write_model
+    from compress.train.core.seed_restarts import delete_work_files
 
     results = train(_setting(context, recipe, cards), context.work, track=context.track)
     launch = Launch.from_environment()
@@ -92,6 +93,7 @@ def pretrain(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]
         parts = [result.model_dump(mode="json", exclude={"history", "forecasts"}) for result in results]
         (context.work / RESULTS_FILE).write_text(json.dumps(parts, indent=1) + "\n", encoding="utf-8")
         write_model(context.work / PRODUCT_FILE, time_product(results[-1].precision, launch.world))
+        delete_work_files(context.work)
     return None
 
 

@@ -86,6 +86,7 @@ def _detection(setting: Setting, model: PreTrainedModel, generator: PreTrainedMo
     return tuple(
         MethodScore(name=name, trained=clustered_mean(said[at].astype(np.float64), document[at]))
         for name, at in (("replaced pieces found", replaced), ("true pieces taken for replaced", ~replaced))
+        if at.any()  # of little text the generator may replace nothing
     )
 
 

@@ -70,8 +70,14 @@ def _with_its_heads(folder: Path) -> PreTrainedModel:
     """Return a checkpoint with those pretraining heads that it has weights for."""
     read_config(folder)
     for auto in (AutoModelForPreTraining, AutoModelForMaskedLM, AutoModel):
-        model, report = read_checkpoint(auto, folder)
-        if not missing_head_weights(model, report, folder):
+        try:
+            model, report = read_checkpoint(auto, folder)
+            missing = missing_head_weights(model, report, folder)
+        except ModelError:  # a family without such a class
+            if auto is AutoModel:
+                raise
+            continue
+        if not missing:
             break
     check_finite(model, folder)
     return model
@@ -89,6 +95,8 @@ def count_words(texts: Iterable[str], tokenizer: Tokenizer, most: int = MAX_WORD
     separate (SentencePiece: `▁word,`) is no part of a word.
     """
     counts = Counter[str]()
+    if tokenizer.pre_tokenizer is None:
+        raise ModelError("the tokenizer cuts texts into no words, so there are none to add.")
     for text in texts:
         normalized = tokenizer.normalizer.normalize_str(text) if tokenizer.normalizer else text
         for piece, (start, end) in tokenizer.pre_tokenizer.pre_tokenize_str(normalized):
