@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 TIMING = "timing untrained models"
 """The kind of both steps, as a run shows it."""
-PART_TIMES, PART_TIMES_FILE = "part-times", "part_times.json"
+PART_TIMES, PART_TIMES_FILE = "time-parts", "part_times.json"
 """The step that times models as large as parts, and what it writes."""
 LIGHT_TIMES, LIGHT_TIMES_FILE = "light-times", "light_times.json"
 """The step that times students without attention and the teacher, and what it writes."""

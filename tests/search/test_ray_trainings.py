@@ -97,7 +97,7 @@ def cluster() -> Iterator[Any]:
 
 def trained(runs: Path) -> dict[str, str]:
     """The digests of all finalists' trainings."""
-    return {each.step: each.digest for each in StepStore(runs).records() if each.step.startswith(("part", "static"))}
+    return {each.step: each.digest for each in StepStore(runs).records() if each.step.startswith(("part-", "static"))}
 
 
 @pytest.mark.slow
