@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from compress.bulk.answer_part import answer_part
-from compress.bulk.bulk_job import BulkJob, Shard
+from compress.bulk.bulk_job import FINISHED_FILE, BulkJob, Shard
 from compress.bulk.bulk_predictor import BulkPredictor, text_columns
 from compress.bulk.read_table import ENDINGS, TableFile, format_of
 from compress.bulk.run_bulk_job import check_columns, merge_shards, run_job
@@ -99,7 +99,7 @@ def predict_files(folder: Path, options: BulkOptions, console: Console) -> None:
                 merge_shards(job, console)
             else:
                 run_job(job, console)
-            if job.is_finished:  # a shard is not
+            if not options.shard and (job.parts_folder / FINISHED_FILE).is_file():
                 finished.append(local.parent if is_remote else job.parts_folder)
     for marks in finished:
         shutil.rmtree(marks)

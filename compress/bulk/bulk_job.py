@@ -123,7 +123,7 @@ class BulkJob:
     workers: int = 1
     replace: bool = False
     is_one_of_many: bool = False
-    """Whether more follows: then what says that the output is complete stays, until `forget`."""
+    """Whether more follows: then what says that the output is complete stays until the last one is."""
 
     @property
     def parts_folder(self) -> Path:
@@ -200,26 +200,41 @@ class BulkJob:
     @property
     def is_finished(self) -> bool:
         """Whether this job, as one of many, has written its output."""
-        if not (self.is_one_of_many and self.target.is_file() and (self.parts_folder / FINISHED_FILE).is_file()):
+        mark = self.parts_folder / FINISHED_FILE
+        if not (self.is_one_of_many and self.target.is_file() and mark.is_file()):
             return False
         written = self.written_info()
-        return written is not None and not written.differences(self.info)
+        is_same = written is not None and not written.differences(self.info)
+        return is_same and mark.read_text(encoding="utf-8") == _state(self.target)
 
-    def remove_parts(self) -> None:
-        """Remove everything but locks, which other processes may hold."""
-        for path in self.parts_folder.iterdir():
-            if not path.name.startswith(LOCK):
+    def mark_finished(self, complete: Path) -> None:
+        """Write down, of one of many, that this file is the output, under whose name it comes next."""
+        if self.is_one_of_many:
+            atomic_write(self.parts_folder / FINISHED_FILE, _state(complete))
+
+    def remove_parts(self, *kept: str) -> None:
+        """Remove everything but ``kept`` and locks, which other processes may hold; last what parts follow from."""
+        for path in sorted(self.parts_folder.iterdir(), key=lambda path: path.name == JOB_FILE):
+            if path.name not in kept and not path.name.startswith(LOCK):
                 path.unlink()
+
+    def discard(self) -> None:
+        """Remove all parts, and their folder."""
+        self.remove_parts()
+        shutil.rmtree(self.parts_folder)
 
     def finish(self) -> None:
         """Remove what the output was put together from; of many, leave what says that it is complete."""
-        if not self.is_one_of_many:
-            shutil.rmtree(self.parts_folder)
-            return
-        atomic_write(self.parts_folder / FINISHED_FILE, "")
-        for path in self.parts_folder.iterdir():
-            if path.name not in (JOB_FILE, FINISHED_FILE) and not path.name.startswith(LOCK):
-                path.unlink()
+        if self.is_one_of_many:
+            self.remove_parts(JOB_FILE, FINISHED_FILE)
+        else:
+            self.discard()
 
     def _part_info_path(self, index: int) -> Path:
         return self.parts_folder / f"{index:06d}.json"
+
+
+def _state(path: Path) -> str:
+    """Return what tells a file from one that was written later; renaming keeps it."""
+    found = path.stat()
+    return f"{found.st_size} {found.st_mtime_ns}"

@@ -6,10 +6,9 @@ Answers follow from a part alone: the numbers of processes and shards do not mat
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -112,24 +111,36 @@ def _open_parts(job: BulkJob) -> None:
             raise
         _start_anew(job)
         return
-    if written is None:
+    if written is None and not any(not path.name.startswith(LOCK) for path in job.parts_folder.iterdir()):
         job.write_info()
-    elif (job.parts_folder / FINISHED_FILE).exists():  # of an output that is gone, or of another job
+    elif written is None:  # left by a process that was killed while it removed them
         _start_anew(job)
     elif different := written.differences(job.info):
-        if not job.replace and _has_answers(job, written):
+        if not (job.replace or (job.parts_folder / FINISHED_FILE).exists()) and _has_answers(job, written):
             raise UsageError(
                 f"{job.parts_folder} holds parts of another job: {', '.join(different)}.",
                 hint="--replace starts anew, another --to leaves it",
             )
         _start_anew(job)
+    else:
+        (job.parts_folder / FINISHED_FILE).unlink(missing_ok=True)  # of an output that is gone
 
 
 def _start_anew(job: BulkJob) -> None:
     """Make the parts those of this job alone, unless another process writes them."""
     with _sole_writer(job, of_all_shards=True):
-        job.remove_parts()
-        job.write_info()
+        if not _has_begun(job):  # another shard may have started anew meanwhile
+            job.remove_parts()
+            job.write_info()
+
+
+def _has_begun(job: BulkJob) -> bool:
+    """Whether the parts are of this job, and no output yet."""
+    with suppress(DataError):
+        written = job.written_info()
+        is_same = written is not None and not written.differences(job.info)
+        return is_same and not (job.parts_folder / FINISHED_FILE).exists()
+    return False
 
 
 def _has_answers(job: BulkJob, written: JobInfo) -> bool:
@@ -168,7 +179,7 @@ def _answer_parts(job: BulkJob, console: Console) -> Totals:
             left = duration(progress.elapsed * (1 - share) / share) + " left" if share else None
             progress.advance(done.rows, left=left)
     if _size_and_time(job.file) != before:
-        shutil.rmtree(job.parts_folder)
+        job.discard()
         raise DataError(f"{job.file.shown} changed while it was read; what was predicted of it is removed.")
     job.finish_shard(count)
     return totals
@@ -233,6 +244,7 @@ def _put_together(
     try:
         merge_parts(paths, temporary, job.format, columns, job.added_columns)
         sync(temporary)
+        job.mark_finished(temporary)
         temporary.replace(job.target)
     except BaseException:
         temporary.unlink(missing_ok=True)

@@ -124,7 +124,7 @@ class Executor:
         self._event(step, "started")
         inputs = {name: made.digest for name, made in self._inputs(step).items()}
         work = self.store.begin(step.name, step.fingerprint, inputs, forced)
-        if completed := self.store.completed(work):
+        if step.in_effect is None and (completed := self.store.completed(work)):
             if step.trains:
                 self.launch.announce(self.store.steps, step.name, "cached")
             self._keep(step, completed, work)

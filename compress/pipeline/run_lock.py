@@ -19,7 +19,7 @@ from compress.storage.atomic_write import atomic_write, new_folder
 from compress.storage.file_names import STEPS_FOLDER
 
 LOCK_FILE = "lock.json"
-PREVIOUS_FOLDER, TRAININGS_FOLDER = "previous", "trainings"
+PREVIOUS_FOLDER = "previous"
 """In the folder of a run or a search: results of its former recipes, each with its winners and lock."""
 TRAININGS_FOLDER = "trainings"
 """In the folder of a search: what a cluster trains, each with its lock."""

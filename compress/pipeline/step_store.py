@@ -129,8 +129,11 @@ class StepStore:
         if any(work.iterdir()) and not (path.is_file() and path.read_text(encoding="utf-8") == content):
             shutil.rmtree(work)
             work.mkdir()
-        if self.completed(work) and not forced:
-            return work
+        if self.completed(work):
+            if not forced:
+                return work
+            shutil.rmtree(work)
+            work.mkdir()
         (work / RECORD_FILE).unlink(missing_ok=True)
         before = _read_record(self.folder(step, fingerprint) / RECORD_FILE)
         if not any(work.iterdir()) and not forced and before and before.incomplete and before.input_digests == inputs:
@@ -142,7 +145,8 @@ class StepStore:
     def completed(self, work: Path) -> StepRecord | None:
         """The record of a step that was killed when all but its renaming was done."""
         record = _read_record(work / RECORD_FILE)
-        return record if record and not record.incomplete else None
+        is_whole = record is not None and not record.incomplete and content_digest(work) == record.digest
+        return record if is_whole else None
 
     def abandon(self, work: Path) -> None:
         """Remove the folder of a failed step unless a later attempt can resume from what is in it."""

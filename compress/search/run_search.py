@@ -83,8 +83,9 @@ def search(
     if trials:
         require("optuna", "search")
     recipe = resolve(read_recipe(source, overrides, options.cards), options.cards)
-    with suppress(CompressError):  # what is searched depends on its size; a run says why it cannot be had
-        fetch(recipe.teacher.source, recipe.teacher.revision, options.cards)
+    if recipe.budget and recipe.distill:
+        with suppress(CompressError):  # what is searched depends on its size; a run says why it cannot be had
+            fetch(recipe.teacher.source, recipe.teacher.revision, options.cards)
     recipe = searched_recipe(recipe, console, options.cards)
     folder = searches_folder(options.runs) / recipe.name
     plan = plan_comparison(recipe, options)

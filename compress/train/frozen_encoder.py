@@ -24,6 +24,7 @@ from compress.model_folder.model_info import TaskInfo
 from compress.models.encoder_parts import base_of, family_of
 from compress.models.last_layers_head import LastLayersHead, last_layers
 from compress.recipe.training_schema import FEATURE_LAYERS, Finetune
+from compress.storage.atomic_write import sync
 from compress.train.core.checkpoints import TrainResult
 from compress.train.core.distributed import current_processes, returned
 from compress.train.core.seed_restarts import FOLDER, train_best
@@ -138,6 +139,7 @@ class EncoderFeatures:
             with returned(model):
                 nn.Module.to(model, processes.device).train(False)
                 _write(model, examples, CachedTensor(begun, form, ends, create=True), console, label)
+            sync(begun)
             begun.replace(path)
         processes.wait()
         self._stored = CachedTensor(path, form, ends)

@@ -285,6 +285,28 @@ def test_what_is_done_with_another_model_or_gone_is_answered_again(
     assert sorted(path.name for path in out.iterdir()) == ["in.csv", "more.csv"]
 
 
+@pytest.mark.parametrize("options", [[], ["--replace"]])
+def test_shards_of_several_files_leave_nothing_beside_the_outputs(options, rows: Path, model: Path, tmp_path: Path):
+    more, out = write_csv(tmp_path / "more.csv", texts(3)), tmp_path / "out"
+    command = (model, "--file", rows, more, "--to", out)
+    for _ in range(2 if options else 1):
+        for shard in range(2):
+            assert predict(*command, "--shard", f"{shard}/2", *options) == 0
+        assert predict(*command, "--merge", *options) == 0
+        assert sorted(path.name for path in out.iterdir()) == ["in.csv", "more.csv"]
+    assert len(read_csv(out / "in.csv")) == 24
+
+
+def test_parts_without_what_they_follow_from_are_made_again(rows: Path, model: Path, tmp_path: Path, small_parts):
+    assert predict(model, "--file", rows, "--to", tmp_path / "whole.csv") == 0
+    parts = tmp_path / "out.csv.parts"
+    parts.mkdir()
+    (parts / "000000.json").write_text('{"rows": 5, "empty": 0, "bad": 0, "columns": ["id", "text"]}')
+    (parts / "000000.csv").write_text("of another model")
+    assert predict(model, "--file", rows, "--to", tmp_path / "out.csv") == 0
+    assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+
+
 def finish_and_fail(job: BulkJob) -> None:
     finish(job)
     raise OSError(errno.EIO, os.strerror(errno.EIO))

@@ -148,9 +148,13 @@ def test_a_step_that_lacks_its_renaming_alone_is_complete(inputs, forced, kept, 
     store = StepStore(tmp_path)
     work = store.begin("recover", "f1", {"cut": "a"})
     (work / "model").write_text("weights")
-    (work / "step.json").write_text(record("recover").model_dump_json())
+    written = record("recover").model_copy(update={"digest": content_digest(work)})
+    (work / "step.json").write_text(written.model_dump_json())
     work = store.begin("recover", "f1", {"cut": inputs}, forced)
     assert (store.completed(work) is not None) == kept
+    if kept:
+        (work / "model").write_text("damaged")
+        assert store.completed(work) is None
 
 
 def test_failed_step_leaves_a_folder_only_to_resume_from(tmp_path: Path) -> None:
