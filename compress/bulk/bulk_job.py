@@ -235,6 +235,6 @@ class BulkJob:
 
 
 def _state(path: Path) -> str:
-    """Return what tells a file from one that was written later; renaming keeps it."""
+    """Return the size and the time of a file, which one that is written later does not share; renaming keeps both."""
     found = path.stat()
     return f"{found.st_size} {found.st_mtime_ns}"

@@ -68,8 +68,9 @@ def add_report(reports: Path, report: Report) -> Path:
 
 def _is_report(folder: Path) -> bool:
     """Whether a folder holds the pages of a report alone, and no run."""
-    others = any(path.is_dir() or path.name in OF_RUNS for path in folder.iterdir())
-    return (folder / REPORT_FILE).is_file() and not others
+    if not (folder / REPORT_FILE).is_file():
+        return False
+    return not any(path.is_dir() or path.name in OF_RUNS for path in folder.iterdir())
 
 
 def _is_run(path: Path) -> bool:

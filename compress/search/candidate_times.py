@@ -60,6 +60,8 @@ class PartTimes(Info):
     """The variant that was timed: `onnx-int8`."""
     largest: float
     """Milliseconds of the largest part, of which the others were measured as a share."""
+    session: Mapping[str, Any] = {}
+    """Session options, the fastest ones on this machine."""
     layers: tuple[int, ...]
     heads: tuple[int, ...]
     ffn: tuple[int, ...]
@@ -108,7 +110,16 @@ def measure_part_times(context: StepContext, variant: str, threads: int, batch: 
 class Turns:
     """Times models in turns with the largest part: a machine's speed changes within minutes, a ratio hardly does."""
 
-    def __init__(self, shape: ShapeInfo, variant: str, placement: Placement, batch: int, length: int) -> None:
+    def __init__(
+        self,
+        shape: ShapeInfo,
+        variant: str,
+        placement: Placement,
+        batch: int,
+        length: int,
+        session: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Open the largest part of this shape; ``session``: its options, by default the fastest ones."""
         from compress.export.tune_ort_session import fastest_options
         from compress.prune.measure_latency import open_variant, random_inputs
         from compress.prune.random_models import VOCABULARY, RandomModels
@@ -117,16 +128,18 @@ class Turns:
         self.arrays = random_inputs(batch, length, min(VOCABULARY, shape.vocabulary or VOCABULARY))
         self._models = RandomModels(shape, length)
         whole = self._models.graph(len(shape.heads), self._models.most)
-        self._options, _ = fastest_options(
-            lambda each: partial(open_variant(whole, variant, placement, each).predict, self.arrays)
-        )
-        self._largest = open_variant(whole, variant, placement, self._options)
+        self.session = session
+        if self.session is None:
+            self.session, _ = fastest_options(
+                lambda each: partial(open_variant(whole, variant, placement, each).predict, self.arrays)
+            )
+        self._largest = open_variant(whole, variant, placement, self.session)
 
     def part(self, layers: int, heads: int, ffn: int) -> Predictor:
         """Return an untrained part of this size."""
         from compress.prune.measure_latency import open_variant
 
-        return open_variant(self._models.graph(layers, (heads, ffn)), self.variant, self.placement, self._options)
+        return open_variant(self._models.graph(layers, (heads, ffn)), self.variant, self.placement, self.session or {})
 
     def compare(self, model: Predictor) -> Comparison:
         """Return the milliseconds of the largest part, and the model's as a share of these."""
@@ -151,7 +164,13 @@ def time_parts(turns: Turns, console: Console) -> PartTimes:
     times = unit * np.reshape([each.ratio for each in compared], [len(axis) for axis in axes])
     layers, heads, ffn = axes
     return PartTimes(
-        variant=turns.variant, largest=unit, layers=layers, heads=heads, ffn=ffn, milliseconds=times.tolist()
+        variant=turns.variant,
+        largest=unit,
+        session=turns.session or {},
+        layers=layers,
+        heads=heads,
+        ffn=ffn,
+        milliseconds=times.tolist(),
     )
 
 
@@ -203,7 +222,7 @@ def measure_light_times(
 
     task, of_parts = load_prepared(context.inputs["data"]).info.task_info, read_part_times(context.inputs[PART_TIMES])
     shape, length = read_workload(context.inputs["workload"])
-    turns = Turns(shape, of_parts.variant, Placement("cpu", threads), batch, length)
+    turns = Turns(shape, of_parts.variant, Placement("cpu", threads), batch, length, of_parts.session)
     times = {name: of_parts.largest * light_ratio(student, task, turns) for name, student in students.items()}
     reference = None
     if teacher:

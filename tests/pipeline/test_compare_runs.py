@@ -195,6 +195,9 @@ def test_a_report_goes_to_a_folder_of_reports(runs, tmp_path, capsys):
     assert main(["report", "tiny", "--runs", str(runs), "--to", str(tmp_path / "file")]) in (1, 2)
     assert main(["report", "tiny", "--runs", str(runs), "--to", str(runs)]) == 2  # the run itself
     assert (runs / "tiny" / "lock.json").is_file()
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "tiny").write_text("mine")
+    assert main(["report", "tiny", "--runs", str(runs), "--to", str(tmp_path / "one")]) == 2
     (tmp_path / "mine" / "tiny").mkdir(parents=True)
     assert main(["report", "tiny", "--runs", str(runs), "--to", str(tmp_path / "mine")]) == 2
     assert "unexpected failure" not in capsys.readouterr().err
