@@ -38,8 +38,8 @@ from compress.recipe.load import dump_recipe
 
 HOUR = 3600.0
 READ_AT_ONCE, UNPACKED = 64 * 2**20, 8
-"""Bytes of files whose rows a plan reads and checks, packed ones counted so many times; those of larger ones are checked
-by the run."""
+"""Bytes of files whose rows a plan reads and checks, packed ones counted so many times; larger ones are left to the
+run."""
 
 
 def show_plan(
