@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 from compress.environment import require
@@ -31,6 +32,8 @@ LEAST_RATE = 10_000
 """Bytes a second that a file arrives with at least, after `TIMEOUT`: a slower place counts as gone."""
 TRIES, PAUSE = 3, 0.5
 """How often a request is sent that the server could not answer, and the seconds before the second time."""
+PRECONDITION_FAILED = re.compile(r"PreconditionFailed|\b412\b")
+"""How fsspec's libraries name a conditional write that was refused."""
 BUSY = (408, 429, 500, 502, 503, 504)
 """Answers after which the same request may succeed a moment later."""
 
@@ -43,25 +46,35 @@ class Busy(ModelError):
     """A request that the place could not answer now, or not to its end."""
 
 
-class Place(Protocol):
-    """A place of files, named by paths relative to it."""
+class Place:
+    """A place of files, named by paths relative to it. By itself it can be neither listed nor written."""
 
-    address: str
+    def __init__(self, address: str) -> None:
+        self.address = address
 
     def files(self) -> dict[str, int] | None:
         """Return the size of every file at the top; None where a place cannot be listed."""
+        return None
 
     def stream(self, path: str, limit: int) -> Iterator[bytes]:
         """Yield the content of a file in pieces; raise Absent without it, ModelError where it has more bytes."""
+        raise NotImplementedError
 
     def create(self, path: str, content: bytes) -> bool:
         """Write a file where there is none, in one step; return False, and write nothing, where there is one."""
+        raise self.read_only()
 
     def write(self, path: str, content: bytes) -> None:
         """Write a file, in one step."""
+        raise self.read_only()
 
     def upload(self, folder: Path, path: str) -> None:
         """Put the files of a folder below ``path``."""
+        raise self.read_only()
+
+    def read_only(self) -> UsageError:
+        """Return the error of writing into a place that is only read."""
+        return UsageError(f"{self.address} is read only: publish into a folder, s3:// and the like, or the hub.")
 
 
 def read(place: Place, path: str, limit: int) -> bytes:
@@ -103,15 +116,15 @@ def open_place(address: str) -> Place:
 def check_writable(place: Place) -> None:
     """Refuse a place that nothing can be published into; one that is not reached yet is not asked."""
     if isinstance(place, WebPlace):
-        raise UsageError(f"{place.address} is read only: publish into a folder, s3:// and the like, or the hub.")
+        raise place.read_only()
 
 
-class FolderPlace:
+class FolderPlace(Place):
     """A folder of this machine, or one that it mounts."""
 
     def __init__(self, root: Path) -> None:
+        super().__init__(str(root))
         self.root = root
-        self.address = str(root)
 
     def files(self) -> dict[str, int]:
         """Return the size of every file at the top."""
@@ -183,14 +196,8 @@ class FolderPlace:
             raise ModelError(f"{self.root} cannot be written: {error.strerror}.", hint) from error
 
 
-class WebPlace:
+class WebPlace(Place):
     """An http(s) address, which is read only and cannot be listed."""
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-
-    def files(self) -> None:
-        """Return None: http has no listing."""
 
     def stream(self, path: str, limit: int) -> Iterator[bytes]:
         """Yield the content of a file in pieces."""
@@ -215,25 +222,12 @@ class WebPlace:
             kind = Absent if code in (404, 410) else Busy if code in (None, *BUSY) else ModelError
             raise kind(f"{address} cannot be downloaded: {error}.") from error
 
-    def create(self, path: str, content: bytes) -> bool:
-        """Refuse: http is read only, as are the next two."""
-        check_writable(self)
-        return False
 
-    def write(self, path: str, content: bytes) -> None:
-        """Refuse."""
-        check_writable(self)
-
-    def upload(self, folder: Path, path: str) -> None:
-        """Refuse."""
-        check_writable(self)
-
-
-class CloudPlace:
+class CloudPlace(Place):
     """A place behind fsspec; its own library (s3fs, gcsfs, adlfs) is installed by the user."""
 
     def __init__(self, address: str) -> None:
-        self.address = address
+        super().__init__(address)
         fsspec = require("fsspec", "zoo")
         try:
             self._system, self._root = fsspec.core.url_to_fs(address, use_listings_cache=False)
@@ -270,7 +264,7 @@ class CloudPlace:
             except FileExistsError:
                 return False
             except OSError as error:
-                if "PreconditionFailed" in repr(error) or "412" in str(error):
+                if PRECONDITION_FAILED.search(repr(error).replace(self._root, "")):
                     return False
                 raise
             except (NotImplementedError, TypeError):  # a place without conditional writes

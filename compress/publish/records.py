@@ -24,6 +24,8 @@ RECORD_SUFFIX = ".json"
 UNVERSIONED = "0"
 """The version of an entry that was published before entries had versions: its folder has the name alone."""
 MAX_RECORD_BYTES = 1 << 20
+CLAIMS = 100
+"""Versions in a row that others may claim first."""
 
 
 def check_version(version: str) -> str:
@@ -220,7 +222,7 @@ def claim(place: Place, record: Record, wanted: str | None = None) -> Record:
         wanted: the version to claim; by default the number after the last one. One that was claimed for the same
             files and not finished is taken over: its publisher was killed, or writes the same.
     """
-    while True:
+    for _ in range(CLAIMS):
         taken = records_of(place, record.name)
         now = max([datetime.now(UTC), *(each.published + timedelta(microseconds=1) for each in taken.values())])
         unfinished = next(
@@ -240,6 +242,9 @@ def claim(place: Place, record: Record, wanted: str | None = None) -> Record:
                 f" {state.get(there.state, f'holds {there.in_words}')}.",
                 hint="choose another --version, or none for the next number",
             )
+    raise ModelError(
+        f"{place.address} says {CLAIMS} times that the next version of {record.name} exists, and does not list it."
+    )
 
 
 def records_of(place: Place, name: str) -> dict[str, Record]:

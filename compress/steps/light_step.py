@@ -138,7 +138,7 @@ def _start(student: LightStudent, parent: str, folder: Path | None) -> str:
 LIGHT = ModelStep(
     title="distilling a student without attention",
     path=("student",),
-    kinds={SECTION: StepKind(seconds=20.0)},
+    kinds={SECTION: StepKind(version=2, seconds=20.0)},
     in_effect=_in_effect,
     plan=plan_light,
     shape=_shape,

@@ -45,6 +45,12 @@ class LazyRows(Sequence[Row]):
         return [self.row(number) for number in indices] if isinstance(indices, range) else self.row(indices)
 
 
+def evenly_spaced(rows: Rows, most: int) -> list[Row]:
+    """Return up to ``most`` of the rows, from the first to the last at even distances; the same ones every time."""
+    count = min(len(rows), most)
+    return [rows[index * len(rows) // count] for index in range(count)]
+
+
 @dataclass(frozen=True)
 class Encoding:
     """The tokens of one text or text pair."""

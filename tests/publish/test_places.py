@@ -182,6 +182,28 @@ def test_a_conditional_write_that_was_refused_is_no_failure(bucket, monkeypatch)
     assert not place.create("a@1.json", b"y")
 
 
+@pytest.mark.parametrize(("error", "created"), [("Forbidden: team412/zoo/a@1.json", None), ("412: no", False)])
+def test_a_refused_write_is_known_by_its_status_not_by_its_address(error, created, monkeypatch):
+    place = open_place("memory://team412/zoo")
+
+    def pipe_file(*_, **__):
+        raise OSError(error)
+
+    monkeypatch.setattr(place._system, "pipe_file", pipe_file)
+    if created is False:
+        assert not place.create("a@1.json", b"x")
+        return
+    with pytest.raises(ModelError, match="Forbidden"):
+        place.create("a@1.json", b"x")
+
+
+def test_a_place_that_refuses_each_version_is_given_up(tmp_path, winner, report, monkeypatch):
+    place = open_place(str(tmp_path / "zoo"))
+    monkeypatch.setattr(place, "create", lambda *_: False)
+    with pytest.raises(ModelError, match="does not list it"):
+        publish_entry({"cpu": winner}, report, place, "films")
+
+
 def test_a_place_without_conditional_writes_is_asked_before(bucket, monkeypatch):
     place = open_place(bucket)
     plain = place._system.pipe_file

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import compress
+from compress.serve.service import Service
 
 INPUTS = {
     "classification": "a fine film",
@@ -150,6 +151,20 @@ def test_inference_client_is_refused_what_a_model_does_not_answer(kind, inputs, 
     assert f"is a model of {kind}" in answer.text
 
 
+@pytest.mark.parametrize(
+    ("kind", "inputs", "message"),
+    [
+        ("question_answering", {"question": ["good", "fine"], "context": "fine"}, "inputs.question is one text"),
+        ("similarity", {"source_sentence": ["good"], "sentences": ["fine"]}, "inputs.source_sentence is one text"),
+        ("similarity", {"source_sentence": "good", "sentences": "fine"}, "inputs.sentences is a list of texts"),
+    ],
+)
+def test_a_text_is_no_list_and_a_list_is_no_text(kind, inputs, message, service_of):
+    answer = service_of(kind).client.post(f"/models/{kind}", json={"inputs": inputs})
+    assert answer.status_code == 422
+    assert message in answer.text
+
+
 @pytest.mark.parametrize("encoding", ["float", "base64"])
 def test_openai(encoding, service_of, exported):
     openai = pytest.importorskip("openai")
@@ -240,6 +255,20 @@ class TestTextEmbeddingsInference:
         found = service_of("retrieval").client.post("/embed", json={"inputs": ["good", "a good film"]}).json()
         assert np.allclose(found[1], predicted(exported("retrieval"), "a good film")["embedding"], atol=1e-5)
         assert len(service_of("retrieval").client.post("/embed", json={"inputs": "good"}).json()) == 1
+
+    def test_embeddings_are_normalized_where_requested(self, service_of, monkeypatch):
+        service = service_of("retrieval")
+        body = {"inputs": "good", "normalize": False}
+        refusal = service.client.post("/embed", json=body)
+        assert (refusal.status_code, "itself normalizes" in refusal.text) == (422, True)
+
+        async def answers(*_):
+            return [{"embedding": [3.0, 4.0]}, {"embedding": [0.0, 0.0]}]
+
+        monkeypatch.setattr(Service, "all_answers", answers)
+        body["inputs"] = ["good", "fine"]
+        assert service.client.post("/embed", json=body).json() == [[3.0, 4.0], [0.0, 0.0]]
+        assert service.client.post("/embed", json=body | {"normalize": True}).json() == [[0.6, 0.8], [0.0, 0.0]]
 
     def test_rerank(self, service_of, exported):
         body = {"query": "good", "texts": ["a fine film", "bad", "dull"], "return_text": True, "raw_scores": True}

@@ -51,7 +51,7 @@ def reading(path: Path) -> Iterator[None]:
 def check_text(path: Path, encoding: str) -> None:
     """Read a whole text file, and refuse bytes that are not in its encoding as ``text_lines`` does, with their line."""
     decoder = codecs.getincrementaldecoder(_codec(encoding))()
-    with reading(path), _opened(path) as stream:
+    with reading(path), opened(path) as stream:
         try:
             while chunk := stream.read(CHUNK):
                 if "\0" in decoder.decode(chunk):
@@ -79,7 +79,7 @@ def text_lines(
         mark_invalid: invalid bytes are no error but marked (`invalid_byte`).
     """
     codec = _codec(encoding, option)
-    with reading(path), _opened(path) as stream:
+    with reading(path), opened(path) as stream:
         text = io.TextIOWrapper(stream, encoding=codec, errors="surrogateescape", newline=newline)
         number, begins = 0, True
         try:
@@ -115,7 +115,8 @@ def without_invalid(text: str) -> str:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """Open the bytes of a text file, unpacked where they are gzip; other binary formats are an error."""
     with path.open("rb") as raw:
         head = raw.peek(8)[:8]
         for magic, name in BINARY_FORMATS.items():
@@ -133,7 +134,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 def _encoding_hint(path: Path, option: str) -> str:
     """Return the option with which the file may be read; UTF-16 is recognised by the first bytes."""
-    with _opened(path) as stream:
+    with opened(path) as stream:
         head = stream.read(4)
     is_utf16 = head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in head
     named = "utf-16, as its first bytes look" if is_utf16 else "cp1252 (Windows), latin-1 or utf-16"

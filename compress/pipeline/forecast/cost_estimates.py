@@ -32,6 +32,7 @@ from compress.recipe.training_schema import EpochBounds, Training
 from compress.steps import STEPS
 from compress.steps.model_step import PlannedModel
 from compress.tasks import kind_of
+from compress.tasks.base import evenly_spaced
 from compress.train.core.auto_settings import TrainingFacts, resolve_auto
 from compress.train.training_costs import (
     EXPECTED_POSITION,
@@ -261,9 +262,9 @@ class Estimates:
         if folder is None:
             return None
         rows, task = self._roles.rows("train"), self._roles.info.task_info
-        sample = np.unique(np.linspace(0, len(rows) - 1, min(SAMPLE, len(rows))).astype(int))
+        sample = evenly_spaced(rows, SAMPLE)
         try:
-            encoded = encode_rows((rows[int(index)] for index in sample), task, TextTokenizer.load(folder))
+            encoded = encode_rows(sample, task, TextTokenizer.load(folder))
         except CompressError:
             return None
         examples = training_examples(encoded, task)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -15,6 +14,7 @@ from compress.console import Console
 from compress.data.loading.data_digest import part_files
 from compress.data.loading.quickstart_dataset import builtin_file
 from compress.data.loading.raw_rows import LINE, file_rows, format_of, header_of
+from compress.data.loading.text_decoding import opened, reading
 from compress.errors import CompressError
 from compress.model_folder.model_info import ShapeInfo
 from compress.model_shapes import shape_of_config
@@ -106,7 +106,7 @@ def _rows_in(path: Path, task: Task, part: Part) -> int:
 
 
 def _lines_in(path: Path) -> int:
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+    with reading(path), opened(path) as stream:
         return max(1, sum(block.count(b"\n") for block in iter(lambda: stream.read(2**20), b"")))
 
 

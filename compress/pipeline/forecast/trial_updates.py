@@ -10,8 +10,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from compress.console import Console, duration
 from compress.data.splits.prepare_splits import DATA_FILE, PreparedData, load_prepared
 from compress.data.splits.row_store import RowWriter, documents_name
@@ -30,6 +28,7 @@ from compress.recipe.field_types import Role
 from compress.recipe.training_schema import Training, number
 from compress.steps import STEPS, map_trainings
 from compress.tasks import kind_of
+from compress.tasks.base import evenly_spaced
 
 SELECT_ROWS = 64
 
@@ -103,8 +102,8 @@ def _write_sample(roles: PreparedData, train_rows: int, folder: Path) -> None:
 
 def _copy(rows: Any, folder: Path, name: str, limit: int) -> int:
     """Copy up to ``limit`` rows; returns how many."""
-    count = min(len(rows), limit)
+    sample = evenly_spaced(rows, limit)
     with RowWriter(folder, name) as writer:
-        for index in np.linspace(0, len(rows) - 1, count).astype(int):
-            writer.add(rows[int(index)])
-    return count
+        for row in sample:
+            writer.add(row)
+    return len(sample)

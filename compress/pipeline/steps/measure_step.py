@@ -30,6 +30,7 @@ from compress.pipeline.strip_paths import strip_paths_deep
 from compress.recipe.measure_schema import Measure, Target, TimingGrid
 from compress.runtime.predictor import Placement
 from compress.select.ledger import GridCell, Ledger, TargetResult, write_ledger
+from compress.tasks.base import evenly_spaced
 
 if TYPE_CHECKING:
     from compress.pipeline.graph import Plan
@@ -93,9 +94,8 @@ def measure(context: StepContext, plan: Plan, limits: bool) -> None:
 
 
 def sample_texts(rows: Sequence[Row], kind: Kind) -> list[TaskInput]:
-    """Return the inputs of up to `TIMED_ROWS` rows at even steps; the same ones every time."""
-    step = max(1, len(rows) // TIMED_ROWS)
-    return [kind.to_input(rows[index]) for index in range(0, len(rows), step)][:TIMED_ROWS]
+    """Return the inputs of up to `TIMED_ROWS` rows, which represent all."""
+    return [kind.to_input(row) for row in evenly_spaced(rows, TIMED_ROWS)]
 
 
 Length = int | Literal["data"]

@@ -43,7 +43,7 @@ async def _named(given: Mapping[str, Any], service: Service, served: ServedModel
     fields = set(served.model.kind.answer_fields)
     if {"question", "context"} <= set(given):
         _check("answer" in fields, served)
-        [answer] = await service.all_answers(served.name, [(str(given["question"]), str(given["context"]))])
+        [answer] = await service.all_answers(served.name, [(_text(given, "question"), _text(given, "context"))])
         return {
             "answer": answer["answer"] or "",
             "score": answer["probability"],
@@ -52,17 +52,25 @@ async def _named(given: Mapping[str, Any], service: Service, served: ServedModel
         }
     if {"source_sentence", "sentences"} <= set(given):
         _check("score" in fields, served)
-        source = str(given["source_sentence"])
-        pairs: list[TaskInput] = [(source, sentence) for sentence in given["sentences"]]
+        source, sentences = _text(given, "source_sentence"), given["sentences"]
+        if isinstance(sentences, str):
+            raise Refusal(422, "body", "inputs.sentences is a list of texts.")
+        pairs: list[TaskInput] = [(source, sentence) for sentence in sentences]
         return [answer.get("score") for answer in await service.all_answers(served.name, pairs)]
     if {"text", "text_pair"} <= set(given):
-        [answer] = await service.all_answers(served.name, [(str(given["text"]), str(given["text_pair"]))])
+        [answer] = await service.all_answers(served.name, [(_text(given, "text"), _text(given, "text_pair"))])
         return [_result("", answer, served)]
     raise Refusal(
         422,
         "body",
         "inputs is a text, several, {question, context}, {text, text_pair} or {source_sentence, sentences}.",
     )
+
+
+def _text(given: Mapping[str, Any], name: str) -> str:
+    if not isinstance(given[name], str):
+        raise Refusal(422, "body", f"inputs.{name} is one text.")
+    return str(given[name])
 
 
 def _check(fits: bool, served: ServedModel) -> None:

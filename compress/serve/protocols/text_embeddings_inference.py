@@ -78,7 +78,24 @@ async def embed(request: Request, service: Service) -> list[Any]:
     answers = await service.all_answers(name, list(texts))
     if any(answer["embedding"] is None for answer in answers):
         raise Refusal(400, "empty", "inputs cannot be empty")
-    return [answer["embedding"] for answer in answers]
+    vectors = [answer["embedding"] for answer in answers]
+    if body.normalize:
+        return [_of_length_1(vector) for vector in vectors]
+    if all(_has_length_1(vector) for vector in vectors):
+        raise Refusal(
+            422, "normalize", f"{name} itself normalizes its embeddings: leave out normalize, or set it to true."
+        )
+    return vectors
+
+
+def _has_length_1(vector: list[float]) -> bool:
+    return math.isclose(math.hypot(*vector), 1.0, rel_tol=1e-3)
+
+
+def _of_length_1(vector: list[float]) -> list[float]:
+    """Return a vector of the same direction; that of a model that normalizes is left as it is."""
+    length = math.hypot(*vector)
+    return vector if not length or _has_length_1(vector) else [value / length for value in vector]
 
 
 async def rerank(request: Request, service: Service) -> list[dict[str, Any]]:

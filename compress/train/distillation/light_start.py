@@ -26,7 +26,7 @@ from compress.models.light_embeddings import NgramHash
 from compress.ngram_hash import HASHES
 from compress.recipe.student_schema import LightStudent
 from compress.storage.atomic_write import atomic_write
-from compress.tasks.base import Row
+from compress.tasks.base import Row, evenly_spaced
 from compress.train.core.distributed import current_processes, returned
 from compress.train.core.seed_restarts import FOLDER, TrainContext
 from compress.train.core.training_data import fast_tokenizer
@@ -171,9 +171,7 @@ def frequent_ngrams(
     """Return the most frequent n-grams of the teacher's ids in rows of train, with their counts."""
     texts = TaskTexts(task, fast_tokenizer(teacher.config, tokenizer))
     whole, counts = whole_texts(json.loads(tokenizer.backend_tokenizer.to_str())), Counter[Ngram]()
-    step = max(1, len(rows) // SAMPLE)
-    sample = [rows[index] for index in range(0, len(rows), step)][:SAMPLE]
-    for pieces in texts.pieces(sample, whole):
+    for pieces in texts.pieces(evenly_spaced(rows, SAMPLE), whole):
         ids = pieces[: task.max_length].tolist()
         for size in range(2, longest + 1):
             counts.update(zip(*(ids[offset:] for offset in range(size)), strict=False))

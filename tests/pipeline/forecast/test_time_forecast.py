@@ -13,6 +13,7 @@ import pytest
 
 from compress.console import Console
 from compress.data.splits.prepare_splits import load_prepared
+from compress.errors import DataError
 from compress.pipeline.commands import plan_command
 from compress.pipeline.commands.plan_command import hour_limit, preview, share_of_rows, show_plan, stage_rows
 from compress.pipeline.forecast import cost_estimates, step_forecasts, time_forecast
@@ -222,6 +223,20 @@ def test_rows_are_counted_and_their_lengths_estimated(rows, plan_of, name):
     assert sample.text.endswith(" rows")
     limited = task.model_copy(update={"data": task.data.model_copy(update={"limit": 50})})
     assert raw_sample(limited).counts["train"] == 50
+
+
+def test_rows_in_broken_gzip_are_one_message(rows, plan_of):
+    path = rows(2000, 20, "rows.csv.gz")
+    task = plan_of(path).recipe.task
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(DataError, match="broken gzip"):
+        raw_sample(task)
+
+
+def test_gzip_by_another_name_is_counted_unpacked(rows, plan_of):
+    path = rows(200, 20, "rows.csv.gz")
+    task = plan_of(path.rename(path.with_name("rows.csv"))).recipe.task
+    assert raw_sample(task).counts["train"] == 200
 
 
 def test_sets_that_are_not_here_are_assumed(plan_of, rows):
