@@ -5,8 +5,6 @@ layers, in turns in fresh processes: with batches as wide as their longest text 
 keeps by default; with more of them kept; with widths of multiples too, as the project does. The same in fp32 beside it.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import statistics

@@ -7,8 +7,6 @@ and sorted, at the best of four batches. Then, with the last model, memory at fe
 moments.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import multiprocessing

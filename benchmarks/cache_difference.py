@@ -6,8 +6,6 @@ Reported is the largest difference of a batch's loss, absolute and relative, and
 both models with 16 more tokens of padding.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

@@ -6,8 +6,6 @@ writes the cache, and in the second, which reads it. With one thread CPU time is
 waiting for a slow disk.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import sys

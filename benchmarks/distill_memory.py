@@ -7,8 +7,6 @@ its peak memory (VmHWM of Linux). That includes mapped files, which the system f
 the peak without them is reported too.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

@@ -1,7 +1,5 @@
 """A finished run of a recipe, for benchmarks that compare others with it on the same rows, and the set it is of."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path

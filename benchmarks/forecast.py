@@ -4,8 +4,6 @@ Forecasts of each training: by `compress plan --calibrate` before it runs, and b
 updates. The goal is a ratio between 0.8 and 1.25. Run it on an otherwise idle machine.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

@@ -4,8 +4,6 @@ Fine-tunes MiniLM (6 layers) from its probe with its lowest layers frozen, and f
 `auto`. Each training is one line of a JSON-lines file, appended when it ends: a killed run goes on with the others.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -5,8 +5,6 @@ right instead. Its true loss is the one it has on rows without end. The fastest 
 candidate, the more it truly loses: the worst case, in which choosing always favours what was lucky.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Students of one teacher are trained alike, each without one part of the default 
 that are held back from train.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """Parts of all report pages: tables in Markdown, the command, and the machine."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from benchmarks.report_store import Report

@@ -4,8 +4,6 @@ Each is a program of one file, run by the Python of an environment of its own, w
 It takes `{"texts": [TEXT]}` and answers `{"answers": [ANSWER]}`, on one thread of the model, as `compress serve` does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

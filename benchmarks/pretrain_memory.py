@@ -10,8 +10,6 @@ the growth with the corpus can be seen alone, `--copies 1 100` trains on so many
 first size, and on one and the same batch in every update.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import json

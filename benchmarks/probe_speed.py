@@ -5,8 +5,6 @@
 Rows that are scored come on top of those that are fitted: up to 2,000. Run it on an idle machine.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

@@ -7,8 +7,6 @@ three layers: those that the probe chooses, and those that `spread` does. Both a
 is finished is in OUT/results.json and is not done again. Data comes from the folder that COMPRESS_DATA names.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -6,8 +6,6 @@ the most thorough search, within the default limit, and within a tenth of that, 
 and sentences of 1,000 articles, whose title is the class (COMPRESS_DATA).
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

@@ -4,8 +4,6 @@ The shipped recipe is run with several seeds, unchanged otherwise. With --work, 
 stopped: results are stored seed by seed, and finished steps of the interrupted run in that folder.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial

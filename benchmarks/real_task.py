@@ -1,7 +1,5 @@
 """Rows of a real task and a teacher trained on it, for benchmarks that need real ones."""
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

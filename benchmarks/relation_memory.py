@@ -6,8 +6,6 @@ Reported are the peak memory without inputs and libraries, and the CPU time of a
 training.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import sys

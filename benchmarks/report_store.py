@@ -4,8 +4,6 @@ The report is rewritten with every result, so a killed run leaves a complete fil
 report of a pipeline run in the same folder of reports.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal

@@ -4,8 +4,6 @@ The same updates run with one thread and with several, in turns in one process, 
 feed-forward layer between the turns.
 """
 
-from __future__ import annotations
-
 import argparse
 import multiprocessing
 import statistics

@@ -4,8 +4,6 @@ Callers send requests until the process is killed at a random moment. Each reque
 its connection closed: none may have a wrong answer or wait in vain. Exit code 1 where one did.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import sys

@@ -4,8 +4,6 @@ Parts of one shared student, spread over their sizes, are scored on test as they
 by the rules of a new student, or for some epochs. Shared students are trained for several numbers of epochs.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import sys

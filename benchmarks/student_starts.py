@@ -5,8 +5,6 @@ on test and the agreement with the teacher, before any training and after some u
 losses, as means over seeds (of row order and random weights) with the lowest and highest.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import sys

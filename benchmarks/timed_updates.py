@@ -1,7 +1,5 @@
 """Training updates to time: random rows, random models, and a timestamp at the start of every update."""
 
-from __future__ import annotations
-
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence

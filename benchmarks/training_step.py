@@ -7,8 +7,6 @@ multiples of a width is not counted as work. On a CPU with one thread the clock 
 on the machine hardly change.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import sys

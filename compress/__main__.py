@@ -1,7 +1,5 @@
 """``python -m compress``: the form that no other program called ``compress`` can take."""
 
-from __future__ import annotations
-
 import sys
 
 from compress.cli import main

@@ -4,8 +4,6 @@ A task kind lists the arrays that its own examples add (`Kind.batch_arrays`); wh
 here. A new column of train that goes beside a row's text (a weight, say) is one line in `EXTRA_COLUMNS`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

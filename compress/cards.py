@@ -4,8 +4,6 @@ Cards and recipes come with the package; ``--cards DIR`` adds a folder of the us
 DIR/recipes) that takes precedence. Nothing is downloaded here and torch is not needed.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Mapping, Sequence
 from functools import cache

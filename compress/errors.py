@@ -4,8 +4,6 @@ A message says what went wrong, what was given, what was expected and the neares
 type. Only ``cli`` turns these into an exit. Exit codes: `EXIT_CODES`.
 """
 
-from __future__ import annotations
-
 import difflib
 import errno
 import os
@@ -104,7 +102,9 @@ FREE_SPACE = "free some disk space; the same command then resumes from finished 
 
 
 def unexpected(error: Exception) -> CompressError:
-    """Return an unexpected exception as one message; a full disk is reported as such, whichever library met it."""
+    """Return an exception as one message: our own as they are, a full disk as such, whichever library met it."""
+    if isinstance(error, CompressError):
+        return error
     text = f"{type(error).__name__}: {error}"
     if any(os.strerror(number) in text for number in DISK_FULL):
         return CompressError(f"a file could not be written: {error}", hint=FREE_SPACE)

@@ -4,8 +4,6 @@ Adding a family is one row of `FAMILIES`: hooks, pruning, layer copying, shapes,
 tiny test models read everything they need to know about it from here. Neither torch nor transformers is loaded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any

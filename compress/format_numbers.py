@@ -1,7 +1,5 @@
 """Numbers as text, the same in the terminal, on pages and in model cards; None is shown as a dash."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import floor, log10
 from typing import Protocol

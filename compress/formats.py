@@ -6,8 +6,6 @@ where no existing one reads it), a builder in `export/builders/`, an opener in `
 pyproject.toml.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

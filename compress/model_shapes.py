@@ -3,8 +3,6 @@
 The student's shape is computed here for estimates, for checks before the run and for building it. torch is not loaded.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Sources of models (cards, folders, hub ids) and their identity in fingerprints: contents, never paths."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path

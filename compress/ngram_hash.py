@@ -5,8 +5,6 @@ that prime (Carter and Wegman, "Universal Classes of Hash Functions", 1979). No 
 runtimes compute integers in 32 bits.
 """
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Iterator

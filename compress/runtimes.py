@@ -7,8 +7,6 @@ the wheels of ONNX Runtime from 1.17 on and in Node.js; the test of this module 
 with the tables.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace

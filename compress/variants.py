@@ -4,8 +4,6 @@ It is derived from the tables of formats, runtimes and quantizers; adding one of
 light: builders are imported when they are called.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """Chromium without a window, and a server of files on this computer."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@ The template process forks a keeper for each command, which forks the command, w
 ended. The template has no thread, so a fork copies all of it.
 """
 
-from __future__ import annotations
-
 import atexit
 import json
 import os

@@ -1,7 +1,5 @@
 """`python -m benchmarks.defaults`: the untouched recipe of `compress init` compared with other ways to train."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The stored results of the comparison: what each contestant reached on each set with each seed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """The comparison as a page: one table of scores, one of time, and the goals."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 

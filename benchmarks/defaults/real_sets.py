@@ -1,7 +1,5 @@
 """The real sets on which defaults are chosen and judged: files below the folder that COMPRESS_DATA names."""
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile

@@ -5,8 +5,6 @@ teachers. Each training is one line of a JSON-lines file, appended when it ends:
 missing. Only rows of train and select are used.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

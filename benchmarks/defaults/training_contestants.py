@@ -1,7 +1,5 @@
 """The default recipe and what it is compared with; each trains on the rows that the default recipe prepared."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

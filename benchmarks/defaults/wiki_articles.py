@@ -1,7 +1,5 @@
 """A set of many classes: single sentences of long encyclopedia articles, whose title is the class."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

@@ -1,7 +1,5 @@
 """`python -m benchmarks.distill_throughput`: race, print the tables, write report.json and report.md."""
 
-from __future__ import annotations
-
 import argparse
 import os
 from collections.abc import Sequence

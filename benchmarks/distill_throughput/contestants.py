@@ -1,7 +1,5 @@
 """The contestants, and how each is run: in a separate process, on the same cores, with the same threads."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

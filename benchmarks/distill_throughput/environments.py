@@ -1,7 +1,5 @@
 """A virtual environment for each tool in the cache folder, created once for its pinned versions."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

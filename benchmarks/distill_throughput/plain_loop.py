@@ -1,7 +1,5 @@
 """A hand-written training loop: padding to the longest row of a batch, eager attention, fp32."""
 
-from __future__ import annotations
-
 import torch
 from torch.utils.data import DataLoader
 from transformers import get_linear_schedule_with_warmup

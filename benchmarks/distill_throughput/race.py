@@ -1,7 +1,5 @@
 """Rounds of a comparison: A B C D, A B C D … so that a disturbance of the machine affects all contestants."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The jobs to compare, the contestants of each, and the goals of the project."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec

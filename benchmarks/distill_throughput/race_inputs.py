@@ -1,7 +1,5 @@
 """The inputs of a comparison: rows, a trained teacher, students built from it, and a score on dev."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Sequence

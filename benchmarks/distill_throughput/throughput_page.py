@@ -1,7 +1,5 @@
 """The report as a page: a table for each comparison, the ratios with their goals, and the machine."""
 
-from __future__ import annotations
-
 from statistics import median
 
 from benchmarks.distill_throughput.race_results import Lane, Race, Ratio, ThroughputReport

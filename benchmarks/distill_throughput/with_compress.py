@@ -1,7 +1,5 @@
 """Distillation through the public function of compress, in the precision in which this CPU multiplies faster."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

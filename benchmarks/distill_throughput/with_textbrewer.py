@@ -4,8 +4,6 @@ The notebook matches hidden states; attention is matched as in its other example
 the one of all contestants, registered as its manual describes.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

@@ -4,8 +4,6 @@ The example learns from the teacher's logits only. Losses on layers are added in
 modules, and losses on their outputs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any

@@ -1,7 +1,5 @@
 """`python -m benchmarks.formats`: one student in every format and precision that runs here."""
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 from collections.abc import Iterator, Mapping, Sequence

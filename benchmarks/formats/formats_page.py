@@ -1,7 +1,5 @@
 """The comparison as a page, and the same table between two marks of docs/exports.md."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from benchmarks.formats.formats_results import Entry, FormatsReport

@@ -1,7 +1,5 @@
 """The stored results: one entry for each format and precision."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """`python -m benchmarks.harness`: check the measuring harness, print the table, write report.json and report.md."""
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Callable, Iterator, Sequence

@@ -4,8 +4,6 @@ A separate program that imports nothing of the harness:
 `python bare_loop.py model.onnx THREADS CALLS name=input.npy ...`
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import sys

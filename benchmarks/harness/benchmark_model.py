@@ -1,7 +1,5 @@
 """The model of all checks: created here, exported with our exporter, and quantized to INT8."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import dataclass
 from pathlib import Path

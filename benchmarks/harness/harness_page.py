@@ -1,7 +1,5 @@
 """The report as a page: the table first, then every turn and session."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from benchmarks.harness.harness_results import HarnessReport, Pairing, Row, Turn

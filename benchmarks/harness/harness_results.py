@@ -1,7 +1,5 @@
 """The results of the check: the rows of its table, and the report."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal
 

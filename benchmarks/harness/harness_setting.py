@@ -1,7 +1,5 @@
 """Shared by all parts of the check: the files, device and cores, settings, and the time left."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field

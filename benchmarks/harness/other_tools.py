@@ -1,7 +1,5 @@
 """Other tools on the same file: how each is called, and how its output is parsed."""
 
-from __future__ import annotations
-
 import csv
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """The harness checked against itself: identical models, a deliberately delayed one, and a busy neighbour process."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """The harness compared with other tools: the same file, inputs, threads and cores, in alternating turns."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Turns and sessions to results and verdicts. Pure functions of numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from statistics import median
 

@@ -1,7 +1,5 @@
 """`python -m benchmarks.int8`: INT8 files of MiniLM and its students, ours and those of other tools."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Makes the models by a recipe, and of each every file that can be compared."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import shutil

@@ -1,7 +1,5 @@
 """The comparison as a page: one table a model, the goals, and a picture of score against speed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from benchmarks.int8.int8_results import FP32, TORCH, Entry, Int8Report

@@ -1,7 +1,5 @@
 """Scores and times every file of a model, interleaved in one session for each number of threads, batch and length."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`python -m benchmarks.pruning`: scores against measured speed for pruning criteria, goals and dropped layers."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path

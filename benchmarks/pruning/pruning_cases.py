@@ -1,7 +1,5 @@
 """The ways to make a model smaller that are compared: each is a recipe, run by the command line as a user would."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Mapping

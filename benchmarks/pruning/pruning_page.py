@@ -1,7 +1,5 @@
 """The comparison as a page: one table a set, the goals, and a picture of score against speed."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """The stored results of the comparison: one entry for each way to make a model smaller, on each set."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """`python -m benchmarks.search`: hypervolume against training minutes; whether budgets are met when measured again."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path

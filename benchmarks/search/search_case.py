@@ -1,7 +1,5 @@
 """One set with one seed: a teacher, and what each way of searching makes of it in a folder of its own."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys

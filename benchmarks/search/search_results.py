@@ -1,7 +1,5 @@
 """The stored results: the models that each way of searching made, when it had them, and whether budgets were met."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Literal

@@ -1,7 +1,5 @@
 """`python -m benchmarks.small_students`: students without attention and cascades beside other small models."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One set with one seed: the run that makes our students, and the other tools on the same rows."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The comparison as a page: a table for each set, the goals, and a picture of score against speed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 

@@ -1,7 +1,5 @@
 """The stored results: what each file of each model reached on each set with each seed, and the goals."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from benchmarks.report_store import Report

@@ -1,7 +1,5 @@
 """The answers to a part of a file: what its rows hold, what is wrong with them, and what the model says."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """`compress predict --file IN --to OUT`: files or globs, here or where fsspec reads, into a file or a folder."""
 
-from __future__ import annotations
-
 import glob
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """Tables as Python holds them (rows, arrays, a pyarrow table, a pandas frame), and answers as columns of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ A part has up to `PART_ROWS` rows, fewer in small files, so that there is work f
 from the file alone. Rows that cannot be read carry the reason.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -190,6 +190,6 @@ def _serve(pipe: connection.Connection, start: Callable[[Any], Callable[[Any], A
                 work = work or start(setup)
                 reply = True, work(job)
             except Exception as error:  # noqa: BLE001  sent to the process that asked
-                failure = error if isinstance(error, CompressError) else unexpected(error)
+                failure = unexpected(error)
                 reply = False, (type(failure), failure.message, failure.hint)
             pipe.send(reply)

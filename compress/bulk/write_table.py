@@ -3,8 +3,6 @@
 What a part holds follows from the file and the model alone, so parts may be written again, or on different machines.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

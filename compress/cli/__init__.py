@@ -4,8 +4,6 @@ A file a group of commands has the options of each beside what it does. Imports 
 command loads only what it needs.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import os
@@ -19,7 +17,7 @@ from compress import __version__
 from compress.cli import predict_commands, report_commands, run_commands, zoo_commands
 from compress.cli.arguments import OUTPUTS, Handler
 from compress.console import Console, program_name, with_program
-from compress.errors import EXIT_CODES, CompressError, UsageError, closest, suggestion, unexpected
+from compress.errors import EXIT_CODES, UsageError, closest, suggestion, unexpected
 
 _INTERRUPTED_RUN = "interrupted; finished steps are cached, and the same command resumes there"
 INTERRUPTED = {
@@ -66,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("COMPRESS_DEBUG") == "1":
             raise
-        failure = error if isinstance(error, CompressError) else unexpected(error)
+        failure = unexpected(error)
         console.error(failure)
         return failure.exit_code
 

@@ -1,7 +1,5 @@
 """What the options of several commands have in common: formats of the output, and numbers with their limits."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable
 from typing import Any, Protocol

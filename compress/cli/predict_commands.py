@@ -1,7 +1,5 @@
 """Commands that use models, and look at the machine."""
 
-from __future__ import annotations
-
 import argparse
 from contextlib import nullcontext
 from dataclasses import asdict

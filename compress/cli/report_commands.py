@@ -1,7 +1,5 @@
 """Commands that show and compare what was made and measured."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Commands that export, publish, get and verify models."""
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 from pathlib import Path

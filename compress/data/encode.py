@@ -1,7 +1,5 @@
 """Rows to examples in memory-mapped files, and examples to batches whose order is a pure function of a seed."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import tempfile

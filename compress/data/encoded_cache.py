@@ -5,8 +5,6 @@ scores of all variants read the same files, as do the runs of a sweep. Entries a
 renamed, so several processes may write the same one; the least recently used ones are removed beyond a limit.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

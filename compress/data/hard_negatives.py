@@ -5,8 +5,6 @@ a query, those that no row names as its answer are close and (mostly) wrong (Kar
 for Open-Domain Question Answering", 2020). Some may be right all the same: the more are taken, the more of them.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ Nothing heavy is imported: versions come from package metadata, and torch is que
 cannot be determined is reported as unknown, never guessed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import os

@@ -3,8 +3,6 @@
 Linux reports most settings under /sys and /proc; elsewhere, and in containers that hide them, a field is None.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import sys

@@ -1,7 +1,5 @@
 """The checks of ``compress doctor``: properties of this machine, whether they suffice, and what to type if not."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from compress.environment import Environment

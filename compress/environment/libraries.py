@@ -4,8 +4,6 @@ Versions come from package metadata: nothing is imported to read them. Logs, tab
 export, quantize or run models would mix with ours.
 """
 
-from __future__ import annotations
-
 import io
 import logging
 import os

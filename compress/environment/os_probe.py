@@ -3,8 +3,6 @@
 What cannot be read is empty rather than an error.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """How a variant is built: the record of a variant and the single argument of its builder."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What converters of PyTorch models to other formats have in common: modules made for inference, silence, one error."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -6,8 +6,6 @@ optimum knows is taken from it: the names of tasks and of their outputs, a famil
 (`NormalizedConfigManager`) and the generator of sample inputs.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -6,8 +6,6 @@ operator, which the exporter would unroll over a fixed number of tokens. All ope
 quantizers and other runtimes know.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

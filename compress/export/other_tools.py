@@ -11,8 +11,6 @@ The fields of config.pbtxt are those of Triton's `model_config.proto`. Shapes le
 where `max_batch_size` is 1 or more.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterable, Mapping

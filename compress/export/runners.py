@@ -4,8 +4,6 @@ All scripts have the same few lines: the tokenizer, the model (`RUNNERS`, by for
 kind words. A new format is one record here. Each text runs alone, cut by its tokenizer.json to the task's length.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Short timings of a few calls in turn are enough to choose between files and options, not to report a latency.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Writes the folder around an exported graph: config, tokenizer, compress.json, golden outputs, and how to run it."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from pathlib import Path

@@ -5,8 +5,6 @@ kill or a lost connection may have been charged. An answer is never changed. SQL
 process is killed, lets other processes read meanwhile, and needs no more memory for a million answers than for ten.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sqlite3

@@ -1,7 +1,5 @@
 """Asks a service for missing answers: several at a time, at the pace it allows, again where an answer is no label."""
 
-from __future__ import annotations
-
 import json
 import random
 import time

@@ -1,7 +1,5 @@
 """`compress label`: checks the rows, says what the answers cost, asks the service, and writes the data files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass

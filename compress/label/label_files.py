@@ -1,7 +1,5 @@
 """The data files of labelled rows, in one folder: train.jsonl, test.jsonl, a recipe for them, and service.json."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field

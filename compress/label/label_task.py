@@ -1,7 +1,5 @@
 """The rows of a recipe of `compress label`, and what each is asked; checks of the recipe before any row is read."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Messages come from the recipe's templates or the default ones. An answer is a JS
 exactly a label (or a number in range) is invalid: it is asked for again, never guessed.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

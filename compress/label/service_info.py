@@ -1,7 +1,5 @@
 """service.json: what a service is and costs, beside the answers that a small model learns to give."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

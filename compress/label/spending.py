@@ -1,7 +1,5 @@
 """The money that answers cost: what labelling will cost, before anything is sent, and the limit, never exceeded."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from threading import Condition

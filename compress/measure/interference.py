@@ -4,8 +4,6 @@ Other processes, the hypervisor, heat and a container's limit are counted around
 and on the spread of the timing decide. A timing is not corrected: it is called unstable, with what was seen.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import time

@@ -1,7 +1,5 @@
 """The machine of a measurement: hardware, settings and load, as far as the system reports them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime

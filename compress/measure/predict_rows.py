@@ -1,7 +1,5 @@
 """Predictions of a model on rows: their examples are run in batches, and the decoded outputs put together."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The base class of stored results, and a value with its interval."""
 
-from __future__ import annotations
-
 from pydantic import BaseModel, ConfigDict
 
 

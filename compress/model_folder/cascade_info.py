@@ -1,7 +1,5 @@
 """The folder of a cascade: two models, each a complete folder of its own below `models/`, and `cascade.json`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """How a model was made, as its compress.json says: layers followed, structure and pieces kept, training."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from compress.storage.stored_info import Info

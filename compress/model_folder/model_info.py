@@ -1,7 +1,5 @@
 """compress.json: the description of a model folder, readable without torch or transformers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal

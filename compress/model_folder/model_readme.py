@@ -1,7 +1,5 @@
 """README.md of model folders that plain transformers refuses: how to load the whole model, and its encoder alone."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

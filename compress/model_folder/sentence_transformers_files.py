@@ -6,8 +6,6 @@ length at which texts are cut, config_sentence_transformers.json the kind of mod
 its scores. https://sbert.net describes them.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Mapping

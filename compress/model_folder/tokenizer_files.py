@@ -6,8 +6,6 @@ what their own training set once: a length of 512 for a model that reads 64 toke
 neither; it takes the length from the task and pads each batch to its longest row.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -4,8 +4,6 @@ Importing this package registers the non-uniform shapes, and models without atte
 so that a pruned folder loads with ``AutoModelForSequenceClassification.from_pretrained`` and ``pipeline``.
 """
 
-from __future__ import annotations
-
 import os
 
 # Read when torch computes its first product. oneDNN compiles each shape of a product in bf16 and keeps 1,024 of them; a

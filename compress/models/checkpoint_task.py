@@ -1,7 +1,5 @@
 """The task a checkpoint was trained for, whether it fits a recipe's task, and how a config describes a task."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

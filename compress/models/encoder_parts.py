@@ -5,8 +5,6 @@ attention maps, and `output_hidden_states` keeps the states of all layers in mem
 work with every attention implementation, keep gradients, and store only the requested tensors.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager

@@ -1,7 +1,5 @@
 """Resolves what a recipe names (a card, a local folder, a hub id) to a local folder of weights."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Heads on top of the encoder: names, transformers classes, outputs, and a linear one in place of a family's."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -5,8 +5,6 @@ weights of both (Svenstrup et al., "Hash Embeddings", 2017, arXiv:1709.03933), s
 is computed from the ids inside the model.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

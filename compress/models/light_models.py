@@ -9,8 +9,6 @@ Of a pair of texts, which the separator between them divides, the head reads bot
 product. The special tokens of a text have no vectors.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Loads checkpoints with a task's head, and writes model folders; gives a tokenizer another tokenizer.json."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence

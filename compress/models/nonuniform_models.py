@@ -9,8 +9,6 @@ weights are loaded. Importing `compress.models` registers both with the Auto cla
 code.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Progress bars, reports and messages of transformers would mix with ours and are 
 warn about is checked here: weights that are missing, of another size, not finite, or pickled.
 """
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

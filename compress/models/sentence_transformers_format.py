@@ -1,7 +1,5 @@
 """Pooling and dense layer of sentence-transformers' folders for embedding models: from a folder to a model and back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """A two-layer random model of any family with a character tokenizer, for tests and `run --smoke`."""
 
-from __future__ import annotations
-
 import string
 from pathlib import Path
 

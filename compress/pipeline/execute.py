@@ -1,7 +1,5 @@
 """Runs a plan: reuses cached steps, runs the others, and keeps all results when a step fails."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Mapping
@@ -142,7 +140,7 @@ class Executor:
             incomplete = error.full_message
         except Exception as error:
             # Whatever a library raises, an optional step fails alone.
-            message = (error if isinstance(error, CompressError) else unexpected(error)).full_message
+            message = unexpected(error).full_message
             self._event(step, "failed", message=message)
             self.store.abandon(work)
             self.output.log.write(f"{step.name} failed: {message}")

@@ -1,7 +1,5 @@
 """A step's fingerprint: a digest of everything that changes its result, and of nothing else."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The types of a plan: its steps, the models they make, and the variants that are measured."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

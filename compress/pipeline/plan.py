@@ -4,8 +4,6 @@ The steps over data, and those over all models and variants, are planned here; m
 `compress.steps`, variants in `plan_variants`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path

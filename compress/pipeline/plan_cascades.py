@@ -1,7 +1,5 @@
 """Plans cascades: the steps that make each of the files of two models, score it and, with all others, time it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Literal

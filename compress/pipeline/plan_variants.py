@@ -3,8 +3,6 @@
 Between quantizing a model and scoring it, layers return to fp32, and few of several files are kept.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Literal

@@ -3,8 +3,6 @@
 A recipe is resolved first: filled with the settings of its cards, over which its own keys take precedence.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

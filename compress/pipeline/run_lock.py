@@ -1,7 +1,5 @@
 """lock.json of a run's folder: the steps that the run uses, which `clean` keeps; and what is kept of former runs."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Sequence

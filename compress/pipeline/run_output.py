@@ -1,7 +1,5 @@
 """What a run shows: a line for each stage, on a terminal one live line, and everything else in log.txt."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -125,8 +123,8 @@ class RunOutput:
             self._enter(None)
             self._flush_unchanged()
 
-    def begin(self, step: Step, counter: str) -> float:
-        """Show that a step is being run; returns the time at which it began."""
+    def begin(self, step: Step, counter: str) -> None:
+        """Show that a step is being run."""
         self._enter(self._of[step.name])
         self._flush_unchanged()
         self.steps.note(f"{counter} {step.name}")
@@ -135,7 +133,6 @@ class RunOutput:
             stages = list(dict.fromkeys(self._of[each.name].stage for each in self._all))
             place = f"{self._phase}[{stages.index(state.stage) + 1}/{len(stages)}] {state.stage.title}"
             self._line.show(place, lambda: self._left(time.monotonic() - began))
-        return time.monotonic()
 
     def reused(self, step: Step, counter: str, folder: Path) -> None:
         """Record that nothing of a step changed."""

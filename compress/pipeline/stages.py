@@ -1,7 +1,5 @@
 """The stages of a run: `STAGES` is the only table from kinds of steps to titles and to what came of them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """What a step is given when it runs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field

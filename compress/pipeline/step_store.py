@@ -4,8 +4,6 @@ A step is built in `.steps/.partial/…` and renamed when it is complete. What a
 next one, which may continue from it. One process at a time builds a step; others wait.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -18,42 +16,34 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from filelock import FileLock, Timeout
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from compress.console import Console
 from compress.errors import CompressError
 from compress.storage.atomic_write import atomic_replace_folder, atomic_write, copy_content
 from compress.storage.file_digests import combined_digest, digests
 from compress.storage.file_names import STEPS_FOLDER
-from compress.storage.stored_info import up_to
+from compress.storage.stored_info import Info, up_to
 
 RECORD_FILE = "step.json"
 INPUTS_FILE = "inputs.json"
 """Of a step that is being built: the digests of its inputs."""
 
-VERSIONS_1: Mapping[str, int] = {"score": 2, "measure": 2, "report": 5}
-"""Versions of the kinds of steps in records of schema version 1, which do not name them; others were at 1."""
 
-
-class InputRecord(BaseModel):
+class InputRecord(Info):
     """An input as it was when the step ran."""
-
-    model_config = ConfigDict(frozen=True)
 
     fingerprint: str
     digest: str
 
 
-class StepRecord(BaseModel):
+class StepRecord(Info):
     """The content of step.json: what a finished step did, from what, and what it took."""
 
-    model_config = ConfigDict(frozen=True)
-
     schema_version: Annotated[int, up_to(2)] = 2
-    """2: `version` and `made_by`; `peak_memory` is the step's own and not the process's."""
     step: str
     kind: str
-    version: int | None = None
+    version: int
     """Of its kind, as in `fingerprint.VERSIONS`."""
     fingerprint: str
     settings: Mapping[str, Any]
@@ -61,8 +51,6 @@ class StepRecord(BaseModel):
     digest: str
     """Of everything it left except this record."""
     seconds: float
-    work: float | None = None
-    """The amount of work, which earlier versions recorded."""
     rates: Mapping[str, Any] | None = None
     """Throughput of a training, read by `forecast.time_forecast`; None where nothing was trained."""
     measured: Mapping[str, Any] | None = None
@@ -74,26 +62,13 @@ class StepRecord(BaseModel):
     made_by: str = ""
     """The version of compress that ran it."""
     peak_memory: int | None = None
-    """Largest resident memory of the process while the step ran, in bytes; None where the system does not report it.
-
-    In schema version 1: of the process since it started (see `own_peak_memory`).
-    """
+    """Largest resident memory of the process while the step ran, in bytes; None where the system does not report it."""
     created: str
 
     @property
     def input_digests(self) -> dict[str, str]:
         """The digests of its inputs by step name."""
         return {name: one.digest for name, one in self.inputs.items()}
-
-    @property
-    def kind_version(self) -> int:
-        """The version of its kind, which records of schema version 1 leave out."""
-        return self.version or VERSIONS_1.get(self.kind, 1)
-
-    @property
-    def own_peak_memory(self) -> int | None:
-        """Largest resident memory while this step ran; None where only that of the whole process is known."""
-        return self.peak_memory if self.schema_version >= 2 else None
 
 
 class StepStore:
@@ -167,7 +142,7 @@ class StepStore:
     @cached_property
     def _by_content(self) -> dict[str, StepRecord]:
         return {
-            _content_key(record.step, record.kind_version, record.settings, record.input_digests): record
+            _content_key(record.step, record.version, record.settings, record.input_digests): record
             for record in self.records()
             if not record.incomplete
         }
@@ -190,14 +165,7 @@ class StepStore:
         except (OSError, shutil.Error):
             shutil.rmtree(work, ignore_errors=True)
             return None
-        changes: dict[str, Any] = {
-            "schema_version": 2,
-            "fingerprint": fingerprint,
-            "inputs": dict(inputs),
-            "version": record.kind_version,
-            "peak_memory": record.own_peak_memory,
-        }
-        adopted = record.model_copy(update=changes)
+        adopted = record.model_copy(update={"fingerprint": fingerprint, "inputs": dict(inputs)})
         (work / RECORD_FILE).unlink()  # a link to the other step's record
         self.finish(adopted, work)
         return adopted

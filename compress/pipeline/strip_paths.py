@@ -1,7 +1,5 @@
 """Removes paths of this machine from what is published: reports, model cards and zoo entries."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

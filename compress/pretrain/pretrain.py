@@ -3,8 +3,6 @@
 Cards beside it are how task recipes name the encoder as their teacher or student.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path

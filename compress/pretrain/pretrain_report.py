@@ -1,28 +1,20 @@
 """The report of a pretraining (JSON, tables, a page): what it predicts of held-out documents, beside counting alone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from compress import format_numbers as fmt
 from compress.errors import pluralize
 from compress.pretrain.scores.clustered_mean import Estimate
-from compress.storage.stored_info import up_to
+from compress.storage.stored_info import Info, up_to
 from compress.tables import Cells, Table, make_table, markdown_table
 
 REPORT_JSON = "report.json"
 
 
-class Frozen(BaseModel):
-    """Base of the parts of the report."""
-
-    model_config = ConfigDict(frozen=True)
-
-
-class HeldOutResult(Frozen):
+class HeldOutResult(Info):
     """How well one model predicts masked pieces, and pairs, of held-out documents."""
 
     loss: Estimate
@@ -32,7 +24,7 @@ class HeldOutResult(Frozen):
     """The share of pairs that it classifies right; None without a head for them."""
 
 
-class HeldOut(Frozen):
+class HeldOut(Info):
     """What was scored, and by which models; all on the same masked pieces."""
 
     documents: int
@@ -51,7 +43,7 @@ class HeldOut(Frozen):
     below_bigram: Estimate
 
 
-class MethodScore(Frozen):
+class MethodScore(Info):
     """What a method trains for, beside the prediction of masked pieces."""
 
     name: str
@@ -60,7 +52,7 @@ class MethodScore(Frozen):
     """Of the model before the training; None where it means nothing."""
 
 
-class TrainingPart(Frozen):
+class TrainingPart(Info):
     """One part of the training: on short sequences, or on long ones."""
 
     length: int
@@ -82,7 +74,7 @@ class TrainingPart(Frozen):
         return self.pieces / self.seconds if self.seconds else 0.0
 
 
-class MatrixRate(Frozen):
+class MatrixRate(Info):
     """How fast the training was beside the fastest matrix product of its machine."""
 
     operations: float
@@ -101,7 +93,7 @@ class MatrixRate(Frozen):
         return self.operations / self.fastest
 
 
-class PretrainReport(Frozen):
+class PretrainReport(Info):
     """The content of report.json."""
 
     schema_version: Annotated[int, up_to(1)] = 1

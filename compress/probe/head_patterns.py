@@ -5,8 +5,6 @@ Jensen-Shannon divergence of their attention, on the same tokens. Anisotropy as 
 intrinsic dimension by the ratio of the distances to the two nearest neighbours (Facco et al., 2017).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What changed between two models: CKA of layers on the same words, distance of weights, and which heads stayed."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -9,8 +9,6 @@
   those before it. How much shorter that is than the uniform code says how easily the layer gives the answers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar

@@ -3,8 +3,6 @@
 The texts of all tasks are in one list, so that each is encoded once for each model however many tasks read it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Puts a probe together: what is asked, one encoding of each model, and what the states, heads and weights say."""
 
-from __future__ import annotations
-
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The page of a probe: layers by tasks, heads by patterns, what changed, with all numbers in tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a probe found, as stored in probe.json, and its tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 

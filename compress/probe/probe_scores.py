@@ -1,7 +1,5 @@
 """Scores of probes with intervals: sums over held-out rows, of which a bootstrap draws rows with all of their items."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

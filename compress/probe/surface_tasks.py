@@ -4,8 +4,6 @@ After Conneau et al., "What you can cram into a single $&!#* vector", 2018 (arXi
 recipe has. A half of the texts of the last two is changed, never both forms of one text.
 """
 
-from __future__ import annotations
-
 import itertools
 import string
 from collections import Counter

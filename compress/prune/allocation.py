@@ -1,7 +1,5 @@
 """How much each layer keeps, and which heads and neurons: pure functions of importance tensors and of times."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The two steps of pruning: cut scores and removes heads and neurons, recover distils what remains."""
 
-from __future__ import annotations
-
 import copy
 import shutil
 from collections.abc import Callable, Iterator, Sequence

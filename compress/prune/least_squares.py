@@ -5,8 +5,6 @@ one factor for each unit is fitted; here it is every weight, as in He et al., "C
 Deep Neural Networks", 2017 (arXiv:1707.06168).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial

@@ -1,7 +1,5 @@
 """Collects the gradients of the loss with respect to masks over heads and FFN neurons, which importance is made of."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass

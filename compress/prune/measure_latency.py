@@ -3,8 +3,6 @@
 They are timed in this process, taking turns.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The shares of heads and neurons to remove: the recipe's settings applied to a shape, without torch."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from compress.errors import ModelError, UsageError

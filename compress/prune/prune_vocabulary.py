@@ -1,7 +1,5 @@
 """Vocabulary pruning: removes the word pieces that a task's texts do not use, and positions that it cannot reach."""
 
-from __future__ import annotations
-
 import copy
 import shutil
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Exported encoders with random weights, of any depth and sizes: what is timed where no weight matters."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import count
 

@@ -1,7 +1,5 @@
 """Chooses what a model keeps so that it becomes a given number of times faster, and times the real model."""
 
-from __future__ import annotations
-
 import copy
 import statistics
 from collections.abc import Sequence

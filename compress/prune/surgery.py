@@ -1,7 +1,5 @@
 """Removes heads and FFN neurons from a model with torch-pruning, and records what a cut kept of each layer."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from typing import Any

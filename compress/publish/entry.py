@@ -3,8 +3,6 @@
 Its root runs everywhere: where the first target's winner does not, the best variant that does is there instead.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

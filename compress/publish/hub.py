@@ -3,8 +3,6 @@
 The token is read from the environment only.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -6,8 +6,6 @@ Scores need the rows of test. A figure that is worse than its published interval
 miss.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,16 +15,23 @@ from pydantic import ValidationError
 
 from compress import format_numbers as fmt
 from compress.console import Console
+from compress.data.loading.raw_rows import EXTENSIONS
+from compress.data.loading.row_sources import part_source, valid_rows
 from compress.environment import LIBRARIES, versions
 from compress.environment.cpu import describe_cpu
 from compress.errors import DataError, ModelError, UsageError, first_error
+from compress.measure import BootstrapScorer, Job, time_jobs
+from compress.measure.quality.bootstrap_scorer import to_score
 from compress.measure.result_base import Score
 from compress.measure.timing.latency import Latency
 from compress.model_folder.model_info import FolderInfo, TaskInfo, read_info
 from compress.publish.entry import Entry, PublishedVariant
+from compress.recipe.measure_schema import Measure
+from compress.recipe.task_schema import Task
 from compress.report.compare_runs import ratio_between_sessions
 from compress.report.run_facts import TargetFacts
 from compress.runtime import runtime_of
+from compress.runtime.predictor import Placement
 from compress.storage.atomic_write import write_model
 from compress.storage.stored_info import Info, up_to
 from compress.tasks import TASK_NAMES, kind_of
@@ -179,10 +184,6 @@ def measure_again(folder: Path, rows: Path | None, console: Console) -> Measured
 
 def read_test_rows(info: FolderInfo, path: Path) -> list[Row]:
     """Return the rows of a file as the model's recipe read those of test."""
-    from compress.data.loading.raw_rows import EXTENSIONS
-    from compress.data.loading.row_sources import part_source, valid_rows
-    from compress.recipe.task_schema import Task
-
     if not path.is_file():
         raise UsageError(f"there is no file {path}.")
     stated = dict((info.recipe or {}).get("task") or {})
@@ -210,9 +211,6 @@ def _timed(
     folder: Path, info: FolderInfo, measured: Measured, texts: Sequence[TaskInput], console: Console
 ) -> MeasuredFigure:
     from compress.export.comparison.golden_inputs import golden_inputs
-    from compress.measure import Job, time_jobs
-    from compress.recipe.measure_schema import Measure
-    from compress.runtime.predictor import Placement
 
     target = measured.target
     length = None if target.length == "data" else target.length
@@ -251,8 +249,6 @@ def _why_not_judged(info: FolderInfo, measured: Measured, latency: Latency, *, h
 
 
 def _scored(folder: Path, info: FolderInfo, measured: Measured, rows: Sequence[Row]) -> MeasuredFigure:
-    from compress.measure import BootstrapScorer
-    from compress.measure.quality.bootstrap_scorer import to_score
     from compress.runtime.text_model import TextModel
 
     task: TaskInfo | None = info.task

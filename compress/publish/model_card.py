@@ -1,7 +1,5 @@
 """The model card: README.md with the front matter that the Hugging Face hub reads, generated from the report."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@ All that a zoo needs of a place is here: the files in it, their content up to a 
 there is none, one that is replaced at once, and a folder that is put there.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -4,8 +4,6 @@ Nothing is trusted before it was compared: the list of digests with the record o
 signature; then every file with that list.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass

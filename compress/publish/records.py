@@ -5,8 +5,6 @@ the version; it counts once the folder is complete and the record says so, and t
 publishers at once get two versions, and a publisher that was killed leaves what does not count.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta

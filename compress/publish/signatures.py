@@ -4,8 +4,6 @@ What is signed is a folder's digests.json, as digests.json.minisig beside it; th
 it, names the version and the folder, so that neither can be passed off as another. Needed: `cryptography`.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

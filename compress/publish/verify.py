@@ -5,8 +5,6 @@ published it. Before a folder predicts, sizes are always checked, and checksums 
 nor the hub's client is needed.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """`compress verify`: are the files those that were published, and does the model compute what it computed?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ An entry has the Hugging Face layout, with model card, report and checksums; eve
 on its own. What a version is, and why two publishers at once lose nothing, is said in `records.py`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """`compress zoo ls|show|diff|withdraw`: what a place holds, one version, what differs between two, and taking back."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping
 from typing import Any

@@ -4,8 +4,6 @@ The index is a cache: where a place can be listed, each record that is not in it
 cannot (http), the index is all there is.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any

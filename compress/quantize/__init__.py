@@ -3,8 +3,6 @@
 Adding a method is one file with a builder, one record in `QUANTIZERS`, a test and a row in the docs.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path

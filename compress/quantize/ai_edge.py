@@ -3,8 +3,6 @@
 Activations are quantized when they are computed. It reads the exported file alone, without PyTorch or sample rows.
 """
 
-from __future__ import annotations
-
 from compress.environment import require
 from compress.environment.libraries import silent_native_code
 from compress.errors import ModelError

@@ -4,8 +4,6 @@ They come from train, or from a file of texts where a model is quantized outside
 select; scores on rows of train only decide what is tried next.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 

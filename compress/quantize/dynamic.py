@@ -4,8 +4,6 @@ No calibration is needed. Matrix products run on integers; embeddings are stored
 looked up. Since a batch shares one scale, a row's outputs depend a little on the other rows of its batch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 import onnx

@@ -3,8 +3,6 @@
 ONNX Runtime's GatherBlockQuantized reads them; each block of a vector has a scale of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 import numpy as np

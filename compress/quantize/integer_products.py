@@ -3,8 +3,6 @@
 A quantized product is a MatMulInteger, or a MatMul or Gemm whose weights come from a DequantizeLinear (QDQ).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The analysis is that of Wu and others, "Integer Quantization for Deep Learning I
 the error of the outputs instead of the score: it needs no labels, and few rows are enough to put layers in order.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar

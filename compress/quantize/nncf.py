@@ -4,8 +4,6 @@
 until the score on rows of train has lost no more than `quantize.max_drop`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from types import ModuleType

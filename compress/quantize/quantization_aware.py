@@ -11,8 +11,6 @@ Rounding is passed by gradients as if it were not there (Bengio et al., 2013, ar
 derivative is zero. The scales are those of `quantize.dynamic`.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

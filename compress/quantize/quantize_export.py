@@ -1,7 +1,5 @@
 """Quantizes the graph of an exported folder, notes whether any CPU computes it right, and compares the outputs."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Collection
 from dataclasses import replace

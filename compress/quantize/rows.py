@@ -4,8 +4,6 @@ Each row of 8 bits has a scale of 16 bits, each block of 32 values of 4 bits too
 both. Nothing is rounded when the model runs, so that a row's outputs depend on no other row.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -6,8 +6,6 @@ follows from the weights alone (`can_saturate`), whether it does for given activ
 (`saturating_sums`): neither depends on the machine that computes it.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -6,8 +6,6 @@ about their distribution (`static-entropy`), and all but the most extreme values
 stored as integers as in dynamic INT8.
 """
 
-from __future__ import annotations
-
 import io
 import tempfile
 from collections.abc import Collection, Mapping, Sequence

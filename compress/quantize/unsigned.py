@@ -3,8 +3,6 @@
 All 8 bits of each weight count and nothing can saturate, at the price of a slower product where there is VNNI.
 """
 
-from __future__ import annotations
-
 from onnxruntime.quantization import QuantType
 
 from compress.export.build_context import BuildContext

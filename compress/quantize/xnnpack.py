@@ -4,8 +4,6 @@ No sample rows are needed, and a row does not depend on others. Tables of embedd
 fp32, become integers with a scale for each row.
 """
 
-from __future__ import annotations
-
 import copy
 
 import torch

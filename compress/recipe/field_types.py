@@ -3,8 +3,6 @@
 And the kinds of recipe files, each of which a command of its own reads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from math import isfinite
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self

@@ -3,8 +3,6 @@
 An override, ``--set a.b=v``, is one key of a recipe from the command line.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path

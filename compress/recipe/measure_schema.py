@@ -1,7 +1,5 @@
 """The sections about measuring: targets, and what the timing session measures and for how long."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Upper limits of numbers that users give, far above anything that makes sense; what a key allows is in its schema."""
 
-from __future__ import annotations
-
 MAX_THREADS = 1_024
 MAX_BATCH = 65_536
 MAX_LENGTH = 65_536

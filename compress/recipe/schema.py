@@ -7,7 +7,6 @@ that the caller passes as validation context, so that adding a method never edit
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
@@ -72,14 +71,6 @@ class Quantize(ShortForm):
     max_drop: Weight = 0.005
     training: Annotated[QuantizationAware | Literal[False], switched] = False
     """Train the last model once more while it computes as in INT8; the model before it is its teacher."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read_former_name(cls, value: Any) -> Any:
-        """Read `method`, as recipes of earlier versions name the only one there was."""
-        if isinstance(value, Mapping) and "method" in value and "methods" not in value:
-            return {("methods" if key == "method" else key): each for key, each in value.items()}
-        return value
 
 
 class Export(ShortForm):

@@ -1,7 +1,5 @@
 """What the schema allows at a key path of a recipe: its sections, their keys, and the types of those."""
 
-from __future__ import annotations
-
 import types
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Union, get_args, get_origin

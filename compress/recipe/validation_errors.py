@@ -1,7 +1,5 @@
 """Pydantic's errors as problems of a recipe: key path, what was given, what is expected."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ Scalars follow YAML 1.2, since version 1.1 surprises people: `5e-5` is a number 
 text. A key that is given twice is an error, and tags that would build anything but plain values are refused.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from typing import Any

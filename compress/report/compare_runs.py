@@ -3,8 +3,6 @@
 All of it comes from their reports. Paired tests need the answers of both, which `paired` has where the runs still do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from math import exp, hypot, log
 from typing import Any

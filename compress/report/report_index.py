@@ -1,7 +1,5 @@
 """The index of published reports: index.md and index.csv, generated from every report.json below their folder."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """report.json: the results of one run, the only source of pages, charts and model cards."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal

@@ -1,7 +1,5 @@
 """Warnings for readers of a report: stages without gain, missing results, and limits of the figures."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

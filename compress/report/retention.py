@@ -5,8 +5,6 @@ A student with 98 % of an accuracy of 92 learned little if a bag of words reache
 baseline.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from compress.measure.quality.quality_result import Quality

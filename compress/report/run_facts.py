@@ -3,8 +3,6 @@
 Of a pruned model also what was kept of each layer, in as few numbers as a report shows: heads, and blocks of neurons.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Literal
 

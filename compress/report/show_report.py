@@ -1,7 +1,5 @@
 """A report on the terminal: the ledger of each target, why its winner won, and the next command."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 

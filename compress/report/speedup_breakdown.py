@@ -4,8 +4,6 @@ Neighbouring rows differ in one respect (runtime, model or precision) and were t
 of all stages multiply to the total, up to the error of each.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 

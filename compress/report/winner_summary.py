@@ -3,8 +3,6 @@
 Where nothing won: what may help.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -58,10 +58,7 @@ def tuned_options(folder: Path) -> Mapping[str, Any]:
     return tuned.options if (tuned.processor, tuned.instructions) == (cpu.model, cpu.instructions) else {}
 
 
-__all__ = ["RUN_MODES", "Place", "Placement", "Predictor", "open", "open_predictor", "runtime_of"]
-
-Place = Placement
-"""The name that model cards of earlier versions import."""
+__all__ = ["RUN_MODES", "Placement", "Predictor", "open", "open_predictor", "runtime_of"]
 
 
 def open_predictor(folder: Path, placement: Placement = ONE_THREAD, variant: VariantInfo | None = None) -> Predictor:

@@ -3,8 +3,6 @@
 A file has one signature for each length, over the same weights, and each reads one row: a batch runs row by row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from threading import Lock
 from typing import Any

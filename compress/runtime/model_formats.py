@@ -1,7 +1,5 @@
 """Recognizes which files are models, and lists the ways in which an existing model can run."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@ one after the other. In the file the weights of pieces are multiplied into their
 unpacked when it is opened.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple

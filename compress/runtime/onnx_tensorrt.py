@@ -1,7 +1,5 @@
 """TensorRT inside ONNX Runtime: fp16 engines for NVIDIA GPUs, built for this device when a model is first opened."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from mmap import ACCESS_READ, mmap

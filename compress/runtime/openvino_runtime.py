@@ -1,7 +1,5 @@
 """OpenVINO: its own files, and ONNX files as they are, on the CPU; without torch."""
 
-from __future__ import annotations
-
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """`compress predict`: one line per text, for texts given as arguments, in a file or on stdin."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext

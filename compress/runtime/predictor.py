@@ -5,8 +5,6 @@ row at a time get each row of a batch without its padding: a row's outputs do no
 short rows do not pay for long ones.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What all candidates of a search take, weigh and score: the steps that find out, and a budget out of reach refused."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial

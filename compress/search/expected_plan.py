@@ -1,7 +1,5 @@
 """What a search will take, by forecast: its plan before the finalists are known, and how many fit into a time."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

@@ -4,8 +4,6 @@ Each is a task that runs a recipe up to that training; its result is in the step
 done. What a killed worker or driver leaves there, the next attempt goes on from. Timing stays on the search's machine.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence

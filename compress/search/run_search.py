@@ -4,8 +4,6 @@ Untrained models say what each part of a shared student takes, one training make
 not see rank them; a few are then trained on, and gated and timed together as the students of one ordinary run.
 """
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Mapping, Sequence

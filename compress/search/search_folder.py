@@ -1,7 +1,5 @@
 """The folder of a search, `searches/NAME` beside the folder of runs: what is in it, and the list of all of them."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The recipes of a search: the given one without what the search decides, the finalists' and the winner's."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What word vectors weigh, most of a small model: how large a budget lets them be, how small they can be."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from functools import cached_property

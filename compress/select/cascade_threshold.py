@@ -5,8 +5,6 @@ before any is: the most cautious one first, each as the gate tests a candidate, 
 that did is used (fixed sequence testing, as in Learn then Test, Angelopoulos and others, 2021).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 

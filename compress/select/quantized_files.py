@@ -3,8 +3,6 @@
 The loss is against the unquantized model; where layers returned to fp32 for it, they are named.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated

@@ -3,8 +3,6 @@
 The budget is what a winner may take and weigh; it rules rows out whatever they score.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial

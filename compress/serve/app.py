@@ -1,7 +1,5 @@
 """The routes of the service: each protocol's, health, metrics, the description, and a page to type a text into."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping

@@ -4,8 +4,6 @@ A thread takes its share of the rows that wait, tokenizes them and runs the mode
 fails alone.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 import time
@@ -14,7 +12,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from compress.errors import CompressError, unexpected
 from compress.runtime.text_model import NO_TEXT
 from compress.serve.prometheus_metrics import Metrics
 from compress.serve.served_model import ServedModel
@@ -178,7 +175,7 @@ class Batcher:
 
     def _fail(self, ticket: Ticket, error: Exception) -> None:
         self._leave(ticket)
-        ticket.future.set_exception(error if isinstance(error, CompressError) else unexpected(error))
+        ticket.future.set_exceptionunexpected(error)
 
     def _leave(self, ticket: Ticket) -> None:
         with self._changed:

@@ -1,7 +1,5 @@
 """A deadline for receiving a request: middleware comes too late for a client that sends a byte a second."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

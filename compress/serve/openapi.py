@@ -1,7 +1,5 @@
 """`/openapi.json`: what the models of this service take and return, labels included."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic import BaseModel

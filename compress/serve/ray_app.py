@@ -4,8 +4,6 @@ Ray starts copies where there are cores. Each holds one model and one queue of r
 speaks the same protocols.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,8 +3,6 @@
 How long batches take is measured then, on this machine: whether requests are joined follows from it.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass

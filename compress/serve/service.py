@@ -1,7 +1,5 @@
 """The models of a service, its limits, and rows to answers; what protocols share."""
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Model steps: one record and one file for each way to make a model of a run from another."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 

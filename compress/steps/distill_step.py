@@ -18,9 +18,8 @@ from compress.steps.distillations import (
     Rates,
     distillation_checks,
     hashed_distillation,
-    rates_of,
+    run_distillation,
     smoke_distillation,
-    unlabelled_inputs,
     unlabelled_steps,
 )
 from compress.steps.model_configs import Check, ModelConfigs, known_shape
@@ -122,10 +121,8 @@ def distill(
     """Make a student of the teacher; it learns from unlabelled texts too where the plan has some."""
     from compress.train.distill import distill as train
 
-    options: dict[str, Any] = {"step": step, "recovers": recovers, "console": context.console, "track": context.track}
-    options["unlabelled_rows"] = unlabelled_inputs(context)
-    trained = train(context.inputs[teacher], student, context.inputs["data"], settings, seed, context.work, **options)
-    return rates_of(context, trained, settings, teacher)
+    models = context.inputs[teacher], student
+    return run_distillation(context, train, models, settings, seed, teacher, step=step, recovers=recovers)
 
 
 def recover(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from compress.data.splits.prepare_splits import load_prepared
 from compress.data.splits.unlabelled_texts import UNLABELLED, unlabelled_rows
 from compress.errors import ModelError, Problem
 from compress.families import family_named
@@ -105,12 +106,25 @@ def unlabelled_inputs(context: StepContext) -> Sequence[Any]:
     return unlabelled_rows(folder) if folder else ()
 
 
+def run_distillation(
+    context: StepContext,
+    train: Callable[..., TrainedModel],
+    models: Sequence[Any],
+    settings: Distill | Literal[False],
+    seed: int,
+    teacher: str,
+    **options: Any,
+) -> Rates:
+    """Train by ``train``: of ``models``, with the rows, unlabelled texts and console of the step."""
+    options |= {"console": context.console, "track": context.track, "unlabelled_rows": unlabelled_inputs(context)}
+    trained = train(*models, context.inputs["data"], settings, seed, context.work, **options)
+    return rates_of(context, trained, settings, teacher)
+
+
 def rates_of(
     context: StepContext, trained: TrainedModel, settings: Training | Literal[False], teacher: str | None = None
 ) -> Rates:
     """Return the throughput of a training."""
-    from compress.data.splits.prepare_splits import load_prepared
-
     if trained.result is None or not settings or trained.info.shape is None:
         return None
     teachers = teachers_run(settings, shape_of_folder(context.inputs[teacher]) if teacher else None)

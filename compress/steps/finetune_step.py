@@ -7,6 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from compress.data.splits.prepare_splits import load_prepared
 from compress.errors import ModelError, Problem
 from compress.model_sources import identity
 from compress.recipe.distill_schema import FurtherTeacher
@@ -61,9 +64,6 @@ def finetune(context: StepContext, recipe: Recipe, cards: Sequence[Path], furthe
 
     What it was fine-tuned from is a baseline, whose predictions on test are stored beside it.
     """
-    import numpy as np
-
-    from compress.data.splits.prepare_splits import load_prepared
     from compress.train.distillation.teachers import check_further_teacher
     from compress.train.finetune import finetune as train
 

@@ -17,9 +17,8 @@ from compress.steps.distillations import (
     Rates,
     hashed_distillation,
     on_outputs,
-    rates_of,
+    run_distillation,
     smoke_distillation,
-    unlabelled_inputs,
     unlabelled_steps,
 )
 from compress.steps.model_configs import Check, ModelConfigs
@@ -61,12 +60,9 @@ def distill(
     """Make a student of the teacher; it learns from unlabelled texts too where the plan has some."""
     from compress.train.light_student import distill_light
 
-    options: dict[str, Any] = {"step": step, "console": context.console, "track": context.track}
-    options["unlabelled_rows"] = unlabelled_inputs(context)
-    trained = distill_light(
-        context.inputs[teacher], student, context.inputs["data"], settings, seed, context.work, **options
+    return run_distillation(
+        context, distill_light, (context.inputs[teacher], student), settings, seed, teacher, step=step
     )
-    return rates_of(context, trained, settings, teacher)
 
 
 def _in_effect(recipe: Recipe) -> bool:

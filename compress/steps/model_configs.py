@@ -1,7 +1,5 @@
 """What configs show of a recipe's models before anything runs: families, shapes, widths of attention."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from compress.errors import Problem
 from compress.quantize import chosen_methods
@@ -15,9 +15,8 @@ from compress.steps.distillations import (
     Rates,
     distillation_checks,
     hashed_distillation,
-    rates_of,
+    run_distillation,
     smoke_distillation,
-    unlabelled_inputs,
     unlabelled_steps,
 )
 from compress.steps.model_configs import Check, ModelConfigs
@@ -49,10 +48,7 @@ def quantization_aware(context: StepContext, parent: str, settings: Quantization
     """Train the parent model while it computes as in INT8."""
     from compress.quantize.quantization_aware import quantization_aware as train
 
-    options: dict[str, Any] = {"console": context.console, "track": context.track}
-    options["unlabelled_rows"] = unlabelled_inputs(context)
-    trained = train(context.inputs[parent], context.inputs["data"], settings, seed, context.work, **options)
-    return rates_of(context, trained, settings, parent)
+    return run_distillation(context, train, (context.inputs[parent],), settings, seed, parent)
 
 
 def _in_effect(recipe: Recipe) -> bool:

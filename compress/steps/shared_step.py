@@ -19,9 +19,8 @@ from compress.steps.distillations import (
     Rates,
     hashed_distillation,
     on_outputs,
-    rates_of,
+    run_distillation,
     smoke_distillation,
-    unlabelled_inputs,
     unlabelled_steps,
 )
 from compress.steps.model_configs import Check, ModelConfigs, known_shape
@@ -77,22 +76,16 @@ def share(context: StepContext, teacher: str, start: str, settings: SharedDistil
     """Train the shared student."""
     from compress.train.shared_student import train_shared
 
-    options: dict[str, Any] = {"step": SECTION, "console": context.console, "track": context.track}
-    options["unlabelled_rows"] = unlabelled_inputs(context)
     folders = context.inputs[teacher], context.inputs[start]
-    trained = train_shared(*folders, context.inputs["data"], settings, seed, context.work, **options)
-    return rates_of(context, trained, settings, teacher)
+    return run_distillation(context, train_shared, folders, settings, seed, teacher, step=SECTION)
 
 
 def take(context: StepContext, teacher: str, part: Part, settings: Distill, seed: int, step: str) -> Rates:
     """Take a part out of the shared student, and distil it as a finished student."""
     from compress.train.shared_student import distill_part
 
-    options: dict[str, Any] = {"step": step, "console": context.console, "track": context.track}
-    options["unlabelled_rows"] = unlabelled_inputs(context)
-    folders = context.inputs[teacher], context.inputs[SECTION]
-    trained = distill_part(*folders, part, context.inputs["data"], settings, seed, context.work, **options)
-    return rates_of(context, trained, settings, teacher)
+    models = context.inputs[teacher], context.inputs[SECTION], part
+    return run_distillation(context, distill_part, models, settings, seed, teacher, step=step)
 
 
 def _in_effect(recipe: Recipe) -> bool:

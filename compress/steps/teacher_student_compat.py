@@ -1,7 +1,5 @@
 """Checks of whether models fit each other that need torch: tokenizers, embeddings, further teachers, cross-encoders."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Writes files and folders so that a reader, and a power cut, finds the old content or the new, never part of it."""
 
-from __future__ import annotations
-
 import ctypes
 import glob
 import os

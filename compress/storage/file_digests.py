@@ -1,7 +1,5 @@
 """SHA-256 digests of files and folders."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Names that become files and folders: of runs, targets and published models, and of the user's cache."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -3,8 +3,6 @@
 A file begins with eight bytes, the length of its header; the header in JSON names type, shape and place of all arrays.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, BinaryIO

@@ -1,7 +1,5 @@
 """The base class of what compress stores beside a model, and its versions: older ones are read, newer ones refused."""
 
-from __future__ import annotations
-
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
 

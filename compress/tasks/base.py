@@ -1,7 +1,5 @@
 """What task kinds read and produce: rows, examples, metrics, decisions; and the interface of the tokenizer."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ many millions of documents, and answer some queries wrongly. `losses/tensor_ops/
 with gradients.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

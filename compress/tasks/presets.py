@@ -5,8 +5,6 @@ of the files as GLUE ships them, so that those work as they are. GLUE's test spl
 development split. Names of labels and their order are those of the hub sets.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ counts, which bootstrap intervals use, and `score` is the same with one draw in 
 whose metrics are means over rows only give `row_scores`.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any

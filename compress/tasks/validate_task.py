@@ -3,8 +3,6 @@
 Warnings are worded alike where the data are prepared and in reports.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping

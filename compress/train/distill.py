@@ -1,7 +1,5 @@
 """Distillation of a student from its teacher; recovery after pruning is the same with a pruned student."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass

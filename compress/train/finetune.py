@@ -1,7 +1,5 @@
 """Fine-tuning of a teacher on the task, unless it already has a head for it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

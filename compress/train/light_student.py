@@ -1,7 +1,5 @@
 """A student without attention: its pieces, its config, and its training on the teacher's outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -10,8 +10,6 @@ processes mean fewer negatives. On a CPU, the threads of a single process share 
 losses of a row do not depend on other rows.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

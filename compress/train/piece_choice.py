@@ -1,7 +1,5 @@
 """Which word pieces of a tokenizer the texts of a task use, and the tokenizer of those alone."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 What is faster is decided by a trial: the same update several times in each precision, on copies of all that it changes.
 """
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json
@@ -16,12 +14,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -32,6 +30,7 @@ from compress.recipe.distill_schema import Distill
 from compress.recipe.training_schema import Training, number
 from compress.storage.atomic_write import atomic_write
 from compress.storage.file_names import cache_folder
+from compress.storage.stored_info import Info
 from compress.train.core.distributed import Processes
 from compress.train.core.gradients import DeviceBatches, Gradients
 from compress.train.core.optimizer import ModelAndOptimizer
@@ -52,10 +51,8 @@ FOLDER = "precision"
 _IS_ALWAYS_TRIED: ContextVar[bool] = ContextVar("is_always_tried", default=False)
 
 
-class PrecisionChoice(BaseModel):
+class PrecisionChoice(Info):
     """A precision of trainings, and why it is that one."""
-
-    model_config = ConfigDict(frozen=True)
 
     precision: str
     reason: str | None = None
@@ -69,19 +66,6 @@ class KeptChoice(PrecisionChoice):
     precision: Literal["fp32", "bf16"]
     key: Mapping[str, Any]
     """The machine and the shape; the file is named by its digest."""
-
-
-class Trial(Protocol):
-    """Times whole updates of one training in both precisions; `PrecisionTrial` implements it."""
-
-    def key(self) -> Mapping[str, Any]:
-        """Return what the gain depends on besides the machine."""
-
-    def updates(self) -> int:
-        """Return how many updates of each precision the training is long enough for; 0: none."""
-
-    def gain(self, updates: int) -> float:
-        """Return how many times faster updates are in bf16."""
 
 
 @contextmanager
@@ -99,7 +83,7 @@ def is_always_tried() -> bool:
     return _IS_ALWAYS_TRIED.get()
 
 
-def choose_precision(requested: str, device: torch.device, trial: Trial | None) -> PrecisionChoice:
+def choose_precision(requested: str, device: torch.device, trial: "PrecisionTrial | None") -> PrecisionChoice:
     """Return the requested precision, or for `auto` the faster one on the device, with the reason.
 
     On a CPU with bf16 instructions that is what an earlier ``trial`` of the same shape chose, else what this one does.
@@ -119,7 +103,7 @@ def choose_precision(requested: str, device: torch.device, trial: Trial | None) 
     return PrecisionChoice(precision="fp32", reason=reason)
 
 
-def _by_trial(machine: Mapping[str, Any], trial: Trial) -> PrecisionChoice:
+def _by_trial(machine: Mapping[str, Any], trial: "PrecisionTrial") -> PrecisionChoice:
     """Return the kept choice for a training of this shape, else that of its trial, else that of products."""
     key = {**machine, **trial.key()}
     if kept := kept_choice(key):

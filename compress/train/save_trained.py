@@ -1,7 +1,5 @@
 """Write the model folder of a training step."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path

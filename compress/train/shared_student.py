@@ -1,7 +1,5 @@
 """A shared student: one training for many sizes, of which parts are taken out and trained on."""
 
-from __future__ import annotations
-
 import copy
 import tempfile
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The models that fine-tuning starts from: a checkpoint with a new head, fitted to the frozen encoder or random."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
 
 from compress.losses import LOSSES, LayerLoss, OutputLoss
 from compress.measure.resources.footprint import flops_per_token
@@ -19,6 +18,7 @@ from compress.model_folder.model_history import LAST_LAYER_ROWS, LAST_LAYER_VALU
 from compress.model_folder.model_info import ShapeInfo
 from compress.recipe.distill_schema import Distill
 from compress.recipe.training_schema import FEATURE_LAYERS, EpochBounds, Finetune, Training, number
+from compress.storage.stored_info import Info
 from compress.train.core.last_layer_effort import THOROUGH, TOKEN_HEADS, fit_budget, fit_work
 
 if TYPE_CHECKING:
@@ -42,10 +42,8 @@ distillations of SST-2 and intents took 8, 10 and 14 of 6.4 to 20 (docs/training
 AnyTraining = TypeVar("AnyTraining", bound=Training)
 
 
-class Throughput(BaseModel):
+class Throughput(Info):
     """How fast a training was, as stored in its step's record."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     seconds_per_operation: float
     trained: float

@@ -1,7 +1,5 @@
 """What compress computes for the rows of a tool, and where the tool's outputs or decisions are others."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

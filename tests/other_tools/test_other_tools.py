@@ -3,8 +3,6 @@
 Slow: each tool has an environment of its own. Models are trained, and environments installed, once per machine.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The environments of the tools, created once in the cache folder, and what each tool reads of our exports."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Mapping

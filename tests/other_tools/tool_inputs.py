@@ -1,7 +1,5 @@
 """The texts that every tool is given, and by task kind the rows that are made of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from compress.model_folder.model_info import TaskInfo

@@ -4,8 +4,6 @@ They are made by recipes into a folder of runs in the cache folder, so that a ma
 or a training that changes makes its models again.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Mapping

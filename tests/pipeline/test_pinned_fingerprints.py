@@ -4,8 +4,6 @@ A change of the code that changes none of them redoes nobody's training. One tha
 message, and writes the file anew, as does a new recipe in docs: `python -m tests.pipeline.test_pinned_fingerprints`.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

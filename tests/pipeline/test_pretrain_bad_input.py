@@ -1,7 +1,5 @@
 """What a pretraining cannot work with ends in one message and an exit code."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

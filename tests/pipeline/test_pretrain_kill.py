@@ -1,7 +1,5 @@
 """Killed with SIGKILL, a pretraining resumes to the same weights; two processes make those of one, up to rounding."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

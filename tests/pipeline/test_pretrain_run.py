@@ -1,7 +1,5 @@
 """`compress pretrain` from texts to a model that task recipes start from."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -14,6 +14,7 @@ def record(step: str = "distill", fingerprint: str = "f1") -> StepRecord:
     return StepRecord(
         step=step,
         kind=step,
+        version=1,
         fingerprint=fingerprint,
         settings={},
         inputs={},

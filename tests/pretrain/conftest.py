@@ -1,7 +1,5 @@
 """A small corpus of made-up words, in which each document has words of its own."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tiny models and rows of every task kind."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable

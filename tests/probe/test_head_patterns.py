@@ -1,7 +1,5 @@
 """Attention that is made by hand gives its own pattern."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """The statistics of probes on vectors whose answers are known."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

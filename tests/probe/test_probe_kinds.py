@@ -1,7 +1,5 @@
 """Every task kind and family is probed, and bad input ends in one message."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The page of a probe: names that would do harm are text, and Chromium finds nothing wrong with it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A recipe of another command is named as such, with the command that reads it."""
 
-from __future__ import annotations
-
 import pytest
 
 from compress.errors import UsageError

@@ -200,7 +200,6 @@ def test_corpus_is_a_path(monkeypatch):
         ("prune.vocabulary.keep=8000", lambda recipe: recipe.prune.vocabulary.keep == 8000),
         ("student={layers: 3, vocabulary: {min_count: 2}}", lambda recipe: recipe.student.vocabulary.min_count == 2),
         ("quantize=int8", lambda recipe: recipe.quantize.methods == ("int8",)),
-        ("quantize={method: int8, max_drop: 1}", lambda recipe: recipe.quantize.methods == ("int8",)),
         (
             "teacher.revision=abc",
             lambda recipe: recipe.teacher == Teacher(source="minilm-l6", revision="abc"),

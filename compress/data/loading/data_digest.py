@@ -1,7 +1,5 @@
 """The files of a recipe's data, and a digest of their contents for fingerprints."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Collection, Iterator
 from pathlib import Path

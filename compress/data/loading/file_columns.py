@@ -1,7 +1,5 @@
 """Whether the files of a recipe have the columns of its task: their first rows are looked at before anything runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Splits of data sets on the Hugging Face Hub, through the datasets library."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from typing import Any

@@ -4,8 +4,6 @@ Unlike every other format a document is read into memory at once, at several tim
 data belongs in a jsonl or parquet file.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -6,8 +6,6 @@ without importing them. Equal packages give the same rows in the same order, on 
 collected once and cached.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

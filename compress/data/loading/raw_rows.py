@@ -5,8 +5,6 @@ error that names file, row and line. Only empty lines at the end of a file are i
 tags per line and an empty line after each sentence, which is a row.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 from collections import Counter

@@ -5,8 +5,6 @@ scores are broken down are read apart from them: models depend on texts and labe
 no training.
 """
 
-from __future__ import annotations
-
 import pickle
 from collections import deque
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Bytes to lines: gzip, encodings and byte order marks, with errors that name the file and the line."""
 
-from __future__ import annotations
-
 import codecs
 import gzip
 import io

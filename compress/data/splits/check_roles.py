@@ -1,7 +1,5 @@
 """Refuses roles that cannot be used: empty ones, train without different labels, classes that train does not have."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from itertools import islice

@@ -3,8 +3,6 @@
 **train** is trained on, **select** decides (checkpoints, gate, winner), **test** is scored once at the end.
 """
 
-from __future__ import annotations
-
 import tempfile
 from array import array
 from collections.abc import Collection, Mapping, Sequence

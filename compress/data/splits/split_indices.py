@@ -1,7 +1,5 @@
 """Which rows go to which role, and small samples with every class: functions of counts or labels, shares and a seed."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 

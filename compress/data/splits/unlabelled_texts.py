@@ -1,7 +1,5 @@
 """Unlabelled texts: read separately from the roles, for distillation alone, so that adding some redoes no teacher."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal
 

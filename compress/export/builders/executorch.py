@@ -4,8 +4,6 @@ The program reads one row of any length up to the task's longest: memory is plan
 the largest rows would cost every call its memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

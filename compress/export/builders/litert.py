@@ -4,8 +4,6 @@ All signatures use the same weights. A runner picks the shortest length that hol
 does.
 """
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 

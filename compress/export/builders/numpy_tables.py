@@ -1,7 +1,5 @@
 """Exports a model without attention to one file of arrays, which numpy alone computes with."""
 
-from __future__ import annotations
-
 import torch
 from safetensors.torch import save_file
 from torch import Tensor

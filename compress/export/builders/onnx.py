@@ -1,7 +1,5 @@
 """Exports to ONNX with dynamic batch and length, which ONNX Runtime, browsers and phones read."""
 
-from __future__ import annotations
-
 import logging
 import warnings
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 With 16 bits the file is half as large; products are computed in fp32, so it saves no time.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

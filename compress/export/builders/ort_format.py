@@ -1,7 +1,5 @@
 """Converts an ONNX file to ONNX Runtime's own format, which phones load without the ONNX parser and the optimizers."""
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import replace
 from pathlib import Path

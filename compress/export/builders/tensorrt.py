@@ -4,8 +4,6 @@ TensorRT engines fit one kind of GPU and one version of the libraries, so they a
 are never stored with it.
 """
 
-from __future__ import annotations
-
 import shutil
 
 from compress.export.build_context import BuildContext

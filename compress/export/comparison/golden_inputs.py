@@ -9,8 +9,6 @@ group, named `<group>/inputs/<array>` and `<group>/outputs/<array>`; values of o
 is read without torch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

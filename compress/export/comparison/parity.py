@@ -4,8 +4,6 @@ The rows compared are golden inputs, which show a wrong graph at once and roundi
 of train. What quantization costs the task is decided by the gate, on the task's own rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 

@@ -5,8 +5,6 @@ golden.safetensors, every row alone and in its padded batch. The second runs PyT
 outputs from the file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Makes a folder that is served as it is: transformers.js' layout, the runtime, a page with the model, a README."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ So operators that the browser's build lacks, tokenizers that JavaScript cannot r
 differently are known before the folder is served.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

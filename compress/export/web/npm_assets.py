@@ -4,8 +4,6 @@ The archives are what `npm pack` writes, which runs no scripts. They come from a
 from the user's cache, into which npm downloads them once.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import shutil

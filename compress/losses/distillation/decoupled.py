@@ -3,8 +3,6 @@
 Zhao et al., "Decoupled Knowledge Distillation", 2022 (arXiv:2203.08679).
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

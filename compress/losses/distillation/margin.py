@@ -1,7 +1,5 @@
 """Margin: score differences between documents match those of a cross-encoder, which reads both texts at once."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from compress.losses.task.in_batch_negatives import NEGATIVE, POSITIVE, QUERY, SCALE

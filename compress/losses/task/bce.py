@@ -1,7 +1,5 @@
 """Multi-label classification: binary cross-entropy of each class."""
 
-from __future__ import annotations
-
 import torch.nn.functional as F
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Similarity of two texts: squared error of the cosine of their embeddings."""
 
-from __future__ import annotations
-
 import torch.nn.functional as F
 from torch import Tensor
 

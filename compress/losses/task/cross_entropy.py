@@ -1,7 +1,5 @@
 """Single-label classification: cross-entropy of the true class."""
 
-from __future__ import annotations
-
 import torch.nn.functional as F
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Retrieval: cross-entropy of a query's own document among all documents of the batch."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Ranking: cross-entropy of the relevant candidates among all candidates of a row."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

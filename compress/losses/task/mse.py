@@ -1,7 +1,5 @@
 """Regression: squared error."""
 
-from __future__ import annotations
-
 import torch.nn.functional as F
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Multiple choice: cross-entropy of the right choice among the choices of a row."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from compress.losses.tensor_ops.logit_views import choice_view

@@ -1,7 +1,5 @@
 """Extractive question answering: cross-entropy of the start and the end of the answer."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

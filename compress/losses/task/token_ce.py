@@ -1,7 +1,5 @@
 """Token classification: cross-entropy of each word's tag at its first piece."""
 
-from __future__ import annotations
-
 import torch.nn.functional as F
 from torch import Tensor
 

@@ -4,8 +4,6 @@ Task losses and distillation use the same views: distributions over classes, ove
 a row.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """Choose each row's soft targets: the data set's probabilities where given, else the teacher's outputs."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn.functional import pad

@@ -6,8 +6,6 @@ maps are computed, compared, turned into the gradient of the vectors they came f
 size of those vectors are stored until the backward pass.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Vectors of tokens and texts: norms, normalization, pooling."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -3,8 +3,6 @@
 Every task kind names one, its `baseline`; a new one is a file with one function.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pkgutil import resolve_name
 from typing import Any

@@ -1,7 +1,5 @@
 """BM25 for retrieval and ranking: what shares most words with a query, rare words counting more."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -6,8 +6,6 @@ Words weigh more the fewer contexts they occur in. Where training has questions 
 shared for an answer to be given is tuned on some of its rows.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

@@ -4,8 +4,6 @@
 the types of their results, and `bench_command` shows them as tables.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime

@@ -3,8 +3,6 @@
 For each session the tables say how the models compare, what each costs, and how precise that is.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """The results of `compress bench`: every figure of every session, as JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal
 

@@ -3,8 +3,6 @@
 Messages name the option and what it expects.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence

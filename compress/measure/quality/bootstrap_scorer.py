@@ -4,8 +4,6 @@ All intervals over the same rows use the same resamples, which makes differences
 however often they are compared: the teacher's resampled scores serve every candidate.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any

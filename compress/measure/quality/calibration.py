@@ -4,8 +4,6 @@ Guo and others (2017) show that modern networks are over-confident. Bins of equa
 2015) are used rather than bins of equal width, of which a confident model fills only the last.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 ``score_model`` fills them in.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import sqrt
 from typing import Literal

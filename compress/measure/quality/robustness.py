@@ -4,8 +4,6 @@ Belinkov and Bisk (2018) showed how much a few typing errors cost; changed case 
 real input and rare in test sets. A new one is a function and a line in the table.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from random import Random

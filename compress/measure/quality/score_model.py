@@ -4,8 +4,6 @@ Weak spots are classes, subgroups of rows (by length, and by the values of a col
 its teacher differ most: where to look when a score is lost.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

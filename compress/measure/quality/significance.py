@@ -11,8 +11,6 @@ certain. Processes are independent, so intervals rest on one value a process, wi
 (Kalibera and Jones, Rigorous benchmarking in reasonable time, 2013).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache

@@ -9,8 +9,6 @@ normalisation (no matrix products, about one percent); pooler and classifier, wh
 / (12 x layers x length) of the total).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

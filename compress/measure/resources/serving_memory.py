@@ -1,7 +1,5 @@
 """How much memory serving takes: a fresh process that loads one model and runs it a few times at each batch size."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,9 +8,12 @@ from typing import Literal
 from compress.errors import OutOfMemory
 from compress.measure.result_base import ResultModel
 from compress.measure.timing.process_limits import device_memory, peak_memory, resident_memory
+from compress.measure.timing.schedule import fixed_arrays
 from compress.measure.timing.worker_process import RunningProcesses, WorkerLost, WorkerProcess
 from compress.measure.timing.worker_protocol import Task, serve_task
 from compress.model_folder.model_info import VariantInfo
+from compress.runtime import open_predictor
+from compress.runtime.predictor import Placement
 
 TIMEOUT = 300.0
 """Seconds for loading a model and running it a few times."""
@@ -90,10 +91,6 @@ def serving_memory(
 
 def serve_batches(task: ServingTask) -> Iterator[ServingMemory]:
     """Load the model, run it a few times at each batch size, and read this process's memory after each."""
-    from compress.measure.timing.schedule import fixed_arrays
-    from compress.runtime import open_predictor
-    from compress.runtime.predictor import Placement
-
     predictor = open_predictor(task.folder, Placement(task.device, task.threads), task.variant)
     for batch in task.batches:
         try:

@@ -5,8 +5,6 @@ fills the caches; the weights are constants, as in a model, so that runtimes may
 are timed several times in turn, so that a longer disturbance does not affect one of them alone.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

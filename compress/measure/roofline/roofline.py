@@ -3,8 +3,6 @@
 They show how much of the machine a model uses. A limit is a maximum, so the best repetition of the best kernel counts.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import time

@@ -1,7 +1,5 @@
 """The results of timing: what a job is, its latency with intervals, and the ratio of two jobs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, hypot

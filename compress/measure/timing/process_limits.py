@@ -4,8 +4,6 @@ All jobs of a session get the same cores, those with the least other work. One h
 there are enough cores, since two threads of one core share its arithmetic.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re
@@ -17,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from compress.environment.os_probe import read_text
+from compress.environment.os_probe import CGROUP, OWN, cgroup_folders, read_int, read_text
 from compress.measure.resources.nvml import Nvml
 
 SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
@@ -141,8 +139,6 @@ def available_memory() -> int:
     """Return the bytes that are free for a worker: on the machine, or within its container."""
     import psutil
 
-    from compress.environment.os_probe import CGROUP, OWN
-
     return max(0, min(int(psutil.virtual_memory().available), container_memory(CGROUP, OWN)))
 
 
@@ -152,8 +148,6 @@ def container_memory(cgroup: Path, own: Path) -> int:
     Cached files count as used by a group and are freed when memory is short, so they are left out.
     """
     import psutil
-
-    from compress.environment.os_probe import cgroup_folders, read_int, read_text
 
     left = [int(psutil.virtual_memory().total)]
     for folder in cgroup_folders(cgroup, own, "memory"):

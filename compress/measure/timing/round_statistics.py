@@ -1,7 +1,5 @@
 """The statistics of rounds of calls: quantiles and the mean with their intervals, throughput, and the spread."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import exp, hypot
 

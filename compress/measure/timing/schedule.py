@@ -6,8 +6,6 @@ down steadily favours no job; the longer a job takes to start, the more generati
 the same few calls, which represent the lengths of all rows.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,8 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
+from compress.batch_arrays import INPUT_ARRAYS
+from compress.data.tokenizer import TOKENIZER_FILE, TextTokenizer
 from compress.errors import pluralize
 from compress.tasks.base import Arrays, TaskInput
+from compress.tasks.kind import collate
 
 DEFAULT_BUDGET = 45.0
 """Seconds of timing for all jobs together where the settings give neither a budget nor rounds or processes."""
@@ -209,18 +210,12 @@ def vocabulary_of(model: Path) -> int | None:
 
 def tokenizer_folder(model: Path) -> Path | None:
     """Return the folder of a model's tokenizer (a file's own folder); None where there is none."""
-    from compress.data.tokenizer import TOKENIZER_FILE
-
     folder = model if model.is_dir() else model.parent
     return folder if (folder / TOKENIZER_FILE).is_file() else None
 
 
 def tokenize_without_task(model: Path, calls: Iterable[Call]) -> Iterator[Arrays]:
     """Yield each call as one padded batch for a model of unknown task, cut to the model's maximum length."""
-    from compress.batch_arrays import INPUT_ARRAYS
-    from compress.data.tokenizer import TextTokenizer
-    from compress.tasks.kind import collate
-
     tokens = TextTokenizer.load(model if model.is_dir() else model.parent)
     for call in calls:
         pairs = [(text, None) if isinstance(text, str) else text for text in call]

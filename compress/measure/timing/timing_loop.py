@@ -1,7 +1,5 @@
 """The timing loop inside a worker: calls one after another, passes over calls, and closed loops of several callers."""
 
-from __future__ import annotations
-
 import gc
 import os
 import threading

@@ -6,8 +6,6 @@ down slows all of them and ratios hold. Every few rounds the processes are resta
 model differ: intervals rest on the processes, not on the many calls of each (see ``quality/significance``).
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack

@@ -4,8 +4,6 @@ It receives the model to open (``WorkerSpec``), replies when the model has run o
 its input ends. It imports only what its own model needs: an exported model is timed without torch in the process.
 """
 
-from __future__ import annotations
-
 import gc
 import sys
 import time

@@ -1,7 +1,5 @@
 """Starts, drives and restarts the worker processes of a session; one failure does not affect the others."""
 
-from __future__ import annotations
-
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The messages between a session and its workers, one JSON object a line, and how a subprocess serves them."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Builds a student from its teacher: fewer layers, narrower ones, another shape, or a checkpoint of its own."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel

@@ -5,8 +5,6 @@ train them so from the start; here a trained table is factorised by truncated si
 approximation of this rank (Eckart and Young, 1936). Most parameters of a small student are word vectors.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel

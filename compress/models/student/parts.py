@@ -5,8 +5,6 @@ and Depth", 2020 (arXiv:2004.04037). A model whose most important units come fir
 share its weights: training one of them trains the others too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace

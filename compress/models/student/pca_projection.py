@@ -6,8 +6,6 @@ of largest mean square narrows them without loss within that space. Layer norms 
 dimensions, so a change of basis does not commute with them.
 """
 
-from __future__ import annotations
-
 import torch
 
 from compress.models.student.slicing import HiddenMap, Importance, norm_gain, top_indices

@@ -5,8 +5,6 @@ Muralidharan et al., "Compact Language Models via Pruning and Knowledge Distilla
 heads and neurons are selected in each layer. Their order is preserved.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`compress clean`: removes cached steps, finished or partial, that no run uses, and the cache of encoded rows."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -156,7 +156,7 @@ def export_all(
                         row["outcome"] = f"does not repeat PyTorch: {'; '.join(misses)}"
                         missed.append(variant.name)
                 except Exception as error:  # noqa: BLE001  # whatever a library raises, the others are built
-                    failure = error if isinstance(error, CompressError) else unexpected(error)
+                    failure = unexpected(error)
                     row["outcome"] = f"{FAILED}{failure.message}"
             rows.append(row)
     console.table(rows)

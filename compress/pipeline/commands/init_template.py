@@ -1,7 +1,5 @@
 """`compress init`: writes the shortest recipe that runs, with further keys as comments."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`compress ls`: lists the tables and cards of this installation, and the runs on this machine."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress

@@ -3,8 +3,6 @@
 Of a pretraining recipe: the long form, the state of its steps, texts and device.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial

@@ -3,8 +3,6 @@
 Its results mean nothing and are stored separately.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 Time is operations at the throughput of earlier trainings on this machine.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The rows of a recipe before they are prepared: how many there are, and about how long. Coarse and quick."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice

@@ -1,7 +1,5 @@
 """The state and the forecast of every step of a plan, and the time of all that is left."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -105,8 +105,8 @@ def _by_operations(step: Step, records: Sequence[StepRecord], expected: Training
 
 def measured_memory(step: Step, records: Sequence[StepRecord]) -> int | None:
     """Return the peak memory of the most similar earlier steps of the same kind; None where none was measured."""
-    measured = [record for record in records if record.kind == step.kind and record.own_peak_memory is not None]
-    peaks = [record.own_peak_memory or 0 for record in _most_similar(step, measured)]
+    measured = [record for record in records if record.kind == step.kind and record.peak_memory is not None]
+    peaks = [record.peak_memory or 0 for record in _most_similar(step, measured)]
     return round(statistics.median(peaks)) if peaks else None
 
 

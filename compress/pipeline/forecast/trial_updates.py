@@ -3,8 +3,6 @@
 The data are prepared as in a run, and stay cached. Everything else happens in a temporary folder.
 """
 
-from __future__ import annotations
-
 import tempfile
 import time
 from pathlib import Path

@@ -3,8 +3,6 @@
 Read are their configs, and the header of their weights, whose sizes must be those of the config.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from functools import partial

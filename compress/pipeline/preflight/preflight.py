@@ -3,8 +3,6 @@
 Among them: which names of models lead to no model, and which models are not on this machine.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass

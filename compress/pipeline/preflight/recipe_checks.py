@@ -1,7 +1,5 @@
 """Checks of a recipe alone: the names it may use, settings without effect, and the file of a service."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 

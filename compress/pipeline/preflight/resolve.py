@@ -1,7 +1,5 @@
 """Completes a recipe: what the cards of its teacher and students say, and the formats that it means."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -6,6 +6,13 @@ from collections.abc import Mapping, Sequence
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from compress.data.encode import EncodedRows, batches_by_length, encode_sample
+from compress.data.splits.prepare_splits import PreparedData, load_prepared
+from compress.data.splits.split_indices import stratified_sample
+from compress.data.tokenizer import TextTokenizer
+from compress.export import BuildContext
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import RECORD_FILE, share_folder
 from compress.variants import Variant
@@ -15,10 +22,6 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import NDArray
-
-    from compress.data.encode import EncodedRows
-    from compress.data.splits.prepare_splits import PreparedData
-    from compress.export import BuildContext
 
     Sample = tuple[EncodedRows, NDArray[np.int64]]
     """Encoded rows, and the drawn examples among them."""
@@ -55,8 +58,6 @@ def build(
         seed: of the rows that are drawn, and of the method.
         settings: of the method.
     """
-    from compress.data.splits.prepare_splits import load_prepared
-
     prepared = load_prepared(context.inputs["data"])
     sizes = batches or [PARITY_BATCH]
     sample = sample_train(prepared, context.inputs[parent], max(SAMPLE_ROWS, *sizes), seed)
@@ -78,8 +79,6 @@ def build_context(
     ``sample`` are rows of train: a builder takes its ranges from them, and compares outputs on them in batches of
     ``sizes``.
     """
-    from compress.export import BuildContext
-
     train = prepared.rows("train")
     return BuildContext(
         variant=variant.info,
@@ -96,8 +95,6 @@ def build_context(
 
 def tune(context: StepContext, parent: str, variant: Variant, *, threads: int, seed: int) -> None:
     """Make a folder with the files of the built variant and the session options that are fastest here."""
-    from compress.data.splits.prepare_splits import load_prepared
-
     assert variant.tuner is not None  # the plan has this step for such variants only
     source = context.inputs[parent]
     share_folder(source, context.work)
@@ -108,9 +105,6 @@ def tune(context: StepContext, parent: str, variant: Variant, *, threads: int, s
 
 def sample_train(prepared: PreparedData, tokenizer: Path, count: int, seed: int) -> Sample:
     """Encode ``count`` rows of train with the tokenizer of a model folder, drawn in the proportions of the classes."""
-    from compress.data.encode import encode_sample
-    from compress.data.tokenizer import TextTokenizer
-
     chosen = draw_train(prepared, count, seed)
     task, tokens = prepared.info.task_info, TextTokenizer.load(tokenizer)
     return encode_sample(prepared.rows("train"), chosen, task, tokens)
@@ -118,10 +112,6 @@ def sample_train(prepared: PreparedData, tokenizer: Path, count: int, seed: int)
 
 def draw_train(prepared: PreparedData, count: int, seed: int) -> NDArray[np.int64]:
     """Return the indices of ``count`` rows of train, drawn in the proportions of the classes."""
-    import numpy as np
-
-    from compress.data.splits.split_indices import stratified_sample
-
     train, task = prepared.rows("train"), prepared.info.task_info
     candidates = np.random.default_rng(seed).permutation(len(train))[: max(CANDIDATE_ROWS, count)]
     labels = [train[int(index)].get("label") for index in candidates]
@@ -132,8 +122,6 @@ def draw_train(prepared: PreparedData, count: int, seed: int) -> NDArray[np.int6
 
 def in_batches(sample: Sample, size: int) -> list[Any]:
     """Return padded batches of ``size`` examples of similar length."""
-    from compress.data.encode import batches_by_length
-
     encoded, examples = sample
     batches = batches_by_length(encoded.lengths[examples], size)
     return [encoded.batch(examples[indices]) for indices in batches]

@@ -1,7 +1,5 @@
 """The steps that make cascades: choose both models' files, find the threshold on select, combine their answers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

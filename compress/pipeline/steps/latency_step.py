@@ -9,10 +9,14 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from compress.data.splits.prepare_splits import PreparedData, load_prepared
 from compress.environment import describe, usable_cores, versions
 from compress.errors import CompressError, ModelError, Problem, UsageError, nearest
+from compress.measure.timing.schedule import make_calls
 from compress.model_folder.model_info import ShapeInfo
 from compress.model_shapes import shape_of_folder, student_shape
 from compress.model_sources import identity
@@ -25,13 +29,12 @@ from compress.recipe.measure_schema import Target
 from compress.recipe.prune_schema import PruneTo
 from compress.recipe.schema import Recipe
 from compress.recipe.student_schema import Student
+from compress.runtime.predictor import Placement
 from compress.runtimes import RUNTIMES
 from compress.steps.distill_step import hashed_student
 from compress.storage.atomic_write import write_model
+from compress.tasks import kind_of
 from compress.variants import VARIANTS, competing_formats
-
-if TYPE_CHECKING:
-    from compress.data.splits.prepare_splits import PreparedData
 
 
 def add_latency(plan: Plan, cards: Sequence[Path]) -> None:
@@ -139,7 +142,6 @@ def workload(
     context: StepContext, recipe: Recipe, student: Student | None, target: Target, cards: Sequence[Path]
 ) -> None:
     """Write the shape of the model of which others will be cut, and the length of a typical call at the target."""
-    from compress.data.splits.prepare_splits import load_prepared
     from compress.models.fetch import fetch
 
     folder = fetch(recipe.teacher.source, recipe.teacher.revision, cards)
@@ -158,7 +160,6 @@ def workload(
 def latency(context: StepContext, variant: str, threads: int, batch: int, round_to: int) -> None:
     """Measure the latency table of that shape and length on this machine."""
     from compress.prune.measure_latency import measure_latency
-    from compress.runtime.predictor import Placement
 
     shape, length = read_workload(context.inputs["workload"])
     placement = Placement("cpu", threads)
@@ -187,11 +188,7 @@ def read_workload(folder: Path) -> tuple[ShapeInfo, int]:
 
 def _typical_length(roles: PreparedData, folder: Path, batch: int, seed: int) -> int:
     """Return the median over the calls that the timing session makes of the word pieces of their batch."""
-    import numpy as np
-
-    from compress.measure.timing.schedule import make_calls
     from compress.models.load_save import load_tokenizer, read_config
-    from compress.tasks import kind_of
     from compress.train.core.training_data import fast_tokenizer
 
     task = roles.info.task_info

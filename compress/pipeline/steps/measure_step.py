@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from compress.console import Console, duration
+from compress.data.splits.prepare_splits import load_prepared
 from compress.errors import CompressError, pluralize
 from compress.measure import Job, Latency, time_jobs
 from compress.measure.machine_snapshot import snapshot_machine
@@ -30,11 +31,11 @@ from compress.pipeline.strip_paths import strip_paths_deep
 from compress.recipe.measure_schema import Measure, Target, TimingGrid
 from compress.runtime.predictor import Placement
 from compress.select.ledger import GridCell, Ledger, TargetResult, write_ledger
-from compress.tasks.base import evenly_spaced
+from compress.tasks import kind_of
+from compress.tasks.base import Row, TaskInput, evenly_spaced
 
 if TYPE_CHECKING:
     from compress.pipeline.graph import Plan
-    from compress.tasks.base import Row, TaskInput
     from compress.tasks.kind import Kind
 
 TIMED_ROWS = 512
@@ -71,9 +72,6 @@ class TimedModel:
 
 def measure(context: StepContext, plan: Plan, limits: bool) -> None:
     """Time every variant at every target it runs on, and measure more if requested."""
-    from compress.data.splits.prepare_splits import load_prepared
-    from compress.tasks import kind_of
-
     models = [
         TimedModel(
             key=entry.key,

@@ -9,20 +9,24 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from compress.data.splits.prepare_splits import PreparedData, load_prepared
 from compress.errors import CompressError, DeviceUnavailable, MissingExtra, StepIncomplete, unexpected
 from compress.formats import FORMATS
 from compress.make_variant import VariantMaker
+from compress.measure.resources.footprint import footprint
+from compress.model_folder.model_info import read_info
 from compress.pipeline.graph import ModelVariant, Plan
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import share_folder
-from compress.pipeline.steps.scoring_steps import score, scoring_batch
+from compress.pipeline.steps.build_variant import PARITY_BATCH, SAMPLE_ROWS, build_context, sample_train
+from compress.pipeline.steps.scoring_steps import QualityScorer, reference_key, score, scoring_batch
+from compress.pipeline.steps.select_step import rules_of
 from compress.recipe.measure_schema import Target
 from compress.select.gate import gate
 from compress.select.ledger import LEDGER_FILE, Ledger, PackagedFormat, TargetResult, read_ledger, write_ledger
 from compress.variants import Variant, variant_in
 
 if TYPE_CHECKING:
-    from compress.data.splits.prepare_splits import PreparedData
     from compress.export import BuildContext
 
 PACKAGE_FORMAT = "package-format"
@@ -111,7 +115,7 @@ class FormatPackager:
             packaged = PackagedFormat(**named, **self._package(target, winner, folder))
         except Exception as error:  # noqa: BLE001  # whatever a library raises, the other targets get theirs
             shutil.rmtree(folder, ignore_errors=True)
-            failure = error if isinstance(error, CompressError) else unexpected(error)
+            failure = unexpected(error)
             return PackagedFormat(**named, status="failed", reason=failure.full_message)
         if packaged.variant and packaged.gate and not packaged.is_delivered:
             why = "; ".join(packaged.gate.reasons)
@@ -120,9 +124,6 @@ class FormatPackager:
 
     def _package(self, target: Target, winner: ModelVariant, folder: Path) -> dict[str, Any]:
         """Build and score the format, and return what is known of it."""
-        from compress.measure.resources.footprint import footprint
-        from compress.model_folder.model_info import read_info
-
         variant = variant_in(self.form, winner.variant.precision)
         share_folder(self._maker(winner).make(variant), folder)
         facts: dict[str, Any] = {"variant": read_info(folder).variant, "footprint": footprint(folder)}
@@ -141,8 +142,6 @@ class FormatPackager:
         return self._makers[winner.key]
 
     def _build_context(self, variant: Variant, source: Path, work: Path) -> BuildContext:
-        from compress.pipeline.steps.build_variant import PARITY_BATCH, SAMPLE_ROWS, build_context, sample_train
-
         recipe = self.plan.recipe
         context = replace(self.context, inputs={SOURCE: source}, work=work)
         sample = sample_train(self._prepared, source, SAMPLE_ROWS, recipe.seed)
@@ -162,8 +161,6 @@ class FormatPackager:
 
     def _score(self, variant: Variant, winner: ModelVariant, target: Target, folder: Path) -> TargetResult:
         """Return the scores of the built file in its own runtime, compared with the teacher's and its own model's."""
-        from compress.pipeline.steps.scoring_steps import QualityScorer
-
         device = target.device if target.device in variant.devices else "cpu"
         work = self._scratch_folder()
         context = replace(self.context, inputs={**self.context.inputs, SOURCE: folder, SCORED: work}, work=work)
@@ -174,9 +171,6 @@ class FormatPackager:
 
     def _gate(self, variant: Variant, scores: TargetResult, target: Target) -> Any:
         """Judge it as every variant is judged."""
-        from compress.pipeline.steps.scoring_steps import reference_key
-        from compress.pipeline.steps.select_step import rules_of
-
         reference = read_ledger(self.context.inputs["quality"]).result(reference_key(self.plan), target.title)
         classes: Mapping[str, Any] = reference.select.per_class if reference and reference.select else {}
         quantized = variant.quantizer is not None
@@ -189,6 +183,4 @@ class FormatPackager:
 
     @cached_property
     def _prepared(self) -> PreparedData:
-        from compress.data.splits.prepare_splits import load_prepared
-
         return load_prepared(self.context.inputs["data"])

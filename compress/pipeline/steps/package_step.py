@@ -3,8 +3,6 @@
 Where a winner does not run everywhere, the best variant that does is collected too, for the root of a published entry.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Collection, Mapping

@@ -3,8 +3,6 @@
 Step functions import heavy libraries inside, so that a plan, and a run that skips everything, load none of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,8 +10,9 @@ import numpy as np
 
 from compress.data.encode import encode_sample
 from compress.data.loading.data_digest import find_files
-from compress.data.splits.prepare_splits import PreparedData
-from compress.data.splits.unlabelled_texts import UNLABELLED, unlabelled_info
+from compress.data.loading.row_sources import slice_values
+from compress.data.splits.prepare_splits import PreparedData, load_prepared, prepare_splits
+from compress.data.splits.unlabelled_texts import UNLABELLED, prepare_unlabelled, unlabelled_info
 from compress.data.tokenizer import TextTokenizer
 from compress.pipeline.graph import Plan
 from compress.pipeline.step_context import StepContext
@@ -35,8 +34,6 @@ def data(
         checks: refuse a number of rows of train.
         every_class: whether select must have rows of every class.
     """
-    from compress.data.splits.prepare_splits import prepare_splits
-
     info = prepare_splits(task, task.data.split_seed, context.work, context.console)
     for check in checks:
         check(info.counts["train"])
@@ -46,18 +43,12 @@ def data(
 
 def unlabelled(context: StepContext, task: Task) -> None:
     """Read the unlabelled texts into a memory-mapped file."""
-    from compress.data.splits.prepare_splits import load_prepared
-    from compress.data.splits.unlabelled_texts import prepare_unlabelled
-
     roles = load_prepared(context.inputs["data"])
     prepare_unlabelled(task, roles, task.data.split_seed, context.work, context.console)
 
 
 def slices(context: StepContext, task: Task) -> None:
     """Record the values of the columns by which test scores are grouped."""
-    from compress.data.loading.row_sources import slice_values
-    from compress.data.splits.prepare_splits import load_prepared
-
     roles = load_prepared(context.inputs["data"])
     values = slice_values(task, roles.test_numbers(), context.console)
     context.write_json(SLICES_FILE, {"columns": values})

@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compress import __version__
+from compress.data.tokenizer import read_tokenizer
 from compress.environment import describe_cpu
+from compress.model_folder.model_info import read_info
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.torchrun_launch import Launch
+from compress.pretrain.pretrain_report import REPORT_JSON, REPORT_PAGE, MatrixRate, PretrainReport, TrainingPart, page
 from compress.pretrain.pretrain_schema import PretrainRecipe
+from compress.storage.atomic_write import write_model
 
 if TYPE_CHECKING:
     from compress.pretrain.encoders import PretrainData, Setting
-    from compress.pretrain.pretrain_report import MatrixRate, TrainingPart
 
 VOCABULARY, CORPUS, PACKING, PRETRAIN, REPORT = "vocabulary", "corpus", "packing", "pretrain", "report"
 RESULTS_FILE = "training.json"
@@ -50,7 +53,6 @@ def vocabulary(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Pat
 
 def corpus(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) -> None:
     """Cut the documents into pieces."""
-    from compress.data.tokenizer import read_tokenizer
     from compress.models.load_save import load_tokenizer
     from compress.pretrain.encoders import special_pieces
     from compress.pretrain.text.corpus_pieces import PARTS, documents, write_corpus
@@ -84,7 +86,6 @@ def pretrain(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]
     """Train, and write the model folder."""
     from compress.pretrain.pretrain import pretrain as train
     from compress.pretrain.scores.matrix_rate import time_product
-    from compress.storage.atomic_write import write_model
     from compress.train.core.seed_restarts import delete_work_files
 
     results = train(_setting(context, recipe, cards), context.work, track=context.track)
@@ -99,12 +100,9 @@ def pretrain(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]
 
 def report(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) -> None:
     """Score the model on held-out documents; write the report and the cards."""
-    from compress.model_folder.model_info import read_info
     from compress.pretrain.pretrain import method_name, write_cards
-    from compress.pretrain.pretrain_report import REPORT_JSON, REPORT_PAGE, PretrainReport, page
     from compress.pretrain.scores.score_method import score_method
     from compress.pretrain.text.corpus_pieces import CORPUS_FILE, PARTS
-    from compress.storage.atomic_write import write_model
 
     folder = context.inputs[PRETRAIN]
     held_out, scores = score_method(_setting(context, recipe, cards), folder)
@@ -136,8 +134,6 @@ def report(context: StepContext, recipe: PretrainRecipe, cards: Sequence[Path]) 
 
 
 def _training_parts(folder: Path, recipe: PretrainRecipe) -> list[TrainingPart]:
-    from compress.pretrain.pretrain_report import TrainingPart
-
     stored = json.loads((folder / RESULTS_FILE).read_bytes())
     return [
         TrainingPart(
@@ -156,7 +152,6 @@ def _training_parts(folder: Path, recipe: PretrainRecipe) -> list[TrainingPart]:
 
 def _matrix_rate(folder: Path, recipe: PretrainRecipe, cards: Sequence[Path]) -> MatrixRate | None:
     """Return how much of the rate of the fastest matrix product the training reached."""
-    from compress.pretrain.pretrain_report import MatrixRate
     from compress.pretrain.scores.matrix_rate import ProductRate, operations, passes_of
 
     if not (folder / PRODUCT_FILE).is_file():  # a training of an earlier version

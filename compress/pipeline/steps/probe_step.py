@@ -1,10 +1,9 @@
 """The probe step: the encoder and every model of the run, each compared with what it was made from."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 
+from compress.data.splits.prepare_splits import load_prepared
 from compress.pipeline.graph import Plan
 from compress.pipeline.step_context import StepContext
 
@@ -14,7 +13,6 @@ ROWS = 2_000
 
 def probe(context: StepContext, plan: Plan, cards: Sequence[Path]) -> None:
     """Write probe.json and probe.html."""
-    from compress.data.splits.prepare_splits import load_prepared
     from compress.models.fetch import fetch
     from compress.probe.probe_models import make_questions, probe_models
     from compress.probe.probe_page import write_probe

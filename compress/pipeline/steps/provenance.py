@@ -1,7 +1,5 @@
 """Describes how each model of a run was made from another, for the report."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The publish step: the winners of all targets become one entry of a zoo."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -13,13 +13,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from compress.console import Console
+from compress.data.splits.prepare_splits import PreparedData, load_prepared
 from compress.errors import CompressError, ModelError, ScreenedOut, pluralize
+from compress.measure import BootstrapScorer
 from compress.measure.resources.footprint import footprint
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import RECORD_FILE, share_folder
 from compress.pipeline.steps.build_variant import PARITY_BATCH, SAMPLE_ROWS, build_context, in_batches, sample_train
 from compress.pipeline.steps.scoring_steps import Device, predict_sets
+from compress.runtime import open_predictor
 from compress.select.ledger import Rules
 from compress.select.quantized_files import (
     SCREENING_FILE,
@@ -32,10 +37,10 @@ from compress.select.quantized_files import (
 )
 from compress.storage.atomic_write import write_model
 from compress.storage.file_names import ANSWERS_FILE
+from compress.tasks import kind_of
 from compress.variants import Variant
 
 if TYPE_CHECKING:
-    from compress.data.splits.prepare_splits import PreparedData
     from compress.export import BuildContext
     from compress.tasks.base import Arrays
 
@@ -94,12 +99,6 @@ def _judge(
     context: StepContext, scored: str, variant: Variant, settings: FallbackSettings
 ) -> Callable[[Path], QuantizationLoss]:
     """Return the function that scores a folder on select and compares it with the unquantized model."""
-    import numpy as np
-
-    from compress.data.splits.prepare_splits import load_prepared
-    from compress.measure import BootstrapScorer
-    from compress.tasks import kind_of
-
     roles = load_prepared(context.inputs["data"])
     task = roles.info.task_info
     kind, rows = kind_of(task), roles.rows("select")
@@ -157,7 +156,6 @@ class LayerFallback:
     def _sensitivities(self) -> dict[str, float]:
         """Return the error that each product alone adds, by the name of its node."""
         from compress.quantize.layer_sensitivity import layer_sensitivities
-        from compress.runtime import open_predictor
 
         build = replace(self._build_context(SENSITIVITY_ROWS), console=Console("quiet"))
         rows = in_batches(self._sample(SENSITIVITY_ROWS), 1)  # alone, without padding
@@ -207,8 +205,6 @@ class LayerFallback:
 
     @cached_property
     def _prepared(self) -> PreparedData:
-        from compress.data.splits.prepare_splits import load_prepared
-
         return load_prepared(self.context.inputs["data"])
 
     @cached_property
@@ -239,7 +235,6 @@ def screen_files(context: StepContext, files: Mapping[str, str], threads: int, s
         threads: of the timing.
         seed: of the rows among which the timed one is.
     """
-    from compress.data.splits.prepare_splits import load_prepared
     from compress.export.tune_ort_session import median_row, time_folders
 
     built = {variant: context.inputs[step] for variant, step in files.items() if step in context.inputs}

@@ -16,12 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.data.splits.prepare_splits import PreparedData, load_prepared
+from compress.data.tokenizer import TextTokenizer
+from compress.environment import usable_cores
 from compress.measure import BootstrapScorer, Quality, score_model
+from compress.measure.quality.robustness import PerturbedRows
+from compress.model_folder.model_info import read_info
 from compress.pipeline.graph import ModelVariant, Plan
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.prepare_data import SLICES_FILE
 from compress.recipe.field_types import Role
 from compress.recipe.measure_schema import Target
+from compress.runtime import open_predictor
+from compress.runtime.predictor import Placement
 from compress.select.ledger import Ledger, TargetResult, write_ledger
 from compress.storage.file_names import ANSWERS_FILE
 from compress.tasks import Kind, kind_of
@@ -29,11 +35,8 @@ from compress.tasks import Kind, kind_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
     from compress.data.encode import EncodedRows
     from compress.measure.predict_rows import EmbeddedDocuments
-    from compress.recipe.measure_schema import Target
     from compress.tasks.base import Row
     from compress.variants import Variant
 
@@ -58,10 +61,6 @@ def scoring_batch(variant: Variant, target: Target) -> int:
 
 def score(context: StepContext, parent: str, variant: Variant, device: Device, batch: int) -> None:
     """Store the outputs of one variant on all rows of select and test."""
-    import numpy as np
-
-    from compress.data.splits.prepare_splits import load_prepared
-
     roles = load_prepared(context.inputs["data"])
     rows: dict[str, RowSet] = {role: (roles.rows(role), roles.documents(role)) for role in SCORED_ROLES}
     stored, truncated, examples = {}, {}, {}
@@ -82,12 +81,6 @@ def perturb(
     context: StepContext, parent: str, variant: Variant, device: Device, batch: int, names: Sequence[str], seed: int
 ) -> None:
     """Store the outputs of one variant on the rows of test with their texts changed in each way of ``names``."""
-    import numpy as np
-
-    from compress.data.splits.prepare_splits import load_prepared
-    from compress.measure.quality.robustness import PerturbedRows
-    from compress.tasks import kind_of
-
     roles = load_prepared(context.inputs["data"])
     kind, test, documents = kind_of(roles.info.task_info), roles.rows("test"), roles.documents("test")
     rows: dict[str, RowSet] = {name: (PerturbedRows(test, kind, name, seed), documents) for name in names}
@@ -104,12 +97,7 @@ def predict_sets(
     Sets that follow each other and search the same documents have them embedded once. The task is the folder's own: it
     has the thresholds that were tuned for this model.
     """
-    from compress.data.tokenizer import TextTokenizer
-    from compress.environment import usable_cores
     from compress.measure.predict_rows import embed_documents, predict_rows
-    from compress.model_folder.model_info import read_info
-    from compress.runtime import open_predictor
-    from compress.runtime.predictor import Placement
 
     predictor = open_predictor(folder, Placement(device, usable_cores()), None if variant.builder else variant.info)
     task, tokens = read_info(folder).task, TextTokenizer.load(folder)
@@ -124,9 +112,6 @@ def predict_sets(
 
 def floor(context: StepContext, seed: int) -> None:
     """Store the predictions of the baseline on test."""
-    import numpy as np
-
-    from compress.data.splits.prepare_splits import load_prepared
     from compress.measure.baselines import baseline_predictions
 
     roles = load_prepared(context.inputs["data"])

@@ -1,7 +1,5 @@
 """The select step: gate and winner of every target."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Masked language modelling, and next sentence prediction beside it: the losses that BERT was pretrained with."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 Its models are a teacher, and a student made from its layers, of a shape, or a checkpoint.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 

@@ -7,8 +7,6 @@ Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers", 2019 (ar
 appendix A.1. Liu et al., "RoBERTa", 2019 (arXiv:1907.11692), section 4.1: dynamic masks.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """MiniLM's relations: a student learns how the teacher's tokens relate to each other, on texts alone."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

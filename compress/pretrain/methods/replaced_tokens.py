@@ -5,8 +5,6 @@ The model learns from every piece of a text and not from the masked ones alone. 
 share their embeddings; the loss of the generator does not flow through the pieces that it draws.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

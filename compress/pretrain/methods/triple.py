@@ -1,7 +1,5 @@
 """DistilBERT's triple loss: a student with a word head learns from a teacher with one, on texts alone."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

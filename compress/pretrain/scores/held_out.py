@@ -1,7 +1,5 @@
 """Held-out losses: how well a model predicts masked words, and pairs, of documents that it was not trained on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

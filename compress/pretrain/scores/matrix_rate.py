@@ -1,13 +1,10 @@
 """The operations of a pretraining per second, as a share of this machine's fastest matrix product."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from pydantic import BaseModel, ConfigDict
 
 from compress.measure.resources.footprint import flops_per_token
 from compress.measure.roofline.matmul_bench import CPU_KERNELS, CPU_SIZES, CUDA_KERNELS, CUDA_SIZES, time_products
@@ -17,12 +14,11 @@ from compress.model_shapes import shape_of_folder
 from compress.models.fetch import fetch
 from compress.pretrain.methods.replaced_tokens import GENERATOR
 from compress.pretrain.pretrain_schema import PretrainRecipe
+from compress.storage.stored_info import Info
 
 
-class ProductRate(BaseModel):
+class ProductRate(Info):
     """The fastest matrix product that was timed right after a training, by torch and in its precision."""
-
-    model_config = ConfigDict(frozen=True)
 
     best: KernelRate
     threads: int

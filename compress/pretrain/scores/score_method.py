@@ -3,8 +3,6 @@
 Beside it, on the same masked pieces: the model it started from, and what counting alone predicts.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

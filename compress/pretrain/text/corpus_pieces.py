@@ -1,7 +1,5 @@
 """A corpus as pieces in memory-mapped files: documents are streamed once, and then read a batch at a time."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

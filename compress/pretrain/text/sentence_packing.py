@@ -3,8 +3,6 @@
 Packed sequences are the examples of a training, read from the corpus's files a batch at a time.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

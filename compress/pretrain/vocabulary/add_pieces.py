@@ -11,8 +11,6 @@ Everything else is cut as before. How this is possible depends on the kind of to
   corpus, the shorter one does not become a piece.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

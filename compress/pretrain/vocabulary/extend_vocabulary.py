@@ -3,8 +3,6 @@
 A new piece's vector is the mean of the vectors of the pieces that its word was cut into.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """A new vocabulary, learned from a corpus by the tokenizers library."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any

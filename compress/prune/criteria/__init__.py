@@ -4,8 +4,6 @@ A criterion is a function from `LayerUnits` (signed mask gradients of every row,
 float32; larger is more important.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

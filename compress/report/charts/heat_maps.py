@@ -3,8 +3,6 @@
 A shaded cell is the importance of units, or the similarity of two layers; what was kept or compared is framed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

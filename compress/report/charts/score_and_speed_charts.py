@@ -3,8 +3,6 @@
 They are drawn at the width in pixels at which they are shown, so that text keeps its size.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass

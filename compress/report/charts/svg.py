@@ -1,7 +1,5 @@
 """Building blocks of all charts: SVG elements, a frame that maps values to pixels, axes with round ticks, markers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The page of runs side by side, and the page of the rows whose answers changed, which holds texts of the data."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The collapsible parts of a page: each a heading, a note on how to read it, a table and sometimes a chart."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

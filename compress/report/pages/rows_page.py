@@ -3,8 +3,6 @@
 It holds the user's data. It is written into the run's own folder, and nothing publishes it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

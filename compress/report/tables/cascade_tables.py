@@ -1,7 +1,5 @@
 """Tables of cascades: what each is made of and how fast it is, and the thresholds that were tested."""
 
-from __future__ import annotations
-
 from compress import format_numbers as fmt
 from compress.measure.result_base import Score
 from compress.report.report_schema import Report

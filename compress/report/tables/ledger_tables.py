@@ -1,7 +1,5 @@
 """Tables of a target's results: the ledger, packaged formats, stages, comparisons of the winner, gate and steps."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable

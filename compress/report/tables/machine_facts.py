@@ -1,7 +1,5 @@
 """The machine, its settings and the data of a report, as names and text."""
 
-from __future__ import annotations
-
 from compress import format_numbers as fmt
 from compress.measure.machine_snapshot import MachineSnapshot
 from compress.report.report_schema import Report

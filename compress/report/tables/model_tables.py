@@ -1,7 +1,5 @@
 """How the models of a run were made: how each was trained, the scores of several trainings, and what pruning kept."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any

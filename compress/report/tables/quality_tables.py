@@ -1,7 +1,5 @@
 """Tables of predictions on test: retention, classes, confusions, calibration, slices, changed texts, disagreements."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from compress import format_numbers as fmt

@@ -1,7 +1,5 @@
 """Tables of resources: parameters, operations, bytes, energy, and memory while serving."""
 
-from __future__ import annotations
-
 from compress import format_numbers as fmt
 from compress.report.report_schema import Report
 from compress.report.tables.speed_tables import timed_unit

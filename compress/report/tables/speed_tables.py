@@ -3,8 +3,6 @@
 With the unit of a timing, and what a million texts cost at that speed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from compress import format_numbers as fmt

@@ -1,7 +1,5 @@
 """`POST /` and `POST /models/NAME`, as huggingface_hub's InferenceClient calls a model's address."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ Inputs are of the type BYTES: one for the texts, or one for each column of the t
 of a body, whose length is in a header; each text has its length before it.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 from collections.abc import Mapping, Sequence

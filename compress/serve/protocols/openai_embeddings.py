@@ -1,7 +1,5 @@
 """`POST /v1/embeddings`, as OpenAI's clients send it."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 from typing import Any, Literal

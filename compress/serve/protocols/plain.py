@@ -1,7 +1,5 @@
 """`POST /models/NAME/predict {"texts": [...]}`: for whoever has curl; answers as `compress predict` gives them."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field

@@ -1,7 +1,5 @@
 """`/predict`, `/embed`, `/rerank` and `/info`, as text-embeddings-inference answers them."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from typing import Annotated, Any

@@ -4,8 +4,6 @@ Each text gives one example, the question and the text as a pair, and the model 
 lists of different lengths: predictions are arrays as wide as the longest list, padded on the right.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 

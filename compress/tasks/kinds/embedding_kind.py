@@ -1,7 +1,5 @@
 """What kinds share whose model makes one embedding of each text, to be compared with those of other texts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What kinds with one label for a text or a pair share: examples, padding, a check of the model's outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

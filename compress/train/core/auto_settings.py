@@ -3,8 +3,6 @@
 `RULES` is the only place with numbers. docs/training-settings.md says what they were measured on.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 With the batches on their device, and the rows responsible when a loss or gradient is NaN or infinite.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -6,8 +6,6 @@ layer takes many evaluations of its loss, each over all features (texts) or all 
 classes that is nothing beside the encoder; with 159 tags or 1,000 classes it is more than the training itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

@@ -3,8 +3,6 @@
 With gradual unfreezing the head is trained first, then one more layer from the top after every epoch.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext

@@ -4,8 +4,6 @@ Dodge et al., "Fine-Tuning Pretrained Language Models: Weight Initializations, D
 (arXiv:2002.06305): on small sets the seed alone moves the score by points.
 """
 
-from __future__ import annotations
-
 import math
 import shutil
 import tempfile

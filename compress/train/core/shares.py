@@ -5,8 +5,6 @@ other hundreds of times an update; beside another process, each of these waits c
 a thread computes the losses and gradients of its own rows, and waits once.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

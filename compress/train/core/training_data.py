@@ -1,7 +1,5 @@
 """The data of a training: encoded training rows, and an evaluation on select by the task's metric."""
 
-from __future__ import annotations
-
 import math
 import tempfile
 from collections.abc import Callable, Mapping, Sequence

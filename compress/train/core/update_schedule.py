@@ -3,8 +3,6 @@
 And the time that remains of it, estimated from its first updates.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import lru_cache, partial

@@ -5,8 +5,6 @@ Muralidharan et al., "Compact Language Models via Pruning and Knowledge Distilla
 dimension, the norm of a head's output, and the mean absolute activation of a neuron.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial

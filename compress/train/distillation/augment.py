@@ -8,8 +8,6 @@ the same context and needs no second model. Changed rows have no true label: the
 The new rows are written to a file once, before training, and read from there.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

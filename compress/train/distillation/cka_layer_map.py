@@ -5,8 +5,6 @@ kernel alignment, CKA = |Yᵀ X|² / (|Xᵀ X| |Yᵀ Y|) in Frobenius norms, for
 are a rotation and scaling of each other, near 0 for unrelated layers, and widths may differ.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

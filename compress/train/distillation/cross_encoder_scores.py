@@ -4,8 +4,6 @@ A cross-encoder reads both texts at once: too slow for search, but more accurate
 pair is scored once, before training, and stored in a file.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

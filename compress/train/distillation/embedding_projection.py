@@ -4,8 +4,6 @@ A student's embeddings are as wide as its teacher's unless the recipe sets a sma
 reduced to their principal components, which preserve most of its cosines, and the student is trained on those.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -6,8 +6,6 @@ weight falls with its frequency (Arora et al., "A Simple but Tough-to-Beat Basel
 A frequent n-gram starts with what the teacher makes of it beyond the mean of its pieces.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Loss weights by training phase, and warnings about losses that are missing or that no update uses."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise

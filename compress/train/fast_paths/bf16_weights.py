@@ -6,8 +6,6 @@ bf16. Still in fp32: the weights that the optimizer updates, its state, the accu
 are looked up, not multiplied), the softmax of attention, and the losses.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any

@@ -6,8 +6,6 @@ generator that all threads share. This one processes a few rows at a time, so th
 stay in the CPU cache.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

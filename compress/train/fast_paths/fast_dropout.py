@@ -1,7 +1,5 @@
 """Fast dropout for CPUs, where torch draws random numbers one at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

@@ -1,7 +1,5 @@
 """Enables all fast paths that apply to a training's device and precision."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 

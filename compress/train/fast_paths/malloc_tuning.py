@@ -1,7 +1,5 @@
 """glibc malloc settings that keep freed memory in the process during training."""
 
-from __future__ import annotations
-
 import ctypes
 import platform
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ is dense, and the optimizer updates and stores state for all of it. Rows of piec
 here they are not updated, which differs from updating all rows in one respect only: weight decay does not apply.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

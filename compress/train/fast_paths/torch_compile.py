@@ -1,7 +1,5 @@
 """torch.compile for the parts of layers that no hook observes, with few distinct shapes."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext

@@ -1,7 +1,5 @@
 """Web folders of tiny models, with the npm packages from the user's cache or the registry."""
 
-from __future__ import annotations
-
 import pytest
 
 from compress.model_folder.model_info import FolderInfo, TaskInfo

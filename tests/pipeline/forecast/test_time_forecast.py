@@ -33,6 +33,7 @@ def record(kind: str, seconds: float, **settings: object) -> StepRecord:
     return StepRecord(
         step=kind,
         kind=kind,
+        version=1,
         fingerprint="f",
         settings=settings,
         inputs={},
@@ -121,10 +122,10 @@ def test_trainings_of_unknown_rows_are_unknown(recipe_file: Path, finished_run: 
 
 def test_memory_is_the_measured_peak_of_the_most_similar_steps(tmp_path: Path, recipe_file: Path) -> None:
     step = prepare(recipe_file, [], Options(runs=tmp_path)).step("finetune")
-    old = record("finetune", 1.0).model_copy(update={"schema_version": 1, "peak_memory": 999})
-    new = record("finetune", 1.0).model_copy(update={"schema_version": 2, "peak_memory": 500})
-    assert measured_memory(step, [old, new, record("report", 1.0)]) == 500
-    assert measured_memory(step, [old]) is None
+    unknown = record("finetune", 1.0).model_copy(update={"peak_memory": None})
+    known = record("finetune", 1.0).model_copy(update={"peak_memory": 500})
+    assert measured_memory(step, [unknown, known, record("report", 1.0)]) == 500
+    assert measured_memory(step, [unknown]) is None
 
 
 def test_rows_that_take_an_hour() -> None:

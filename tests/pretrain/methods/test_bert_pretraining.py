@@ -1,7 +1,5 @@
 """The losses are transformers' own, computed at the masked pieces alone, and each row counts alike."""
 
-from __future__ import annotations
-
 import pytest
 
 from compress.pretrain.pretrain_schema import MaskedLM

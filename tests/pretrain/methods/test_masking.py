@@ -1,7 +1,5 @@
 """Masks have their stated probabilities, and depend on nothing but the seed and the step."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

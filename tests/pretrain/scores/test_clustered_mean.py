@@ -1,7 +1,5 @@
 """The interval of a clustered mean covers the true mean about as often as it says."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

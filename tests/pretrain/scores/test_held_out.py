@@ -1,7 +1,5 @@
 """Held-out texts without a masked piece, and losses that are not finite, are refused with what to do."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from transformers import AutoModelForMaskedLM

@@ -1,7 +1,5 @@
 """The operations of a pretraining, counted by torch itself, and the rate that they are compared with."""
 
-from __future__ import annotations
-
 import pytest
 
 pytest.importorskip("torch")

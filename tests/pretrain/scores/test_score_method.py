@@ -1,7 +1,5 @@
 """N-gram losses are what counting by hand gives."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from compress.pretrain.scores.score_method import PRIORS, ngram_losses

@@ -1,7 +1,5 @@
 """Documents become pieces in files, and none of them stays in memory."""
 
-from __future__ import annotations
-
 import weakref
 
 import numpy as np

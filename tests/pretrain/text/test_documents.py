@@ -1,7 +1,5 @@
 """Every format gives the same documents, and what is no text is refused in one message."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import tracemalloc

@@ -1,7 +1,5 @@
 """Sequences are whole sentences; pairs stay within documents, and half of them follow each other."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 

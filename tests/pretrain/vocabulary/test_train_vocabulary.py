@@ -1,7 +1,5 @@
 """New vocabularies have the size that was asked for, and transformers reads their tokenizers."""
 
-from __future__ import annotations
-
 import pytest
 from transformers import AutoTokenizer
 
