@@ -175,7 +175,7 @@ class Batcher:
 
     def _fail(self, ticket: Ticket, error: Exception) -> None:
         self._leave(ticket)
-        ticket.future.set_exceptionunexpected(error)
+        ticket.future.set_exception(unexpected(error))
 
     def _leave(self, ticket: Ticket) -> None:
         with self._changed:
