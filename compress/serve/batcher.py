@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from compress.errors import unexpected
 from compress.runtime.text_model import NO_TEXT
 from compress.serve.prometheus_metrics import Metrics
 from compress.serve.served_model import ServedModel

@@ -1,7 +1,6 @@
 """Labelling by a local service: files, cache, limit, resuming, secrets."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from compress.label.label import dry_run
 from compress.label.service_info import read_service
 from compress.label.spending import LimitReached
 from compress.recipe.load import load_recipe
+from tests.command_process import run_script
 from tests.label.chat_server import KEY, answer, by_word, failure, in_turn, slow
 from tests.label.conftest import TEXTS
 
@@ -294,9 +294,9 @@ def test_the_key_is_never_shown_nor_stored(labelling, server, reply, debug):
         "import logging, sys\nlogging.basicConfig(level=logging.DEBUG)\nimport compress.label.ask_service as pace\n"
         "pace.FIRST_WAIT = 0.001\nfrom compress.cli import main\nsys.exit(main(sys.argv[1:]))"
     )
-    command = [sys.executable, "-c", code, "label", str(labelling.file), "--to", str(labelling.target)]
-    environment = {**os.environ, "COMPRESS_DEBUG": debug, "OPENAI_LOG": "debug"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=environment)
+    environment = {"COMPRESS_DEBUG": debug, "OPENAI_LOG": "debug"}
+    words = ["label", labelling.file, "--to", labelling.target]
+    done = run_script(code, *words, environment=environment, timeout=60)
     assert len(server.requests) > 1
     assert KEY not in done.stdout + done.stderr
     for path in labelling.folder.rglob("*"):

@@ -1,8 +1,6 @@
 """README.md of model folders that plain transformers refuses: what it prints runs, and says what it should."""
 
 import re
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -14,6 +12,7 @@ from compress.model_folder.model_readme import README_FILE
 from compress.models import load, load_model, save_model
 from compress.models.encoder_parts import base_of
 from compress.models.student.factorised_embeddings import install_factors
+from tests.command_process import run_script
 
 POOLED = [name for name, family in FAMILIES.items() if not family.native_head_pooling]
 HEADS = {
@@ -38,8 +37,7 @@ def run(folder, **printed):
     for name, code in printed.items():
         lines += ["del sys.modules['compress']"] if name == "model" else []
         lines += [code, f"torch.save({name}.eval()(input_ids={IDS})[0], '{name}.pt')"]
-    command = [sys.executable, "-c", "\n".join(lines)]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    done = run_script("\n".join(lines), folder=folder, has_compress=False)
     assert done.returncode == 0, done.stderr
     assert not [each for each in MISLEADING if each in done.stderr + done.stdout], done.stderr
     return [torch.load(folder / f"{name}.pt") for name in printed]

@@ -3,8 +3,6 @@
 import json
 import shutil
 import signal
-import subprocess
-import sys
 from contextlib import suppress
 from types import SimpleNamespace
 
@@ -30,6 +28,7 @@ from compress.runtime import onnx_runtime
 from compress.runtime.text_model import TextModel
 from compress.select.ledger import read_ledger
 from compress.variants import VARIANTS, variant_in
+from tests.command_process import run_script
 from tests.conftest import write_tiny_recipe
 
 EXPORT_ORT = ort_format.export_ort
@@ -380,7 +379,7 @@ main(sys.argv[1:])
 @pytest.mark.slow
 def test_a_run_that_is_killed_while_it_packages_is_resumed(changed):
     words = ["run", str(changed / "tiny.yaml"), "--runs", str(changed / "runs"), "--set", "export=[onnx, ort]"]
-    done = subprocess.run([sys.executable, "-c", KILLED_BUILD, *words], check=False, capture_output=True)
+    done = run_script(KILLED_BUILD, *words)
     assert done.returncode == -signal.SIGKILL
     winner = changed / "runs" / "tiny" / "winner" / "cpu"
     assert not (winner / "ort").exists()

@@ -10,18 +10,13 @@ from pathlib import Path
 import pytest
 
 from compress.storage.file_digests import file_digest
+from tests.command_process import run_command, run_script
 from tests.pipeline.test_pretrain_run import write_recipe
 from tests.pretrain.conftest import make_documents, write_text
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX signals")]
 
 ATTEMPT = Path(__file__).with_name("pretrain_attempt.py")
-ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
-
-
-def started(*command):
-    arguments = [sys.executable, *map(str, command)]
-    return subprocess.run(arguments, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=600)
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +27,7 @@ def whole(tmp_path_factory):
     train |= {"evaluations": 4, "checkpoint": {"minutes": None, "steps": 2}}
     text = write_text(folder / "corpus.txt", make_documents())
     recipe = write_recipe(folder, text, train={**train, "precision": "fp32"})
-    done = started(ATTEMPT, recipe, folder / "whole")
+    done = run_script(ATTEMPT, recipe, folder / "whole")
     assert done.returncode == 0, done.stderr
     return recipe
 
@@ -54,9 +49,9 @@ def weights(runs):
 def test_a_killed_training_resumes_bit_for_bit(whole):
     runs = with_data_of(whole, "killed")
     for update in (4, 5, 4):  # within the short sequences, at their end, within the long ones
-        done = started(ATTEMPT, whole, runs, update)
+        done = run_script(ATTEMPT, whole, runs, update)
         assert done.returncode == -signal.SIGKILL, done.stderr
-    done = started(ATTEMPT, whole, runs)
+    done = run_script(ATTEMPT, whole, runs)
     assert "resuming from the checkpoint" in done.stderr + done.stdout
     assert file_digest(weights(runs)) == file_digest(weights(whole.parent / "whole"))
 
@@ -67,11 +62,13 @@ def test_two_processes_make_the_weights_of_one(whole):
 
     # Without dropout, which every process draws for its own rows.
     shape = "{layers: 1, hidden: 16, heads: 2, ffn: 32, dropout: 0.0}"
-    recipe, command = whole, ["-m", "compress", "pretrain"]
-    launch = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", "-m", "compress", "pretrain"]
-    for name, words in (("one", command), ("two", launch)):
-        done = started(*words, recipe, "--set", f"shape={shape}", "--runs", with_data_of(whole, name))
-        assert done.returncode == 0, done.stderr
+    words = ["pretrain", whole, "--set", f"shape={shape}", "--runs"]
+    run_command(*words, with_data_of(whole, "one"))
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", "-m", "compress"]
+    arguments = [*launch, *map(str, words), str(with_data_of(whole, "two"))]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr
     one, two = (load_file(weights(whole.parent / name)) for name in ("one", "two"))
     assert one.keys() == two.keys()
     for name, weight in one.items():

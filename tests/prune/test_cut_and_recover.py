@@ -2,12 +2,6 @@
 
 import io
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -263,59 +257,3 @@ def test_prune_from_model_continues_after_a_kill_in_its_second_recovery(
 def test_family_that_cannot_be_pruned_is_refused(data, tiny_folder, tmp_path):
     with pytest.raises(ModelError, match="modernbert cannot be pruned"):
         cut(tiny_folder("modernbert"), None, data, settings(), 0, tmp_path)
-
-
-SCRIPT = """
-import sys
-from pathlib import Path
-from types import SimpleNamespace
-import torch
-torch.set_num_threads(1)
-from compress.recipe.distill_schema import Distill
-from compress.recipe.student_schema import Student
-from compress.train.distill import distill
-from tests.prune.test_latency_table import table
-pruned, teacher, data, work, settings = sys.argv[1:]
-settings = Distill.model_validate_json(settings)
-distill(Path(teacher), Student(source=pruned), Path(data), settings, 0, Path(work), step="recover", recovers=True)
-"""
-
-
-@pytest.mark.slow
-def test_killed_recovery_ends_with_the_same_weights(data, tiny_folder, tmp_path):
-    student = tiny_folder("bert")
-    cut(student, student, data, settings(), 0, tmp_path / "cut")
-    recovery = settings(recover=RECOVER | {"epochs": 12, "checkpoint": {"minutes": None, "steps": 3}}).recover
-
-    def start(work):
-        work.mkdir(exist_ok=True)
-        arguments = [str(tmp_path / "cut"), str(student), str(data), str(work), recovery.model_dump_json()]
-        return subprocess.Popen([sys.executable, "-c", SCRIPT, *arguments], env=os.environ | {"OMP_NUM_THREADS": "1"})
-
-    full = start(tmp_path / "full")
-    killed = start(tmp_path / "killed")
-    deadline = time.monotonic() + 120
-    while not any((tmp_path / "killed").glob("training/0/*")) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    killed.send_signal(signal.SIGKILL)
-    assert killed.wait() == -signal.SIGKILL
-    assert any((tmp_path / "killed").glob("training/0/*"))
-    assert start(tmp_path / "killed").wait() == 0
-    assert full.wait() == 0
-    assert digests(tmp_path / "killed") == digests(tmp_path / "full")
-
-
-@pytest.mark.slow
-def test_two_processes_recover_one_model_together(data, tiny_folder, tmp_path):
-    student = tiny_folder("bert")
-    cut(student, student, data, settings(), 0, tmp_path / "cut")
-    (tmp_path / "script.py").write_text(SCRIPT)
-    recovery = settings().recover
-    arguments = [str(tmp_path / "cut"), str(student), str(data), str(tmp_path / "work"), recovery.model_dump_json()]
-    (tmp_path / "work").mkdir()
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
-    subprocess.run([*launch, str(tmp_path / "script.py"), *arguments], env=environment, check=True, timeout=200)
-    recover(tmp_path / "cut", student, data, recovery, 0, tmp_path / "alone")
-    assert read_info(tmp_path / "work").shape == read_info(tmp_path / "alone").shape
-    assert digests(tmp_path / "work").keys() == digests(tmp_path / "alone").keys()

@@ -1,14 +1,13 @@
 """Killed with SIGKILL and started again, every kind of training must end in the weights of a training left alone."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from compress.prune.prune_vocabulary import prune_vocabulary
 from compress.storage.file_digests import digests
+from tests.command_process import run_script
 
 ATTEMPTS = Path(__file__).with_name("attempts.py")
 
@@ -36,9 +35,7 @@ def test_a_killed_training_ends_in_the_same_digest(step, tiny_folder, tiny_model
     teacher = tiny_folder(encoder, task=None) if step == "probe" else tiny_folder(tiny_model("bert"))
     if step == "own":
         prune_vocabulary(teacher, prepared, "seen", None, tmp_path / "start")
-    command = [sys.executable, ATTEMPTS, step, teacher, prepared, tmp_path, *KILLS[step]]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
-    done = subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True, check=False)
+    done = run_script(ATTEMPTS, step, teacher, prepared, tmp_path, *KILLS[step])
     assert done.returncode == 0, done.stderr
     result = digests(tmp_path / "killed")
     assert result == digests(tmp_path / "whole")
