@@ -38,6 +38,10 @@ INSTALL = $(PIP) install --no-compile -c constraints.txt
 TORCH = torch==$(shell sed -n 's/^torch==//p' constraints.txt)
 WITH_INDEX = $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 MARKED := slow or wheel or browser
+# Kills and launches of several processes, which no instruction set changes.
+OF_PROCESSES := tests/train/test_kill.py tests/train/test_together.py
+# What runs in Node and other tools, which no Python changes.
+OF_OTHERS := tests/export/web/test_node_check.py tests/export/test_transformers_js.py tests/export/test_triton_config.py
 # What runs no pipeline and exports, trains or times next to nothing.
 NOT_QUICK := tests/test_light_paths.py tests/prune/test_measure_latency.py
 QUICK := $(filter-out $(NOT_QUICK),$(wildcard tests/test_*.py tests/prune/test_*.py)) tests/prune/*/ tests/label tests/losses \
@@ -78,11 +82,11 @@ fast: $(VENV)/.installed-dev
 	$(PYTEST) -m "not ($(MARKED))" $(TESTS) $(PYTEST_ARGS)
 
 test-avx2: $(VENV)/.installed-dev
-	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 $(PYTEST) -m "not (wheel or browser)" tests/train tests/losses
+	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 $(PYTEST) tests/train tests/losses $(OF_PROCESSES:%=--ignore=%)
 
 # Several checkouts may share such an environment, whose editable install knows the last of them: hence PYTHONPATH.
 test-python: python-env
-	PYTHONPATH="$(CURDIR)" $(MAKE) fast VENV="$(OTHER_VENV)" MARKED="wheel or browser" TESTS="$(or $(TESTS),tests/export tests/runtime)"
+	PYTHONPATH="$(CURDIR)" $(MAKE) fast VENV="$(OTHER_VENV)" MARKED="wheel or browser" TESTS="$(or $(TESTS),tests/export tests/runtime $(OF_OTHERS:%=--ignore=%))"
 
 python-env:
 	$(MAKE) VENV="$(OTHER_VENV)" "$(OTHER_VENV)/.installed-dev"

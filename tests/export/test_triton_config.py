@@ -10,6 +10,7 @@ import pytest
 from benchmarks.distill_throughput.environments import Environment, NotInstalled
 from compress.export.other_tools import FILE
 from compress.model_folder.model_info import TaskInfo
+from tests.other_tools.tool_environments import installed
 from tests.variant_builder import build
 
 pytestmark = pytest.mark.slow
@@ -80,10 +81,10 @@ def test_inputs_and_outputs_are_those_of_the_graph(name, precision, folders):
 @pytest.mark.parametrize(("name", "precision"), NAMES)
 def test_triton_reads_it(name, precision, folders):
     try:
-        ENVIRONMENT.install()
+        python = installed(ENVIRONMENT)
     except NotInstalled as error:
         pytest.skip(str(error))
-    command = [str(ENVIRONMENT.python), "-c", PARSE, str(folders[name, precision] / FILE)]
+    command = [str(python), "-c", PARSE, str(folders[name, precision] / FILE)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     config = json.loads(done.stdout)

@@ -92,7 +92,7 @@ def test_timings_and_failures_contain_no_local_paths(plan, tmp_path, monkeypatch
     monkeypatch.setattr(measure_step.Measurement, "run", lambda self: Ledger(results=(timed,)))
     monkeypatch.setattr(measure_step, "sample_texts", lambda rows, kind: [])
     roles = SimpleNamespace(info=SimpleNamespace(task_info=TASK), rows=lambda role: [])
-    monkeypatch.setattr("compress.data.splits.prepare_splits.load_prepared", lambda folder: roles)
+    monkeypatch.setattr(measure_step, "load_prepared", lambda folder: roles)
     context = StepContext({"data": tmp_path}, tmp_path, Console("quiet"), failures={"floor": f"NotFound: {PLACE!r}"})
     measure_step.measure(context, plan, limits=False)
     assert "somebody" not in (tmp_path / "ledger.json").read_text()

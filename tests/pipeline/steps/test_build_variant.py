@@ -13,7 +13,7 @@ def drawn(monkeypatch, tiny_task):
     """Draws rows of a training set that is sorted by class; returns their labels."""
     rows = [{"text": str(index), "label": int(index >= 900)} for index in range(1000)]
     prepared = SimpleNamespace(rows=lambda role: rows, info=SimpleNamespace(task_info=tiny_task))
-    encode = "compress.data.encode.encode_sample"
+    encode = "compress.pipeline.steps.build_variant.encode_sample"
     monkeypatch.setattr(encode, lambda rows, chosen, task, tokens: [rows[index] for index in chosen])
     monkeypatch.setattr("compress.data.tokenizer.TextTokenizer.load", lambda folder: None)
     return lambda seed: build_variant.sample_train(prepared, None, 100, seed)

@@ -129,7 +129,7 @@ def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StepContext:
         (tmp_path / name).mkdir()
         (tmp_path / name / "model.onnx").write_bytes(b"model")
         (tmp_path / name / RECORD_FILE).write_text("{}", encoding="utf-8")
-    monkeypatch.setattr("compress.data.splits.prepare_splits.load_prepared", lambda folder: None)
+    monkeypatch.setattr(quantized_steps, "load_prepared", lambda folder: None)
     monkeypatch.setattr(quantized_steps, "sample_train", lambda *given: None)
     monkeypatch.setattr(quantized_steps, "in_batches", lambda *given: None)
     monkeypatch.setattr(quantized_steps, "footprint", lambda folder: SimpleNamespace(bytes_total=100))

@@ -2,43 +2,24 @@
 
 import json
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import compress
-from benchmarks.distill_throughput.environments import TORCH, Environment, NotInstalled
+from benchmarks.distill_throughput.environments import NotInstalled
 from compress.console import Console
 from compress.model_folder.model_info import TaskInfo
 from compress.models.heads import HEADS
 from compress.models.nonuniform_models import with_head_pooling
 from compress.pipeline.commands.export_command import chosen_variants, export_folder
 from compress.prune.surgery import remove_units
-from tests.export import sentence_transformers_job
+from tests.other_tools.tool_environments import TRANSFORMERS_4, TRANSFORMERS_5, installed
 from tests.variant_builder import build
 
-VERSIONS = {
-    "5.7": Environment(
-        "sentence-transformers-5",
-        (
-            *(TORCH, "sentence-transformers==5.7.0", "transformers==4.57.6", "openvino==2026.4.1"),
-            *("onnxruntime==1.31.1", "optimum-onnx==0.1.0", "optimum-intel==1.27.0"),
-        ),
-    ),
-    "6.2": Environment(
-        "sentence-transformers-6",
-        (
-            TORCH,
-            "sentence-transformers==6.2.0",
-            "transformers==5.5.4",
-            "openvino==2026.4.1",
-            "nncf==3.4.0",
-            "openvino-tokenizers==2026.4.1.0",
-            "requests",
-        ),
-        no_dependencies=("optimum==2.3.0", "optimum-intel==2.2.0"),  # it requires torchvision, of a build for CUDA
-    ),
-}
+JOB = Path(__file__).parent / "jobs" / "sentence_transformers_folders_job.py"
+VERSIONS = {"5.7": TRANSFORMERS_4, "6.2": TRANSFORMERS_5}
 BACKENDS = {"5.7": ("onnx", "openvino"), "6.2": ("openvino",)}
 """Version 6 requires transformers 5, and the library of its ONNX backend one before 4.58."""
 
@@ -49,14 +30,12 @@ RANK = TaskInfo(name="rank", kind="ranking", text=("q", "c"), metric="map", max_
 
 def answers_of(version, jobs, folder):
     """What one version of sentence-transformers answers to (folder, class, backend) with the texts."""
-    environment = VERSIONS[version]
     try:
-        environment.install()
+        python = installed(VERSIONS[version])
     except NotInstalled as error:
         pytest.skip(str(error))
     (folder / "job.json").write_text(json.dumps([[*job, TEXTS] for job in jobs]), encoding="utf-8")
-    script = sentence_transformers_job.__file__
-    command = [str(environment.python), script, str(folder / "job.json"), str(folder / "out.json")]
+    command = [str(python), str(JOB), str(folder / "job.json"), str(folder / "out.json")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
     return json.loads((folder / "out.json").read_bytes())
