@@ -47,6 +47,7 @@ NOT_QUICK := tests/test_light_paths.py tests/prune/test_measure_latency.py
 QUICK := $(filter-out $(NOT_QUICK),$(wildcard tests/test_*.py tests/prune/test_*.py)) tests/prune/*/ tests/label tests/losses \
 	tests/recipe tests/report tests/select tests/storage tests/steps tests/tasks tests/data tests/publish tests/model_folder
 EDGE := $(VENV)-edge/bin/python
+OTHER_MARKED ?= wheel or browser
 OTHER_VENV ?= $(VENV)-$(shell $(PYTHON) -c 'import sys; print("python%d.%d" % sys.version_info[:2])')
 # Whatever shares the models of tests/edge_exports.py, wherever it is.
 EDGE_TESTS := $(shell grep -rl "tests.edge_exports" tests --include="test_*.py")
@@ -86,7 +87,7 @@ test-avx2: $(VENV)/.installed-dev
 
 # Several checkouts may share such an environment, whose editable install knows the last of them: hence PYTHONPATH.
 test-python: python-env
-	PYTHONPATH="$(CURDIR)" $(MAKE) fast VENV="$(OTHER_VENV)" MARKED="wheel or browser" TESTS="$(or $(TESTS),tests/export tests/runtime $(OF_OTHERS:%=--ignore=%))"
+	PYTHONPATH="$(CURDIR)" $(MAKE) fast VENV="$(OTHER_VENV)" MARKED="$(OTHER_MARKED)" TESTS="$(or $(TESTS),tests/export tests/runtime $(OF_OTHERS:%=--ignore=%))"
 
 python-env:
 	$(MAKE) VENV="$(OTHER_VENV)" "$(OTHER_VENV)/.installed-dev"
