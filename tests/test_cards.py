@@ -70,6 +70,15 @@ def test_the_losses_of_student_cards_are_documented():
     }
 
 
+def test_the_cards_of_the_docs_are_valid(tmp_path):
+    page = (Path(__file__).parents[1] / "docs" / "cards.md").read_text(encoding="utf-8")
+    files = [tmp_path / "our-bert.yaml", tmp_path / "our-small.yaml"]
+    for file, shown in zip(files, re.findall(r"```yaml\n(.*?)```", page, re.DOTALL), strict=True):
+        file.write_text(shown)
+    assert Finetune.model_validate(cards.read_card(files[0], TeacherCard).finetune).learning_rate == 3e-5
+    assert Distill.model_validate(cards.read_card(files[1], StudentCard).distill).losses.hidden_state is not None
+
+
 def test_the_cards_that_come_with_the_package():
     assert {card.name for card in cards.list_teachers()} >= TEACHERS
     assert {card.name for card in cards.list_students()} >= STUDENTS
