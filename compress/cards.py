@@ -10,12 +10,12 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from compress.errors import MissingExtra, ModelError, UsageError, nearest
 from compress.families import FAMILIES
 from compress.recipe.student_schema import LightStudent
+from compress.recipe.yaml_lines import Document
 from compress.storage.file_digests import file_digest
 
 Kind = Literal["teachers", "students", "recipes"]
@@ -192,9 +192,12 @@ def list_students(folders: Sequence[Path | str] = ()) -> list[StudentCard]:
 def read_card(path: Path, card: type[Card]) -> Card:
     """Read and validate one card."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as exc:
-        raise UsageError(f"{path} cannot be read as YAML: {exc}") from exc
+        document = Document(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as exc:
+        raise UsageError(f"{path} cannot be read: {exc}") from exc
+    if document.problems:
+        raise UsageError("\n  ".join([f"{path} is no valid card:", *map(str, document.problems)]))
+    content = document.value
     if not isinstance(content, dict):
         raise UsageError(f"{path} holds {type(content).__name__}, expected keys and values")
     for checkpoint in (content.get("checkpoint"), content.get("start")):

@@ -150,7 +150,7 @@ def test_all_faults_of_a_card_are_reported_at_once(folder):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a: [", "cannot be read as YAML"),
+        ("a: [", "not YAML"),
         ("- a", "holds list, expected keys and values"),
         ({**TEACHER, "name": "other"}, "has the name 'other'"),
         ({**TEACHER, "schema_version": 2}, "schema_version"),
