@@ -14,16 +14,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from compress import format_numbers as fmt
 from compress.model_folder.model_info import ShapeInfo
 from compress.model_shapes import light_shape, part_shape
 from compress.recipe.schema import Budget
 from compress.recipe.student_schema import LightStudent, Part, Vocabulary, held_out_rows
 from compress.steps.shared_step import SECTION
 from compress.storage.stored_info import Info, up_to
+from compress.tasks import primary_metric
 
 if TYPE_CHECKING:
     from compress.pipeline.graph import Plan
     from compress.pipeline.step_context import StepContext
+    from compress.recipe.task_schema import Task
     from compress.search.candidate_times import PartTimes
 
 PIECE_BITS, OTHER_BITS, FP32_BITS = 4.5, 8.5, 32
@@ -49,7 +52,8 @@ class Candidate(Info):
     bytes: int
     """By arithmetic, of its smallest file and the tokenizer; before pieces are chosen with as few as it can have."""
     score: float | None = None
-    """Of a part before it is trained on, on rows held out of train; None before the shared training."""
+    """Of a part before it is trained on, on rows held out of train; an error has its sign turned. None where it has not
+    been scored."""
     within: bool = True
     """Whether it can be within the budget, by these estimates."""
     is_finalist: bool = False
@@ -73,6 +77,8 @@ class SearchInfo(Info):
     """Those of the recipe's budget that are given."""
     max_drop: float
     goal: str
+    larger_is_better: bool = True
+    """Whether the task's score is none of an error."""
     """What the winner is the first by, as `rank_by` of a recipe."""
     variant: str
     """In which parts were timed."""
@@ -193,6 +199,16 @@ def most_bytes(budgets: Sequence[Budget], teacher: int | None) -> float:
     return min((limit for limit in limits if limit is not None), default=math.inf)
 
 
+def more_is_better(score: float, task: Task) -> float:
+    """Return a score of which more is better: an error is turned, and one that was turned is turned back."""
+    return score if primary_metric(task).larger_is_better else -score
+
+
+def shown_score(score: float | None, larger_is_better: bool) -> str:
+    """Return a candidate's score as text; empty where it has none."""
+    return "" if score is None else fmt.score(score if larger_is_better else -score, larger_is_better)
+
+
 def front(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Return those that no other one is better than without being slower, the fastest first."""
     best, kept = -math.inf, list[Candidate]()
@@ -233,5 +249,7 @@ def _spread(line: Sequence[Candidate], count: int) -> list[Candidate]:
         return [line[-1]]
     times = [math.log(each.milliseconds) for each in line]
     goals = [times[0] + (times[-1] - times[0]) * number / (count - 1) for number in range(count)]
-    nearest = {min(range(len(line)), key=lambda index: abs(times[index] - goal)) for goal in goals}
-    return [line[index] for index in sorted(nearest)]
+    free = list(range(len(line)))
+    for goal in goals:
+        free.remove(min(free, key=lambda index: abs(times[index] - goal)))
+    return [each for index, each in enumerate(line) if index not in free]

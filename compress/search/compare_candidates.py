@@ -38,6 +38,7 @@ from compress.search.candidates import (
     estimate,
     estimate_light,
     may_fit,
+    more_is_better,
     read_scores,
     with_fewer_pieces,
 )
@@ -149,7 +150,7 @@ def _scored(plan: Plan, times: PartTimes, options: Options, console: Console) ->
     scores, shared = read_scores(folders[COMPARE]), shape_of_folder(folders[SECTION])
     assert shared is not None
     made = [estimate(times, shared, part, tokenizer_bytes(folders[SECTION])) for part in parts_of(shared)]
-    return [each.model_copy(update={"score": scores[each.name]}) for each in made]
+    return [each.model_copy(update={"score": more_is_better(scores[each.name], plan.recipe.task)}) for each in made]
 
 
 def select_too_small(rows: int, gate: Gate) -> str | None:

@@ -30,6 +30,7 @@ from compress.search.candidates import (
     SearchInfo,
     choose_finalists,
     front,
+    shown_score,
 )
 from compress.search.compare_candidates import Compared, check_any, compare, plan_comparison
 from compress.search.expected_plan import check_minutes, expected_plan, final_recipe, in_time, kept_light
@@ -43,6 +44,7 @@ from compress.search.search_recipes import (
 )
 from compress.search.tune_training import Values, tune, tuned_recipe
 from compress.storage.atomic_write import atomic_write, write_model
+from compress.tasks import primary_metric
 
 
 class Search(NamedTuple):
@@ -147,6 +149,7 @@ def _looked_at(
     return SearchInfo(
         name=recipe.name,
         **wanted_of(recipe),
+        larger_is_better=primary_metric(recipe.task).larger_is_better,
         variant=compared.variant,
         teacher=compared.teacher,
         candidates=tuple(each.model_copy(update={"is_finalist": each in trained}) for each in compared.candidates),
@@ -169,7 +172,7 @@ def _run_finalists(found: SearchInfo, final: Recipe, folder: Path, options: Opti
     """Train, time and judge the finalists, and write down which of them won."""
     planned, trained = make_plan(final, options.cards), [each for each in found.candidates if each.is_finalist]
     best = max((each.score for each in trained if each.score is not None), default=None)
-    so_far = "" if best is None else f", best so far {100 * best:.1f}"
+    so_far = "" if best is None else f", best so far {shown_score(best, found.larger_is_better)}"
     title = f"search 3/3, {len(trained)} of {len(found.candidates)}{so_far}"
     result = execute(planned, replace(options, phase=Phase(title, planned)), console)
     if result.report is not None:
@@ -225,7 +228,7 @@ def front_table(found: SearchInfo) -> list[dict[str, Any]]:
             "student": each.name,
             "estimated p50": f"{each.milliseconds:.3g} ms",
             "estimated size": f"{each.bytes / 1e6:.1f} MB",
-            "score before training": "" if each.score is None else f"{100 * each.score:.1f}",
+            "score before training": shown_score(each.score, found.larger_is_better),
             "within": "yes" if each.within else "no",
             "trained on": "yes" if each.is_finalist else "",
         }

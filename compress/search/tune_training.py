@@ -29,11 +29,12 @@ from compress.recipe.loss_schema import Ramp
 from compress.recipe.schema import Recipe
 from compress.recipe.student_schema import Part
 from compress.recipe.training_schema import AUTO, number
+from compress.search.candidates import more_is_better, shown_score
 from compress.search.compare_candidates import plan_comparison
 from compress.steps.distillations import hashed_distillation, unlabelled_inputs, unlabelled_steps
 from compress.steps.model_step import PlannedModel
 from compress.steps.shared_step import SECTION
-from compress.tasks import KINDS
+from compress.tasks import KINDS, primary_metric
 from compress.train.core.auto_settings import TrainingFacts, resolve_auto
 
 if TYPE_CHECKING:
@@ -146,8 +147,9 @@ def tune(
         console.note(f"search: the usual settings are the best of {pluralize(study.done, 'trial')} ({shown})")
         return {}
     usual = study.score_of(study.usual)
-    instead = "" if usual is None else f", with the usual settings {100 * usual:.1f}"
-    console.note(f"search: {100 * score:.1f} on held-out rows{instead}: {shown}")
+    larger = primary_metric(recipe.task).larger_is_better
+    instead = "" if usual is None else f", with the usual settings {shown_score(usual, larger)}"
+    console.note(f"search: {shown_score(score, larger)} on held-out rows{instead}: {shown}")
     return values
 
 
@@ -163,7 +165,7 @@ class _Study:
         assert options.folder
         options.folder.mkdir(parents=True, exist_ok=True)
         name = self._plan(self.usual).step(TRIAL).fingerprint
-        self._study = open_study(optuna, options.folder / JOURNAL_FILE, name, recipe.seed)
+        self._study = open_study(optuna, options.folder / JOURNAL_FILE, name)
         distribution = optuna.distributions.FloatDistribution
         self._space = {name: distribution(each.low, each.high, log=each.log) for name, each in settings.items()}
         self._study.enqueue_trial(self.usual, skip_if_exists=True)
@@ -184,12 +186,15 @@ class _Study:
 
     def try_next(self, title: str, console: Console) -> None:
         """Ask for settings, train with them, and store the score."""
+        # By what is done alone: a search that was killed, or is given more trials, draws what it would have drawn.
+        self._study.sampler = sampler(self._optuna, self._recipe.seed + self.done)
         trial = self._study.ask(self._space)
         plan = self._plan(_rounded(trial.params))
         options = replace(self._options, until=TRIAL, phase=Phase(title, plan))
         outcome = execute(plan, options, console).outcome
         if (record := outcome.records.get(TRIAL)) is not None:
-            self._study.tell(trial, read_score(StepStore(options.root).folder_of(record)))
+            score = read_score(StepStore(options.root).folder_of(record))
+            self._study.tell(trial, more_is_better(score, self._recipe.task))
         else:
             trial.set_user_attr(FAILED, outcome.failures.get(TRIAL, "a step before it failed"))
             self._study.tell(trial, state=self._optuna.trial.TrialState.FAIL)
@@ -207,14 +212,18 @@ class _Study:
         return plan_comparison(self._recipe, self._options, [trial])
 
 
-def open_study(optuna: ModuleType, file: Path, name: str, seed: int) -> Any:
+def sampler(optuna: ModuleType, seed: int) -> Any:
+    """Return what chooses settings: at random at first, then near those of the best trials."""
+    return optuna.samplers.TPESampler(seed=seed, n_startup_trials=RANDOM_TRIALS)
+
+
+def open_study(optuna: ModuleType, file: Path, name: str) -> Any:
     """Return the study of this name in a journal, made anew unless it is there; `ModelError` where it is unreadable."""
     journal = optuna.storages.journal.JournalFileBackend
     try:
         return optuna.create_study(
             study_name=name,
             storage=optuna.storages.JournalStorage(journal(str(file))),
-            sampler=optuna.samplers.TPESampler(seed=seed, n_startup_trials=RANDOM_TRIALS),
             direction="maximize",
             load_if_exists=True,
         )

@@ -129,7 +129,7 @@ def rates_of(
         return None
     teachers = teachers_run(settings, shape_of_folder(context.inputs[teacher]) if teacher else None)
     info, result, shape = load_prepared(context.inputs["data"]).info, trained.result, trained.info.shape
-    rates = throughput_of(result, settings, shape, teachers, info.counts["train"])
+    rates = throughput_of(result, settings, shape, teachers)
     if rates and (probe := trained.info.probe) and probe.operations:
         operations = probe_count(settings, kind_of(info.task_info).head) * probe.operations
         rates = rates.model_copy(update={"probe_operations": operations})

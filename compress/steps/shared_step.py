@@ -68,7 +68,7 @@ def add_shared(plan: Plan, cards: Sequence[Path]) -> None:
 def shared_training(settings: Distill, shared: Shared) -> SharedDistill:
     """Return the training of the shared student: the recipe's distillation on outputs alone."""
     own = shared.model_dump(include={"temperature", "hard_label"}, exclude_none=True)
-    settings = settings.model_copy(update=own)
+    settings = settings.model_copy(update=own).single()  # nothing is scored between which restarts could be chosen
     return on_outputs(settings, SharedDistill, shared, between=shared.between)
 
 

@@ -29,6 +29,7 @@ from compress.models.encoder_parts import shape_of
 from compress.models.heads import head_of
 from compress.models.load_save import output_layer
 from compress.storage.atomic_write import atomic_write
+from compress.train.core.auto_settings import MOST_EXAMPLES
 from compress.train.core.checkpoints import tensor_digest
 from compress.train.core.distributed import current_processes, returned
 from compress.train.core.last_layer_effort import THOROUGH, TOKEN_HEADS, FitWork, Search, fit_work, most_evaluations
@@ -265,7 +266,8 @@ def encode_features(
     """Return what the last layer reads of a sample of training rows, in batches of similar length, on the CPU."""
     captured: list[Tensor] = []
     hook = last.register_forward_pre_hook(lambda module, inputs: captured.append(inputs[0].float().cpu()))
-    size = max(1, min(BATCH, len(examples.lengths) // (4 * THOROUGH.folds)))
+    at_once = MOST_EXAMPLES * len(examples.lengths) // len(examples.example_lengths)  # rows, whose examples go together
+    size = max(1, min(BATCH, at_once, len(examples.lengths) // (4 * THOROUGH.folds)))
     encoded: list[Encoded] = []
     training = model.training
     model.train(False)

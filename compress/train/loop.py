@@ -135,7 +135,9 @@ class TrainingRun:
         self.trained = ModelAndOptimizer(self.model, extra, settings, self.precision, vocabulary, self.threads)
         self.gradients = Gradients(self.objective, batches, self.schedule, self.trained, self.processes, self.threads)
         self.unfreezing = GradualUnfreezing(self.model, settings.unfreeze, self.schedule.per_epoch)
-        self.forecaster = Forecaster(self.schedule, self.examples.lengths, self.evaluate is not None, self._note)
+        lengths, evaluates = self.examples.lengths, self.evaluate is not None
+        per_row = len(self.examples.example_lengths) / len(lengths)
+        self.forecaster = Forecaster(self.schedule, lengths, evaluates, self._note, per_row)
         self.state = TrainState(precision=choice.precision, precision_reason=choice.reason)
         self._saved = (time.monotonic(), 0)
 

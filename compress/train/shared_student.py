@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 from transformers import PreTrainedModel
 
 from compress.console import Console
@@ -27,6 +28,7 @@ from compress.recipe.distill_schema import Distill, SharedDistill
 from compress.recipe.student_schema import Part, Student, held_out_rows
 from compress.tasks.base import Row
 from compress.train.core import training_data
+from compress.train.core.distributed import current_processes, returned
 from compress.train.core.seed_restarts import TrainContext
 from compress.train.distill import DistillData, distill, distill_from_model, train_student
 from compress.train.distillation.activation_importance import sample_importance
@@ -137,7 +139,9 @@ def try_part(
         student_tokenizer=load_tokenizer(shared),
         **options,
     )
-    return training_data.make_scorer(rows, task, tokens)(training_data.predict_function(trained.train(False)))
+    with returned(trained):
+        nn.Module.to(trained, current_processes().device)
+        return training_data.make_scorer(rows, task, tokens)(training_data.predict_function(trained.train(False)))
 
 
 def held_out(rows: int, seed: int) -> NDArray[np.int64]:
@@ -198,7 +202,8 @@ def compare_parts(shared: Path, data: Path, seed: int, console: Console) -> list
         )
     score, compared = training_data.make_scorer(rows, task, TextTokenizer.load(shared)), list[tuple[Part, float]]()
     parts = parts_of(shape_of(model))
-    with console.progress(len(parts), "comparing parts", "parts") as progress:
+    with returned(model), console.progress(len(parts), "comparing parts", "parts") as progress:
+        nn.Module.to(model, current_processes().device)
         for part in parts:
             run = training_data.predict_function(model, partial(run_part, part=part))
             compared.append((part, score(run)))

@@ -63,10 +63,10 @@ class Throughput(Info):
 
 
 def throughput_of(
-    result: TrainResult, settings: Training, student: ShapeInfo, teachers: Sequence[ShapeInfo], train_rows: int
+    result: TrainResult, settings: Training, student: ShapeInfo, teachers: Sequence[ShapeInfo]
 ) -> Throughput | None:
     """Return the throughput of a training; None where the operations of its models are unknown."""
-    share = _teacher_share(settings, result.rows, train_rows)
+    share = _teacher_share(settings, result.rows, result.rows / result.epochs if result.epochs else result.rows)
     operations = _trained_operations(settings, student, teachers, result.pieces, result.squares, share)
     if not operations or not result.seconds:
         return None
@@ -180,7 +180,7 @@ def teachers_run(settings: Training, teacher: ShapeInfo | None) -> tuple[ShapeIn
     return (teacher,) * (1 + len(settings.teachers))
 
 
-def _teacher_share(settings: Training, rows: float, train_rows: int) -> float:
+def _teacher_share(settings: Training, rows: float, train_rows: float) -> float:
     """Return the share of all rows for which the teacher runs: those of the first epoch where outputs are cached."""
     is_cached = isinstance(settings, Distill) and settings.cache
     return min(1.0, train_rows / rows) if is_cached and rows else 1.0

@@ -4,6 +4,7 @@ import pytest
 
 from compress.model_folder.model_info import ShapeInfo
 from compress.model_shapes import light_shape, part_shape, parts_of
+from compress.pipeline.run import read_recipe
 from compress.recipe.schema import Budget
 from compress.recipe.student_schema import LightStudent, Part, VocabularyRule
 from compress.search.candidate_times import PartTimes
@@ -17,6 +18,8 @@ from compress.search.candidates import (
     front,
     least_pieces,
     may_fit,
+    more_is_better,
+    shown_score,
     with_fewer_pieces,
 )
 
@@ -134,6 +137,22 @@ def test_finalists_are_spread_over_the_front_with_both_ends():
     assert [each.milliseconds for each in chosen] == [1.0, 32.0, 512.0, 16384.0, 524288.0]
     assert choose_finalists(rows[:3], 5) == rows[:3]
     assert choose_finalists(rows, 1) == rows[-1:]
+
+
+def test_a_front_whose_times_are_close_fills_all_places():
+    rows = [candidate(time, 0.5 + time / 100) for time in (1.0, 1.05, 1.1, 1.2, 1.3, 5.0, 6.0)]
+    worse = [candidate(time, 0.4) for time in (1.5, 2.0, 4.0)]
+    chosen = choose_finalists([*rows, *worse], 6)
+    assert len(chosen) == 6
+    assert {id(each) for each in chosen} < {id(each) for each in rows}
+    assert (chosen[0], chosen[-1]) == (rows[0], rows[-1])
+
+
+def test_an_error_is_turned_so_that_more_is_better(recipe_file):
+    task = read_recipe(recipe_file).task
+    errors = task.model_copy(update={"kind": "regression", "metric": "mse"})
+    assert (more_is_better(0.25, task), more_is_better(0.25, errors)) == (0.25, -0.25)
+    assert (shown_score(0.25, True), shown_score(-0.25, False), shown_score(None, True)) == ("25.0", "0.2500", "")
 
 
 def test_a_short_front_is_filled_from_the_front_of_the_others():

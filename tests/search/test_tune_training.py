@@ -1,20 +1,27 @@
 """Trials of the finalists' training: what is sampled, what stays as it is, what a killed or second search does."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from compress.cli import main
+from compress.console import Console
 from compress.errors import ModelError
 from compress.pipeline.preflight.resolve import resolve
-from compress.pipeline.run import read_recipe
+from compress.pipeline.run import Options, read_recipe
+from compress.pipeline.step_store import StepStore
 from compress.recipe.load import dump_recipe, parse_recipe
+from compress.recipe.student_schema import Part
+from compress.search import tune_training
 from compress.search.search_folder import read_search
 from compress.search.tune_training import (
     JOURNAL_FILE,
+    TRIAL,
     Setting,
     open_study,
     sampled_settings,
+    tune,
     tuned_recipe,
     with_settings,
 )
@@ -69,6 +76,12 @@ def test_the_shared_training_keeps_its_settings(given, recipe_file):
     assert hashed_distillation(recipe.distill) != hashed_distillation(tuned.distill)
 
 
+def test_the_shared_training_has_no_restarts_to_choose_from(recipe_file):
+    recipe = recipe_with(recipe_file, "distill={restarts: 3}")
+    assert recipe.distill.restarts == 3
+    assert shared_training(recipe.distill, recipe.shared).restarts == 1
+
+
 def test_without_the_extra_nothing_runs(recipe_file, monkeypatch, capsys):
     monkeypatch.setitem(__import__("sys").modules, "optuna", None)
     options = ["--budget", "size=5MB", "--tune", "2", "--runs", str(recipe_file.parent / "runs")]
@@ -82,7 +95,48 @@ def test_a_journal_that_cannot_be_read_is_one_message(text, tmp_path):
     optuna = pytest.importorskip("optuna", reason="Optuna is not installed (the extra `search`)")
     (tmp_path / JOURNAL_FILE).write_text(text)
     with pytest.raises(ModelError, match="cannot be read as Optuna's journal"):
-        open_study(optuna, tmp_path / JOURNAL_FILE, "study", 0)
+        open_study(optuna, tmp_path / JOURNAL_FILE, "study")
+
+
+def test_a_search_that_is_given_more_trials_draws_what_it_would_have_drawn(recipe_file, tmp_path, monkeypatch):
+    pytest.importorskip("optuna", reason="Optuna is not installed (the extra `search`)")
+    tried: list[dict[str, float]] = []
+
+    def execute(plan, options, console):
+        tried.append(plan.values)
+        record = SimpleNamespace(values=plan.values)
+        return SimpleNamespace(outcome=SimpleNamespace(records={TRIAL: record}))
+
+    def plan_of(recipe, options, planners):
+        return SimpleNamespace(
+            values=planners[0].keywords["values"], step=lambda name: SimpleNamespace(fingerprint="f")
+        )
+
+    monkeypatch.setattr(tune_training, "_usual_rate", lambda *_: RATE)
+    monkeypatch.setattr(tune_training, "plan_comparison", plan_of)
+    monkeypatch.setattr(tune_training, "Phase", lambda *_: None)
+    monkeypatch.setattr(tune_training, "execute", execute)
+    monkeypatch.setattr(StepStore, "folder_of", lambda self, record: record)
+    monkeypatch.setattr(tune_training, "read_score", lambda record: record.values["temperature"])
+
+    def best(folder, *counts):
+        tried.clear()
+        options = Options(runs=tmp_path / "runs", folder=folder)
+        (*_, found) = (
+            tune(recipe, Part(layers=1, heads=1, ffn=1), count, options, Console("quiet")) for count in counts
+        )
+        return found, [*tried]
+
+    recipe = recipe_with(recipe_file)
+    found, values = best(tmp_path / "one", 7)
+    assert best(tmp_path / "two", 2, 3, 7) == (found, values)
+    assert len({str(each) for each in values}) == 7
+    assert found["temperature"] == max(each["temperature"] for each in values)
+    errors = recipe.task.model_copy(update={"kind": "regression", "metric": "mse"})
+    recipe = recipe.model_copy(update={"task": errors})
+    monkeypatch.setattr(tune_training, "read_score", lambda record: record.values["hard_label"])
+    found, values = best(tmp_path / "three", 5)
+    assert found.get("hard_label", 0.0) == min(each["hard_label"] for each in values)
 
 
 @pytest.mark.slow

@@ -92,8 +92,8 @@ def test_teacher_runs_only_for_losses_that_need_it():
 
 def test_throughput_of_a_training_forecasts_the_same_training():
     settings = Distill(epochs=2, restarts=3)
-    best = result_of(2000, 50.0).model_copy(update={"all_seconds": 150.0})
-    throughput = throughput_of(best, settings, SHAPE, [SHAPE], 1000)
+    best = result_of(2000, 50.0).model_copy(update={"all_seconds": 150.0, "epochs": 2.0})
+    throughput = throughput_of(best, settings, SHAPE, [SHAPE])
     operations = training_operations(settings, SHAPE, [SHAPE], 1000, LENGTHS)
     assert throughput.seconds_per_operation * operations == pytest.approx(150.0)
     assert throughput.trained == 150.0
@@ -123,7 +123,7 @@ def test_weights_of_all_trainings_are_kept_until_the_best_is_known():
 
 def test_throughput_of_unknown_families_is_unknown():
     other = SHAPE.model_copy(update={"family": "mobilebert"})
-    assert throughput_of(result_of(2000, 50.0), Finetune(), other, (), 1000) is None
+    assert throughput_of(result_of(2000, 50.0), Finetune(), other, ()) is None
 
 
 def test_memory_grows_with_batch_length_and_teachers():

@@ -122,10 +122,16 @@ class Forecaster:
     """Estimates the remaining time of one training from the updates of this process."""
 
     def __init__(
-        self, schedule: UpdateSchedule, lengths: NDArray[np.int64], evaluates: bool, log: Callable[[str], None]
+        self,
+        schedule: UpdateSchedule,
+        lengths: NDArray[np.int64],
+        evaluates: bool,
+        log: Callable[[str], None],
+        examples_per_row: float = 1.0,
     ) -> None:
-        """``lengths`` are those of all examples; ``log`` is called with each estimate as text."""
+        """``lengths`` are of rows, each with so many examples; ``log`` is called with each estimate as text."""
         self._schedule, self._lengths, self._log = schedule, lengths, log
+        self._examples_per_row = examples_per_row
         self._evaluates, self._counted = evaluates, 0
         self._mean_tokens = sum(self._load(update)[0] for update in range(schedule.per_epoch)) / schedule.per_epoch
         self._log_after = max(MIN_UPDATES, min(FORECAST_UPDATES, math.ceil(FORECAST_SHARE * schedule.total)))
@@ -196,4 +202,5 @@ class Forecaster:
     def _load(self, update: int) -> tuple[int, int]:
         """Return the tokens of an update, padding included, and the squared padded lengths of its examples."""
         sizes = [(len(batch), int(self._lengths[batch].max())) for batch in self._schedule.batches(update)]
-        return sum(rows * width for rows, width in sizes), sum(rows * width**2 for rows, width in sizes)
+        pieces, squares = (sum(rows * width**power for rows, width in sizes) for power in (1, 2))
+        return round(self._examples_per_row * pieces), round(self._examples_per_row * squares)

@@ -83,7 +83,7 @@ def layer_similarity(
     with returned(student, teacher):
         for model in (student, teacher):
             nn.Module.to(model, current_processes().device).train(False)
-        for indices in batches_by_length(examples.lengths[sample], BATCH):
+        for indices in batches_by_length(examples.lengths[sample], max(1, int(BATCH / _examples_per_row(examples)))):
             batch = {name: torch.from_numpy(array) for name, array in examples.batch(sample[indices]).items()}
             cka.add(_features(student, batch, forward), _features(teacher, batch, forward_teacher))
     return cka.matrix()
@@ -101,8 +101,13 @@ def _features(model: PreTrainedModel, batch: dict[str, Tensor], run: Callable[..
 def _sample(examples: Examples, seed: int) -> NDArray[np.int64]:
     """Draw examples, at least one."""
     drawn = np.random.default_rng(seed).permutation(len(examples.lengths))[:MAX_ROWS]
-    enough = int((np.cumsum(examples.lengths[drawn]) <= MAX_TOKENS).sum())
+    enough = int((np.cumsum(examples.lengths[drawn]) * _examples_per_row(examples) <= MAX_TOKENS).sum())
     return np.asarray(drawn[: max(1, enough)], dtype=np.int64)
+
+
+def _examples_per_row(examples: Examples) -> float:
+    """Return how many examples a row has that goes into a batch with all of them: candidates, choices, windows."""
+    return len(examples.example_lengths) / len(examples.lengths)
 
 
 class LinearCKA:

@@ -52,6 +52,16 @@ class Clock:
         return self.state
 
 
+def test_the_work_is_that_of_all_examples_of_a_row():
+    clock = Clock()
+    state = clock.run()
+    clock.state = TrainState()
+    clock.forecaster = Forecaster(clock.plan, LENGTHS, False, clock.logged.append, 4.0)
+    of_four = clock.run()
+    assert (of_four.pieces, of_four.squares) == (4 * state.pieces, 4 * state.squares)
+    assert of_four.forecasts[0]["seconds"] == pytest.approx(state.forecasts[0]["seconds"])
+
+
 def test_remaining_time_is_estimated_from_few_updates():
     clock = Clock()
     state = clock.run()

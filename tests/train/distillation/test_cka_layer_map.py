@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -114,14 +116,18 @@ def test_an_impossible_map_is_refused_before_anything_runs(tiny_model, material,
         maps(teacher, material, layer_map=((0, 9),))(tiny_model("bert"), 0)
 
 
-def test_the_sample_is_small_and_follows_the_seed(material):
-    class Long:
-        lengths = np.full(1000, MAX_TOKENS // 10)
+def test_a_row_of_many_candidates_counts_with_all_of_them():
+    few = SimpleNamespace(lengths=np.full(64, 32), example_lengths=np.full(64, 32))
+    many = SimpleNamespace(lengths=np.full(64, 32), example_lengths=np.full(64 * 128, 32))
+    assert len(sample(few, 0)) > MAX_TOKENS // (32 * 128) == len(sample(many, 0))
 
-    assert len(sample(Long(), 0)) == 10
+
+def test_the_sample_is_small_and_follows_the_seed(material):
+    long = SimpleNamespace(lengths=np.full(1000, MAX_TOKENS // 10), example_lengths=np.full(1000, MAX_TOKENS // 10))
+    assert len(sample(long, 0)) == 10
     assert len(sample(material.train, 0)) == 50
-    assert (sample(Long(), 1) == sample(Long(), 1)).all()
-    assert (sample(Long(), 1) != sample(Long(), 2)).any()
+    assert (sample(long, 1) == sample(long, 1)).all()
+    assert (sample(long, 1) != sample(long, 2)).any()
 
 
 def test_model_folder_stores_the_layer_map(tiny_model, tiny_folder, prepared, tmp_path):
