@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -68,17 +68,21 @@ class TextTokenizer:
         """Return the tokens of a text or pair, special tokens included, cut to ``max_tokens``."""
         limit = self._text_tokens(max_tokens, pair is not None)
         texts = (text,) if pair is None else (text, pair)
-        if (known := self._looked_up(texts, limit)) is not None:
-            return known
-        encodings = [self._encode(text, limit)] if pair is None else [self._tokenizer.encode(each) for each in texts]
-        for each, kept in zip(encodings, _kept([*map(len, encodings)], limit), strict=True):
-            each.truncate(kept)
-        truncated = any(each.overflowing for each in encodings)
-        encoding = self._processor.process(encodings[0], encodings[1] if pair is not None else None)
-        return Encoding(encoding.ids, encoding.type_ids, truncated)
+        parts = self._looked_up(texts, limit)
+        if parts is None:
+            encode = partial(self._encode, tokens=limit) if pair is None else self._tokenizer.encode
+            parts = [encode(each).ids for each in texts]
+        lengths, ids, types = [*map(len, parts)], list[int](), list[int]()
+        parts = [part[:kept] for part, kept in zip(parts, _kept(lengths, limit), strict=True)]
+        # Not by the library's processor: of two texts that are cut it makes every pair of what it keeps of both.
+        for entry in self._templates[len(parts) == 2]:
+            added = parts[entry["sequence"]] if "sequence" in entry else [entry["id"]]
+            ids += added
+            types += [entry["type"]] * len(added)
+        return Encoding(ids, types, sum(lengths) > limit)
 
-    def _looked_up(self, texts: Sequence[str], limit: int) -> Encoding | None:
-        """Return the tokens of texts whose words are all in the dictionary; None for others, and for long ones."""
+    def _looked_up(self, texts: Sequence[str], limit: int) -> list[list[int]] | None:
+        """Return the pieces of texts whose words are all in the dictionary; None for others, and for long ones."""
         if self._words is None or max(map(len, texts)) > limit * LONG_WORD:
             return None
         parts = list[list[int]]()
@@ -86,13 +90,7 @@ class TextTokenizer:
             if (pieces := self._words.pieces(text)) is None:
                 return None
             parts.append(pieces)
-        lengths, ids, types = [*map(len, parts)], list[int](), list[int]()
-        parts = [part[:kept] for part, kept in zip(parts, _kept(lengths, limit), strict=True)]
-        for entry in self._templates[len(parts) == 2]:
-            added = parts[entry["sequence"]] if "sequence" in entry else [entry["id"]]
-            ids += added
-            types += [entry["type"]] * len(added)
-        return Encoding(ids, types, sum(lengths) > limit)
+        return parts
 
     def windows(self, text: str, pair: str | None, max_tokens: int, overlap: int, limit: int) -> list[Encoding]:
         """Return the last text in windows of up to ``max_tokens`` that share ``overlap``; the first is in each of them.

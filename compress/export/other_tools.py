@@ -145,11 +145,19 @@ def transformers_js_section(info: FolderInfo, file: str, folder: str = "FOLDER")
         "## In JavaScript",
         f"transformers.js {VERSION} loads this folder. In Node.js, run beside it:",
         f"```js\n{NODE.format(names=names, load=load.format(folder=f'./{folder}'), shown=shown)}\n```",
+        *limits(task),
     ]
     if reason := why_not_in(WEB, variant.format, variant.operators):
         return "\n\n".join([*parts, f"In a browser it does not run there: {reason}."])
     page = BROWSER.format(names=names, version=VERSION, load=load.format(folder=folder), shown=shown)
     return "\n\n".join([*parts, "In a page beside it, from any server of files:", f"```html\n{page}\n```"])
+
+
+def limits(task: TaskInfo | None) -> list[str]:
+    """Return what code that runs without compress does not do."""
+    if task is None or not kind_of(task).in_windows(task):
+        return []
+    return [f"It reads the first {task.max_length} tokens of a text; compress reads longer ones in windows."]
 
 
 def _lines(task: TaskInfo, file: str) -> tuple[str, str, str] | None:
@@ -158,7 +166,7 @@ def _lines(task: TaskInfo, file: str) -> tuple[str, str, str] | None:
     options = options.replace("{", "{{").replace("}", "}}")
     predicts = kind.hub_pipeline != "text-classification" or kind.problem in PROBABLE
     function = FUNCTIONS.get(kind.hub_pipeline) if predicts else None
-    if kind.hub_pipeline == "multiple-choice":
+    if kind.hub_pipeline == "multiple-choice" or task.long == "attention":  # whose weights would count as a class
         return None
     is_pair = (len(task.text) > 1 or kind.is_variadic) and kind.hub_pipeline != "sentence-similarity"
     texts = '"a question", "a context"' if kind.hub_pipeline == "question-answering" else '"a text"'

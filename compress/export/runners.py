@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from compress.export.other_tools import transformers_js_section
+from compress.export.other_tools import limits, transformers_js_section
 from compress.formats import FORMATS
 from compress.model_folder.cascade_info import CASCADE_FILE, FIRST, THEN, read_cascade
 from compress.model_folder.model_info import GOLDEN_FILE, INFO_FILE, FolderInfo, TaskInfo, VariantInfo, read_info
@@ -108,7 +108,7 @@ def runner_section(info: FolderInfo, file: str, prompt: str = "") -> str:
             f"    pip install {package} tokenizers numpy\n    python run.py {script.sample}",
             f"prints {script.prints}, where this folder holds `run.py`:",
             f"```python\n{code}\n```",
-            *_limits(info.task),
+            *limits(info.task),
         ]
     )
 
@@ -127,13 +127,6 @@ def sentence_transformers_section(info: FolderInfo) -> str:
     call = 'model.predict([("a query", "a text")])' if name == "CrossEncoder" else 'model.encode(["a text"])'
     code = f'from sentence_transformers import {name}\n\nmodel = {name}(".", {backend})\n{call}'
     return f"## sentence-transformers\n\n```python\n{code}\n```"
-
-
-def _limits(task: TaskInfo | None) -> list[str]:
-    """Return what the script does not do."""
-    if task is None or not kind_of(task).in_windows(task):
-        return []
-    return [f"It reads the first {task.max_length} tokens of a text; compress reads longer ones in windows."]
 
 
 MAX_LINES = 15

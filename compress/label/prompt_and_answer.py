@@ -8,7 +8,7 @@ import json
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pkgutil import resolve_name
 from typing import Any, ClassVar, Literal
 
@@ -165,8 +165,8 @@ def _range(recipe: LabelRecipe) -> tuple[float, float]:
     return recipe.scores or (-math.inf, math.inf)
 
 
-PLACEHOLDER = re.compile(r"\{([^\W\d][\w .-]*)\}")
-"""`{labels}`, `{review}`; the braces of JSON are followed by a quote."""
+PLACEHOLDER = r"[^\W\d][\w .-]*"
+"""What may be a placeholder besides names that are: `{labels}`, `{review}`. Braces of JSON are followed by a quote."""
 LABELS = "labels"
 
 Messages = list[dict[str, str]]
@@ -190,10 +190,10 @@ def prompt_problems(recipe: LabelRecipe) -> Iterator[Problem]:
         ("instructions", recipe.prompt.instructions, (LABELS,)),
         ("input", recipe.prompt.input, recipe.task.text),
     ):
-        for name in PLACEHOLDER.findall(template or ""):
+        for name in _placeholders(known).findall(template or ""):
             if name not in known:
                 yield Problem(("prompt", key), f"nothing replaces '{{{name}}}'{nearest(name, known)}")
-    shown = PLACEHOLDER.findall(recipe.prompt.input or _default_input(recipe))
+    shown = _placeholders(recipe.task.text).findall(recipe.prompt.input or _default_input(recipe))
     if missing := [column for column in recipe.task.text if column not in shown]:
         wanted = ", ".join(f"{{{column}}}" for column in missing)
         yield Problem(("prompt", "input"), f"has no {wanted}: the service would not see that text")
@@ -210,7 +210,7 @@ def _instructions(recipe: LabelRecipe) -> str:
     instructions = recipe.prompt.instructions or _default_request(recipe)
     if recipe.scores:
         instructions += " The score is from {:g} to {:g}.".format(*recipe.scores)
-    if recipe.task.labels and LABELS not in PLACEHOLDER.findall(instructions):
+    if recipe.task.labels and LABELS not in _placeholders((LABELS,)).findall(instructions):
         instructions += f"\n\nLabels:\n{{{LABELS}}}"
     return instructions
 
@@ -237,4 +237,10 @@ def _label_list(recipe: LabelRecipe) -> str:
 
 def _filled(template: str, values: Mapping[str, str]) -> str:
     """Replace placeholders in one pass: what a text holds in braces stays as it is."""
-    return PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), template)
+    return _placeholders(values).sub(lambda match: values.get(match[1], match[0]), template)
+
+
+def _placeholders(names: Iterable[str]) -> re.Pattern[str]:
+    """Return the pattern of placeholders: these names, whatever is in them, and what may be meant for one."""
+    known = map(re.escape, sorted(names, key=len, reverse=True))
+    return re.compile(rf"\{{({'|'.join([*known, PLACEHOLDER])})\}}")

@@ -99,7 +99,8 @@ def output_names(task: TaskInfo) -> tuple[str, ...]:
     if kind.head == SPANS.name:
         return ("start", "end")
     names, outputs = task.labels or ("score",), kind.output_count(task)
-    return (*names, *["weight"] * (outputs - len(names)))[:outputs]
+    further = "weight" if "weight" not in names else "weight of a window"
+    return (*names, *[further] * (outputs - len(names)))[:outputs]
 
 
 def config_for(config: PreTrainedConfig, task: TaskInfo) -> PreTrainedConfig:

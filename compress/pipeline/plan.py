@@ -30,6 +30,7 @@ from compress.pipeline.steps.select_step import rules_of, select
 from compress.pipeline.strip_paths import recipe_without_paths
 from compress.recipe.measure_schema import Measure
 from compress.recipe.schema import Recipe
+from compress.recipe.task_schema import Task
 from compress.runtimes import RUNTIMES
 from compress.steps import steps_of
 from compress.steps.model_step import ModelStep, hashed_settings
@@ -108,7 +109,7 @@ def add_unlabelled(plan: Plan) -> None:
         "contents": contents_digest(data, (UNLABELLED,)),
         "columns": list(recipe.task.text),
         "header": data.header.get(UNLABELLED, True) if isinstance(data.header, Mapping) else data.header,
-        **({} if data.labelled is None else {"labelled": data.labelled}),
+        **_reading(recipe.task),
     }
     run = partial(prepare_data.unlabelled, task=recipe.task)
     plan.add(UNLABELLED, UNLABELLED, settings, ["data"], run)
@@ -118,8 +119,15 @@ def add_slices(plan: Plan) -> None:
     """The step that records the columns by which test scores are grouped, where the recipe names some."""
     recipe = plan.recipe
     if recipe.task.slices:
-        run = partial(prepare_data.slices, task=recipe.task)
-        plan.add("slices", "slices", {"columns": list(recipe.task.slices)}, ["data"], run, optional=True)
+        run, contents = partial(prepare_data.slices, task=recipe.task), contents_digest(recipe.task.data)
+        settings = {"contents": contents, "columns": list(recipe.task.slices), **_reading(recipe.task)}
+        plan.add("slices", "slices", settings, ["data"], run, optional=True)
+
+
+def _reading(task: Task) -> dict[str, Any]:
+    """How files are read: steps that read them beside the rows may differ where the rows are the same."""
+    hashed = hashed_settings(task)
+    return {"data": _without_unlabelled(hashed["data"]), "aliases": hashed["aliases"]}
 
 
 def _without_unlabelled(data: Mapping[str, Any]) -> dict[str, Any]:

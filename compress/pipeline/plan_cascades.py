@@ -117,7 +117,9 @@ def _add_cascade(
     reference = next(row for row in plan.variants if row.key == reference_key(plan)).scores[target.title]
     settings = CascadeSettings(rules_of(recipe), recipe.measure.bootstrap, recipe.seed, compared)
     run = partial(cascade, first=first, then=then, reference=reference, settings=settings)
-    judging = settings.rules.model_dump(mode="json", include={"max_drop", "strict", "max_class_drop"})
+    judging = settings.rules.model_dump(
+        mode="json", include={"max_drop", "strict", "max_class_drop", "quantize_max_drop"}
+    )
     hashed: dict[str, Any] = {"first": [part.key for part in first], "then": [part.key for part in then]}
     hashed |= {"rules": judging, "bootstrap": settings.bootstrap, "seed": settings.seed, "compared": compared}
     parts, options = (*first, *then), {"optional": True, "tolerant": True}

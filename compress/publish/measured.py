@@ -85,7 +85,7 @@ def measured_of(entry: Entry, variant: PublishedVariant) -> Measured:
         score=result.test.primary if result.test else None,
         test_rows=result.test.rows if result.test else None,
         batch=result.test.batch if result.test else None,
-        p50=result.latency.quantile("p50"),
+        p50=result.latency.typical(),
         cpu=machine.cpu,
         accelerator=machine.accelerator,
         versions=report.versions,
@@ -219,7 +219,7 @@ def _timed(
     placement = Placement("cuda" if target.device == "cuda" else "cpu", target.threads)
     job = Job(measured.row, folder, info.variant, placement, target.batch, length)
     latency = time_jobs([job], given, Measure(), console=console, budget=SECONDS)[measured.row]
-    now = latency.quantile("p50")
+    now = latency.typical()
     reasons = _why_not_judged(info, measured, latency, has_lengths=bool(texts) or length is not None)
     reason = next(reasons, None)
     ratio = ratio_between_sessions(measured.p50, now)

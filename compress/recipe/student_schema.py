@@ -38,6 +38,12 @@ class VocabularyRule(OneOf):
 Vocabulary = Literal["seen"] | VocabularyRule
 
 
+def _number_of_layers(layers: float | tuple[int, ...] | None) -> float | tuple[int, ...] | None:
+    if isinstance(layers, float) and not (0 < layers < 1 or (1 <= layers <= MAX_LAYERS and layers == int(layers))):
+        raise ValueError(f"expected a number of layers up to {MAX_LAYERS} or a share below 1, got {layers:g}")
+    return layers
+
+
 class Student(ShortForm):
     """The smaller model: a card, a folder or hub id to start from, or a shape."""
 
@@ -68,12 +74,7 @@ class Student(ShortForm):
     """What a new head on a checkpoint of its own reads, as in finetune; by default what its card says, else `cls`. A
     student that is made from its teacher has the teacher's head."""
 
-    @field_validator("layers")
-    @classmethod
-    def _check_layers(cls, layers: float | tuple[int, ...] | None) -> float | tuple[int, ...] | None:
-        if isinstance(layers, float) and not (0 < layers < 1 or (1 <= layers <= MAX_LAYERS and layers == int(layers))):
-            raise ValueError(f"expected a number of layers up to {MAX_LAYERS} or a share below 1, got {layers:g}")
-        return layers
+    check_layers = field_validator("layers")(_number_of_layers)
 
     @model_validator(mode="after")
     def _check_shape(self) -> Student:
@@ -176,6 +177,7 @@ class Shared(Frozen):
 
     layers: Number | None = None
     """How many of the teacher's layers it has, or which share; by default all."""
+    check_layers = field_validator("layers")(_number_of_layers)
     factors: Width | None = None
     """As of other students: word vectors of this many numbers and one matrix."""
     vocabulary: Vocabulary | None = None

@@ -39,9 +39,9 @@ def steps_of(recipe: Recipe) -> Iterator[ModelStep]:
 
 def trainings(recipe: Recipe) -> Iterator[tuple[KeyPath, Training]]:
     """Yield the settings of every training that is in effect, with their key paths."""
-    for step in steps_of(recipe):
-        if step.training and (settings := settings_at(recipe, step.training)):
-            yield step.training, settings
+    for path in dict.fromkeys(step.training or step.follows for step in steps_of(recipe)):
+        if path and (settings := settings_at(recipe, path)):
+            yield path, settings
 
 
 def distillations(recipe: Recipe) -> Iterator[tuple[KeyPath, Distill]]:

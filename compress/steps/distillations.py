@@ -8,9 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from pydantic import ValidationError
+
 from compress.data.splits.prepare_splits import load_prepared
 from compress.data.splits.unlabelled_texts import UNLABELLED, unlabelled_rows
-from compress.errors import ModelError, Problem
+from compress.errors import ModelError, Problem, first_error
 from compress.families import family_named
 from compress.losses import LOSSES, LayerLoss, OutputLoss
 from compress.model_shapes import shape_of_folder
@@ -85,6 +87,14 @@ def on_outputs(settings: Distill, made: type[OnOutputs], student: LightStudent |
         kept = {key: value for key, value in kept.items() if key not in ("losses", "hard_label")}
     own = {"epochs": student.epochs, "batch_size": student.batch_size, "learning_rate": student.learning_rate}
     return made(**kept, **own, **more)
+
+
+def problems_of_training(path: KeyPath, make: Callable[[], Distill]) -> Iterator[Problem]:
+    """Yield why settings of a student's own and those of the distillation do not go together."""
+    try:
+        make()
+    except ValidationError as error:
+        yield Problem(path, f"its training follows from distill: {first_error(error)}")
 
 
 def _phase_on_outputs(phase: Phase) -> Phase | None:
@@ -175,6 +185,12 @@ def distillation_checks(
     followed = own if own_teacher else attention_widths(configs.teacher)
     yield section, partial(check_frozen_layers, settings, configs.origin, student)
     yield section, partial(_check_layers, settings, own, followed, pruned=pruned)
+    yield from teacher_checks(configs, path, settings)
+
+
+def teacher_checks(configs: ModelConfigs, path: KeyPath, settings: Distill) -> Iterator[Check]:
+    """Yield checks of the further models of a distillation."""
+    section = ".".join(map(str, path))
     yield section, partial(_check_masked_model, settings)
     yield section, partial(_check_loaded_teachers, settings, configs)
 

@@ -17,8 +17,10 @@ from compress.steps.distillations import (
     Rates,
     hashed_distillation,
     on_outputs,
+    problems_of_training,
     run_distillation,
     smoke_distillation,
+    teacher_checks,
     unlabelled_steps,
 )
 from compress.steps.model_configs import Check, ModelConfigs
@@ -83,6 +85,8 @@ def _problems(recipe: Recipe) -> Iterator[Problem]:
             yield Problem((*path, "kind"), reason)
         elif not recipe.distill:
             yield Problem((*path, "kind"), f"{student.kind} has nothing to start from but its training: distill is off")
+        else:
+            yield from problems_of_training(path, partial(light_training, recipe.distill, student))
 
 
 def _checks(configs: ModelConfigs) -> Iterator[Check]:
@@ -90,6 +94,8 @@ def _checks(configs: ModelConfigs) -> Iterator[Check]:
         if student.vocabulary:
             yield "student", partial(check_vocabulary, student.vocabulary, configs)
         yield "student", partial(_check_embedding, student, configs)
+    if configs.recipe.distill and not configs.recipe.student:  # else it is checked for that student
+        yield from teacher_checks(configs, ("distill",), configs.recipe.distill)
 
 
 def _check_embedding(student: LightStudent, configs: ModelConfigs) -> None:
@@ -138,6 +144,7 @@ LIGHT = ModelStep(
     in_effect=_in_effect,
     plan=plan_light,
     shape=_shape,
+    follows=("distill",),
     reads_unlabelled=_in_effect,
     problems=_problems,
     checks=_checks,

@@ -120,6 +120,8 @@ class ModelStep:
     """Where its settings are in a recipe: `prune`, `vocabulary`."""
     training: KeyPath = ()
     """Where those of its training are; empty where it has none."""
+    follows: KeyPath = ()
+    """Where the training is that its own follows from, in a step without a section for it."""
     start: Callable[[Any, str, Path | None], str] = lambda settings, parent, folder: f"the {parent} model"
     """Describes how its model begins, of the settings of its shape, its parent's name and folder: `the student,
     pruned`."""

@@ -21,6 +21,7 @@ from compress.steps.distillations import (
     on_outputs,
     run_distillation,
     smoke_distillation,
+    teacher_checks,
     unlabelled_steps,
 )
 from compress.steps.model_configs import Check, ModelConfigs, known_shape
@@ -111,6 +112,8 @@ def _problems(recipe: Recipe) -> Iterator[Problem]:
 def _checks(configs: ModelConfigs) -> Iterator[Check]:
     if configs.teacher:
         yield "student", partial(_check_parts, configs)
+    if configs.recipe.distill and not configs.recipe.student:  # else it is checked for that student
+        yield from teacher_checks(configs, ("distill",), configs.recipe.distill)
     if configs.recipe.shared.vocabulary:
         yield SECTION, partial(check_vocabulary, configs.recipe.shared.vocabulary, configs)
 
@@ -174,6 +177,7 @@ SHARED = ModelStep(
     in_effect=_in_effect,
     plan=plan_shared,
     shape=_shape,
+    follows=("distill",),
     reads_unlabelled=_in_effect,
     problems=_problems,
     checks=_checks,

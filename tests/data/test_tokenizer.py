@@ -3,6 +3,7 @@
 import json
 import random
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
@@ -174,6 +175,14 @@ def test_truncation_is_that_of_the_library(word_folder, lengths, max_tokens):
     expected = reference(Tokenizer.from_file(str(word_folder / "tokenizer.json")), text, pair, max_tokens)
     encoding = TextTokenizer.load(word_folder)(text, pair, max_tokens)
     assert (encoding.input_ids, encoding.token_type_ids, encoding.truncated) == expected
+
+
+def test_two_long_texts_are_cut_without_the_pairs_of_what_is_left(word_folder, monkeypatch):
+    """The library's processor would make all of them: memory by the product of the lengths."""
+    tokenizer, long = TextTokenizer.load(word_folder), "good film " * 4_000
+    expected = tokenizer("good film " * 20, "good film " * 20, 16)
+    monkeypatch.setattr(tokenizer, "_processor", SimpleNamespace(num_special_tokens_to_add=lambda is_pair: 3))
+    assert tokenizer(long, long, 16).input_ids == expected.input_ids
 
 
 def test_threads_share_a_tokenizer(word_folder):

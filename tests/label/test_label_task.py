@@ -9,6 +9,7 @@ import pytest
 from compress.console import Console
 from compress.errors import RecipeError
 from compress.label.label_task import LabelTask, load_label_recipe
+from compress.label.prompt_and_answer import messages_for
 from compress.tasks import KINDS
 from tests.label.chat_server import KEY, answer
 from tests.without_torch import light
@@ -69,6 +70,13 @@ def test_single_problems(tmp_path, override, message):
     text = problems(tmp_path, VALID, override)
     assert message in text
     assert KEY not in text
+
+
+@pytest.mark.parametrize("column", ["0", "Text (en)", "review/body", "#1 String"])
+def test_columns_of_any_name_are_shown(tmp_path, column):
+    (tmp_path / "reviews.yaml").write_text(VALID.replace("text: review", f"text: {column!r}"))
+    (_, user) = messages_for(["a good film {0}"], load_label_recipe(tmp_path / "reviews.yaml", ()))
+    assert user["content"] == "a good film {0}"
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if not KINDS[kind].answer_form])

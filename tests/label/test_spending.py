@@ -49,6 +49,22 @@ def test_requests_are_spread_over_the_minute_and_wait_for_pauses():
     assert waits == pytest.approx([2.0, 4.0, 60.0])
 
 
+def test_requests_that_wait_for_their_turn_wait_for_a_pause_too():
+    now, waits = [100.0], []
+
+    def wait(stop, seconds):
+        waits.append(seconds)
+        if len(waits) == 1:
+            pace.pause(60.0)  # of another request
+        now[0] += seconds
+
+    pace = Pace(30, clock=lambda: now[0], wait=wait)
+    pace.wait_for_turn()
+    pace.wait_for_turn()
+    assert waits == pytest.approx([2.0, 58.0])
+    assert now[0] == pytest.approx(160.0)
+
+
 def test_waits_double_up_to_a_minute():
     assert all(0.5 * 2**retry <= back_off(retry) <= 2**retry for retry in range(6))
     assert back_off(20) <= 60.0

@@ -8,6 +8,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, Robe
 from compress.errors import ModelError
 from compress.families import FAMILIES
 from compress.model_folder.model_info import FolderInfo, TaskInfo, read_info
+from compress.models.checkpoint_task import output_names
 from compress.models.load_save import (
     fit_head,
     has_task_head,
@@ -125,6 +126,12 @@ def test_span_head_has_two_outputs(plain, tiny_model, tiny_folder):
     assert model.qa_outputs.out_features == model.config.num_labels == 2
     assert has_task_head(tiny_folder(model, task), task)
     assert has_task_head(plain(tiny_model("bert", head="ForQuestionAnswering")), task)
+
+
+def test_a_class_may_be_called_as_the_weight_of_a_window(tiny_task):
+    task = tiny_task.model_copy(update={"long": "attention", "labels": ("height", "weight")})
+    assert output_names(task) == ("height", "weight", "weight of a window")
+    assert output_names(tiny_task.model_copy(update={"long": "attention"}))[-1] == "weight"
 
 
 def test_weighted_windows_add_one_output(plain, tiny_model, tiny_folder, tiny_task):

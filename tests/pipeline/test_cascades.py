@@ -52,6 +52,15 @@ def plan(tmp_path):
     return make
 
 
+def test_what_int8_may_lose_decides_which_file_a_cascade_takes(plan):
+    made = [plan("auto", more=f"quantize: {{methods: dynamic, max_drop: {drop}}}\n") for drop in (0.02, 0.001)]
+    name = "cascade-static-then-teacher"
+    assert len({each.step(name).fingerprint for each in made}) == 2
+    assert (
+        made[0].step("score-static-onnx-int8-cpu-b1").settings == made[1].step("score-static-onnx-int8-cpu-b1").settings
+    )
+
+
 def test_auto_pairs_parts_of_a_shared_student_with_the_teacher_alone(plan):
     parts = ({"kind": "part", "layers": layers, "heads": 1, "ffn": 8} for layers in (1, 2))
     recipe = plan("[]").recipe.model_copy(update={"students": tuple(Part(**each) for each in parts), "cascade": "auto"})

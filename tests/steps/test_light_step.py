@@ -3,6 +3,7 @@ from pydantic import ValidationError
 
 from compress.errors import UsageError
 from compress.pipeline.plan import make_plan
+from compress.pipeline.preflight.preflight import source_problems
 from compress.pipeline.preflight.resolve import resolve
 from compress.pipeline.run import read_recipe
 from compress.recipe.distill_schema import Distill
@@ -89,6 +90,41 @@ def test_a_task_that_it_cannot_do_is_refused_with_the_reason(read, kind, more, s
 def test_it_has_nothing_to_learn_without_a_distillation(read):
     with pytest.raises(UsageError, match="distill is off"):
         read("{kind: static}", rest="distill: false\n")
+
+
+@pytest.mark.parametrize(
+    ("kind", "rest", "message"),
+    [
+        ("classification", "distill: {teachers: [no/such/folder]}\n", "distill.teachers.0"),
+        ("classification", "distill: {augment: {model: no/such/folder}}\n", "distill.augment.model"),
+        ("regression", "distill: {class_weights: balanced}\n", "distill.class_weights: has no effect for regression"),
+        ("classification", "distill: {form: mse, soft_label: {form: mse, temperature: 2}}\n", "unknown key"),
+    ],
+)
+@pytest.mark.parametrize("student", ["{kind: static}", "{kind: part, layers: 1, heads: 2, ffn: 64}"])
+def test_the_distillation_is_checked_without_a_transformer_of_its_own(student, kind, rest, message, read):
+    try:
+        shown = "; ".join(map(str, source_problems(read(student, kind, rest=rest))))
+    except UsageError as error:
+        shown = error.message
+    assert message in shown
+
+
+@pytest.mark.parametrize(
+    ("student", "rest", "message"),
+    [
+        (
+            "{kind: static, epochs: {least: 3, most: 20}}",
+            "distill: {phases: [{share: 0.5, soft_label: 1.0}, {share: 0.5, hard_label: 1.0}]}\n",
+            "student: its training follows from distill: .*phases",
+        ),
+        ("{kind: part, layers: 1, heads: 2, ffn: 64}", "shared: {layers: 0}\n", "shared.layers: expected a number"),
+        ("{kind: part, layers: 1, heads: 2, ffn: 64}", "shared: {layers: 2.5}\n", "shared.layers: expected a number"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_one_message(student, rest, message, read):
+    with pytest.raises(UsageError, match=message):
+        read(student, rest=rest)
 
 
 def test_training_keeps_what_is_about_outputs():

@@ -18,7 +18,7 @@ from compress.export.web.npm_assets import PACKAGES, archive_of, unpack_assets
 from compress.export.write_variant import write_variant
 from compress.formats import FORMATS
 from compress.model_folder.model_info import FolderInfo, TaskInfo, find_info, read_info
-from compress.model_folder.sentence_transformers_files import default_prompt
+from compress.model_folder.sentence_transformers_files import default_prompt, task_of_folder
 from compress.runtime import open_predictor
 from compress.runtime.onnx_runtime import existing_onnx
 from compress.storage.atomic_write import copy_content
@@ -76,7 +76,7 @@ def export_web(context: BuildContext) -> FolderInfo:
 def check_buildable(source: Path, settings: Mapping[str, Any]) -> None:
     """Refuse a model without a task, and a folder of npm packages that lacks one or holds another."""
     info = find_info(source)
-    if info is None or info.task is None:
+    if (info is None or info.task is None) and task_of_folder(source) is None:
         raise ModelError(f"{source} does not state which task it was trained for, which the page must know.")
     if settings.get("assets"):
         for package in PACKAGES:

@@ -12,7 +12,7 @@ const { inputs, bounds } = JSON.parse(await text(process.stdin));
 async function predict(model, texts) {
   let examples;
   try {
-    examples = model.kind.examples(texts, model.task, model.encoder);
+    examples = model.kind.examples(model.read(texts), model.task, model.encoder);
   } catch (error) {
     return { unread: error.message };
   }

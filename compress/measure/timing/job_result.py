@@ -49,18 +49,21 @@ def job_result(worker: Worker, last: Latency, settings: Measure, seed: int, core
     replaced = [f"a worker process was lost and restarted: {reason}" for reason in worker.lost]
     energy = [(turn.joules, turn.energy_calls * batch) for turn in turns if turn.joules is not None]
     joules, rows = (sum(part) for part in zip(*energy, strict=True)) if energy else (0.0, 0)
+    # Where calls count differently, as those of a cascade do, so they do in the time that all of them take.
+    per_second = batch * 1e3 / model.mean.value if worker.weights and model and model.mean else None
     changes = {
         "status": "unstable" if unstable else "measured",
         "reason": "; ".join([*unstable, *replaced, *filter(None, [loaded.reason])]) or None,
         "model": model,
         "end_to_end": full,
         "device": device,
-        "rows_per_second": throughput(model_rounds, batch),
+        "rows_per_second": per_second or throughput(model_rounds, batch),
         "under_load": tuple(_under_load(worker, callers, cores) for callers in settings.callers),
         "resident_memory": last.resident_memory,
         "peak_memory": last.peak_memory,
         "device_memory": last.device_memory,
-        "joules_per_row": joules / rows if joules else None,  # 0 where the counter did not move in turns so short
+        # 0 where the counter did not move in turns so short; it counts all calls alike
+        "joules_per_row": joules / rows if joules and not worker.weights else None,
         "noise": noise,
         "precision": model.p50.relative_half_width if model else None,
         "lengths": worker.lengths,

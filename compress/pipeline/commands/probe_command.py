@@ -169,5 +169,6 @@ def _tag_task(task: Task, column: str, rows: int, seed: int, corpus: Any) -> Any
         elif (place := int(random.integers(number + 1))) < rows:
             kept[place] = raw
     edge = len(kept) - len(kept) // 5
-    sample = ((place >= edge, place, raw.values, raw.where) for place, raw in enumerate(kept))
+    mixed = [kept[place] for place in random.permutation(len(kept))]  # a file may be sorted
+    sample = ((place >= edge, place, raw.values, raw.where) for place, raw in enumerate(mixed))
     return tags_of_column(task, column, sample, corpus, seed)

@@ -80,13 +80,15 @@ def raw_sample(task: Task) -> RawSample:
         rows, known = ASSUMED_ROWS, "an assumed "
     else:
         rows, known = _count(task, "train"), ""
-    given: dict[Role, int] = {"train": min(rows, data.limit or rows)}
+    read = min(rows, data.limit or rows)
+    given: dict[Role, int] = {"train": min(read, data.labelled or read)}
     for role in ("select", "test"):
         own = 0 if data.hub or data.builtin else _count(task, role)
         given[role] = min(own or round(rows * SPLIT_SHARE), data.limit or max(own, rows))
     files = not (data.hub or data.builtin)
     lengths = _lengths(task) if files else np.array([ASSUMED_LENGTH])
-    unlabelled = _count(task, "unlabelled") if files and data.has_unlabelled else 0
+    unlabelled = _count(task, "unlabelled") if files and data.unlabelled else 0
+    unlabelled += read - given["train"]
     return RawSample(given, lengths, float(examples), unlabelled, f"{known}{given['train']:,} rows")
 
 

@@ -43,8 +43,8 @@ def calibrate(plan: Plan, options: Options, console: Console) -> dict[str, Train
     known = {model.training: estimates.settings(model) for model in plan.models if model.training}
     sizes = {training: number(settings.batch_size) for training, settings in known.items() if settings}
 
-    def shortened(training: Training) -> Training:  # as it is where the plan does not have it: no student, no cut
-        return _shorten(training, sizes[training]) if training in sizes else training
+    def shortened(training: Training) -> Training:  # also one that others follow from, with a size of their own
+        return _shorten(training, sizes[training]) if training in sizes else _shorten(training, training.batch_size)
 
     recipe = map_trainings(plan.recipe, shortened)
     for model_step in STEPS.values():
@@ -80,7 +80,7 @@ def _try(step: Step, folders: dict[str, Path]) -> TrainingSpeed | None:
     return TrainingSpeed.of(rates, time.perf_counter() - began)
 
 
-def _shorten(settings: Training, batch_size: int) -> Training:
+def _shorten(settings: Training, batch_size: Any) -> Training:
     short: dict[str, Any] = {"epochs": 1.0, "max_steps": UPDATES, "batch_size": batch_size}
     short |= {"patience": None, "evaluations": 1, "minutes": None}
     return settings.single().model_copy(update=short)

@@ -35,7 +35,8 @@ def compatibility_errors(recipe: Recipe, cards: Sequence[Path] = (), task: TaskI
         yield error.full_message
         return
     teacher, origin = configs.teacher, configs.origin
-    learnt, processes = dict(distillations(recipe)), Launch.from_environment().world
+    own, processes = {step.training for step in steps_of(recipe)}, Launch.from_environment().world
+    learnt = {path: settings for path, settings in distillations(recipe) if path in own}
     checks: list[Check] = [
         ("teacher", lambda: teacher and family_named(teacher["model_type"])),
         *_checks_of_sizes(configs),

@@ -191,8 +191,8 @@ def named_models(recipe: Recipe) -> Iterator[tuple[str, NamedModel]]:
     learnt = dict(distillations(recipe))
     for section, step in STEPS.items():
         models = [*step.named_models(recipe)]
-        if step.training in learnt:
-            models += models_of_distillation(step.training, learnt[step.training])
+        if (path := step.training or step.follows) in learnt:
+            models += models_of_distillation(path, learnt.pop(path))
         yield from ((section, named) for named in models)
 
 

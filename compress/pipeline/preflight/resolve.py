@@ -25,7 +25,7 @@ def resolve(recipe: Recipe, cards: Sequence[Path] = ()) -> Recipe:
         changes["finetune"] = _below(recipe.finetune, pooling | dict(card.finetune), f"teacher card {card.name}")
     students = [_of_card(student, cards) for student in recipe.students]
     for _, named in students:
-        if named and recipe.distill:
+        if named and named.distill and recipe.distill:
             changes["distill"] = _below(recipe.distill, named.distill, f"student card {named.name}")
     changes["students"] = one_transformer(tuple(student for student, _ in students))
     return recipe.model_copy(update=changes)

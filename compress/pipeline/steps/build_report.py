@@ -189,6 +189,8 @@ class ReportBuilder:
 
     def _cause(self, step: str) -> str:
         """The step because of which ``step`` has no result: itself, or one that it was made from."""
+        if self.plan.step(step).tolerant and step in self.context.failures:
+            return step  # it went on without what was absent
         absent = [need for need in self.plan.step(step).needs if need in self.context.failures]
         return self._cause(absent[0]) if absent else step
 

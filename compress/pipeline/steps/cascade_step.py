@@ -168,7 +168,10 @@ def score_cascade(
     if made not in context.inputs:
         raise ScreenedOut(f"needs {made}, which has no result")
     info = read_cascade(context.inputs[made])
-    folders = context.inputs[first[info.first]], context.inputs[then[info.then]]
+    stored_by = first[info.first], then[info.then]
+    if missing := [step for step in stored_by if step not in context.inputs]:
+        raise ScreenedOut(f"needs {missing[0]}, which has no result")
+    folders = context.inputs[stored_by[0]], context.inputs[stored_by[1]]
     task = load_prepared(context.inputs["data"]).info.task_info
     small, large = map(read_answers, folders)
     answered = {name: kind_of(task).certainty(small[name]) >= info.threshold for name in small if name != LENGTHS}

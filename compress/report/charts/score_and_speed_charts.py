@@ -159,7 +159,7 @@ def speed_chart(
     y_range = (min(heights) - margin, max(heights) + margin)
     frame = Frame(width, HEIGHT, (min(times) / 1.25, max(times) * 1.25), y_range)
     label = f"the gate: teacher {'−' if larger else '+'} {fmt.points(report.rules.max_drop, larger)}"
-    background = [] if gate is None else _gate(frame, frame.y(gate), label)
+    background = [] if gate is None else _gate(frame, frame.y(gate), label, larger)
     metric = f"{fmt.metric(report.task.metric)} on test" + ("" if larger else " (less is better)")
     return xy_chart(series, frame, AXES[axis], metric, background)
 
@@ -220,11 +220,13 @@ def _speed_series(
     return _series(report, row, (point,), filled=not missed, labelled=row.key in named)
 
 
-def _gate(frame: Frame, y: float, label: str) -> list[str]:
+def _gate(frame: Frame, y: float, label: str, larger_is_better: bool) -> list[str]:
+    """The gate as a line, and what misses it: what is below, above it for errors."""
+    top, bottom = (y, frame.bottom) if larger_is_better else (frame.top, y)
     return [
-        rect(frame.left, y, frame.right - frame.left, frame.bottom - y, "missed-area"),
+        rect(frame.left, top, frame.right - frame.left, bottom - top, "missed-area"),
         line(frame.left, y, frame.right, y, "gate"),
-        text(frame.right - 6, y + 15, label, "gate-label", "end"),
+        text(frame.right - 6, y + 15 if larger_is_better else y - 6, label, "gate-label", "end"),
     ]
 
 

@@ -52,7 +52,7 @@ def collect_classes(values: Iterable[Any]) -> tuple[str, ...]:
         if not is_missing(value):
             names.add(class_name(value))
     _refuse_non_classes(names)
-    return tuple(sorted(names, key=int) if all(map(_is_whole, names)) else sorted(names))
+    return tuple(sorted(names, key=lambda name: (int(name), name)) if all(map(_is_whole, names)) else sorted(names))
 
 
 def class_index(value: Any, task: Task, labels: tuple[str, ...], where: str) -> int:

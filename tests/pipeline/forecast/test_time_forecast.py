@@ -226,6 +226,12 @@ def test_rows_are_counted_and_their_lengths_estimated(rows, plan_of, name):
     assert raw_sample(limited).counts["train"] == 50
 
 
+def test_of_labelled_rows_so_many_are_trained_on(rows, plan_of):
+    task = plan_of(rows(200), "task.data.labelled=50").recipe.task
+    sample = raw_sample(task)
+    assert (sample.counts["train"], sample.unlabelled) == (50, 150)
+
+
 def test_rows_in_broken_gzip_are_one_message(rows, plan_of):
     path = rows(2000, 20, "rows.csv.gz")
     task = plan_of(path).recipe.task

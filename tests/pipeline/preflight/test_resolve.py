@@ -44,6 +44,13 @@ def test_recipe_settings_override_those_of_the_card(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("students", [["small", "static"], ["static", "small"]])
+def test_a_card_without_settings_of_the_training_leaves_those_of_another(students, tmp_path: Path) -> None:
+    made = resolve(recipe(student=students), [write_cards(tmp_path)])
+    assert made.distill
+    assert (made.distill.epochs, made.distill.losses) == (9, Losses(soft_label=SoftLabel(weight=2.0)))
+
+
 def test_recipe_overrides_a_short_form_of_the_card(tmp_path: Path) -> None:
     cards = write_cards(tmp_path)
     path = cards / "students" / "small.yaml"

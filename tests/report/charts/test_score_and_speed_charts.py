@@ -4,7 +4,8 @@ import pytest
 
 from compress.model_folder.model_history import EvaluationInfo, LayerMap
 from compress.report.charts.heat_maps import layer_map_chart
-from compress.report.charts.score_and_speed_charts import colour_of, speed_chart, training_chart
+from compress.report.charts.score_and_speed_charts import _gate, colour_of, speed_chart, training_chart
+from compress.report.charts.svg import Frame
 from compress.report.pages.render import render_html, render_markdown
 from compress.report.report_schema import Report, ReportModel
 from tests.report.conftest import apply_gates
@@ -21,6 +22,16 @@ def test_the_speed_chart_has_a_marker_for_each_timed_row(make_report):
         assert {"pruned/onnx-int8", report.teacher} <= set(re.findall('strong outlined"[^>]*>([^<]*)<', chart))
         assert "the gate: teacher − 1 point" in chart
     assert speed_chart(report, "cuda", 680) is None
+
+
+@pytest.mark.parametrize("larger", [True, False])
+def test_what_misses_the_gate_is_on_its_worse_side(make_report, larger):
+    frame = Frame(680, 340, (0.1, 100.0), (0.0, 1.0))
+    area, line, label = _gate(frame, frame.y(0.5), "the gate", larger)
+    top, height = (float(re.search(rf'{name}="([\d.]+)"', area)[1]) for name in ("y", "height"))
+    assert (top, top + height) == ((frame.y(0.5), frame.bottom) if larger else (frame.top, frame.y(0.5)))
+    assert "missed-area" in area
+    assert ("gate" in line, "the gate" in label) == (True, True)
 
 
 def test_the_speed_chart_of_one_row_has_no_nan(make_report):

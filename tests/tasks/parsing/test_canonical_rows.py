@@ -1,5 +1,7 @@
 """Raw rows to canonical ones: every wrong value is an error with its location."""
 
+from itertools import permutations
+
 import pytest
 
 from compress.errors import DataError
@@ -110,6 +112,10 @@ def test_minus_one_is_reported_as_unlabelled():
     with pytest.raises(DataError) as fault:
         KINDS["classification"].read_row({"text": "x", "label": -1}, task, task.labels, WHERE)
     assert "without a label" in fault.value.hint
+
+
+def test_names_that_are_equal_as_numbers_have_one_order():
+    assert all(labels_of(names) == ("+7", "007", "7") for names in permutations(("7", "007", "+7")))
 
 
 def test_classes_are_ordered_by_number_or_name():

@@ -36,8 +36,7 @@ export class Model {
   async predict(texts) {
     const begin = performance.now();
     const isEmpty = this.isEmpty(texts);
-    const read = this.prompt ? texts.map((text) => this.prompt + text) : texts;
-    const examples = isEmpty ? [] : this.kind.examples(read, this.task, this.encoder);
+    const examples = isEmpty ? [] : this.kind.examples(this.read(texts), this.task, this.encoder);
     const outputs = [];
     for (const example of examples) outputs.push(await this.run(example));
     return {
@@ -48,6 +47,11 @@ export class Model {
       examples,
       outputs,
     };
+  }
+
+  /** The texts as the model reads them. */
+  read(texts) {
+    return this.prompt ? texts.map((text) => this.prompt + text) : texts;
   }
 
   /** Whether there is nothing to predict from: white space alone, or in one text where the kind needs all. */
