@@ -88,7 +88,10 @@ def start_script(
     assert template.stdin is not None
     assert template.stdout is not None
     code = script if isinstance(script, str) else script.read_text(encoding="utf-8")
-    request = [str(kept), str(folder or Path.cwd()), dict(environment), code, str(script), *map(str, arguments)]
+    # The template has the environment of its first use, and tests change theirs.
+    variables = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
+    name = "-c" if isinstance(script, str) else str(script)
+    request = [str(kept), str(folder or Path.cwd()), variables, code, name, *map(str, arguments)]
     template.stdin.write(json.dumps(request) + "\n")
     template.stdin.flush()
     return CommandProcess(int(template.stdout.readline()), kept)
@@ -162,18 +165,21 @@ def _keep(kept: str, *request: Any, writing: int) -> None:
 
 def _become(folder: Path, where: str, environment: Mapping[str, str], code: str, name: str, *arguments: str) -> None:
     """Run the script in this process, and end it."""
-    for number, name in ((0, os.devnull), (1, folder / "stdout"), (2, folder / "stderr")):
-        opened = os.open(name, os.O_RDWR | os.O_CREAT)
+    for number, path in ((0, os.devnull), (1, folder / "stdout"), (2, folder / "stderr")):
+        opened = os.open(path, os.O_RDWR | os.O_CREAT)
         os.dup2(opened, number)
     os.chdir(where)
+    os.environ.clear()
     os.environ.update(environment)
     sys.argv = [name, *arguments]
     status: Any = 1
     try:
-        exec(code, {"__name__": "__main__"})
+        exec(compile(code, name, "exec"), {"__name__": "__main__", "__file__": name})
         status = 0
     except SystemExit as end:
         status = end.code or 0
+        if isinstance(status, str):
+            sys.stderr.write(status + "\n")
     finally:
         if sys.exc_info()[0] is not None:
             traceback.print_exc()

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ TOKENIZER_FILE = "tokenizer.json"
 LONG_WORD = 32
 """Characters a token that a text may begin with before more of it than that is read."""
 SAMPLE = "a"
-"""A text of at least one token."""
+"""A text of at least one token, in most tokenizers."""
 
 
 class TextTokenizer:
@@ -138,7 +139,8 @@ class TextTokenizer:
 
     def template(self, *, is_pair: bool) -> list[dict[str, int]]:
         """Return the order of special tokens (with their ``id``) and of the texts (``sequence`` 0 or 1), with types."""
-        sample = self._tokenizer.encode(SAMPLE)
+        words = chain([SAMPLE], self._tokenizer.get_vocab())
+        sample = next(each for each in map(self._tokenizer.encode, words) if len(each))
         sample.truncate(1)
         whole = self._processor.process(sample, sample if is_pair else None)
         return [

@@ -1,6 +1,7 @@
 """Asks a service for missing answers: several at a time, at the pace it allows, again where an answer is no label."""
 
 import json
+import math
 import random
 import time
 from collections.abc import Callable, Iterable
@@ -36,22 +37,22 @@ class Pace:
         self.stop = Event()
         self._interval = 60.0 / requests_per_minute if requests_per_minute else 0.0
         self._next, self._lock, self._clock, self._wait = 0.0, Lock(), clock, wait
-        self._pauses = 0
+        self._paused_until = 0.0
 
     def wait_for_turn(self) -> None:
         """Return when a request may be sent; raises `Stopped` if none may be sent any more."""
-        seen = -1
-        while seen != self._pauses:  # one that began meanwhile is for all that wait
+        turn = -math.inf
+        while turn < self._paused_until:  # a pause that began meanwhile is for all that wait
             with self._lock:
-                seen, turn = self._pauses, max(self._next, self._clock())
+                turn = max(self._next, self._clock())
                 self._next = turn + self._interval
             self.sleep(turn - self._clock())
 
     def pause(self, seconds: float) -> None:
         """Send no request before so many seconds have passed: the service is busy for all of them."""
         with self._lock:
-            self._next = max(self._next, self._clock() + seconds)
-            self._pauses += 1
+            self._paused_until = max(self._paused_until, self._clock() + seconds)
+            self._next = max(self._next, self._paused_until)
 
     def sleep(self, seconds: float) -> None:
         """Wait, unless the command stops."""

@@ -262,7 +262,7 @@ class CloudPlace(Place):
             except FileExistsError:
                 return False
             except OSError as error:
-                if PRECONDITION_FAILED.search(repr(error).replace(self._root, "")):
+                if PRECONDITION_FAILED.search(repr(error).replace(f"{self._root}/{path}", "")):
                     return False
                 raise
             except (NotImplementedError, TypeError):  # a place without conditional writes

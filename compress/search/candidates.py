@@ -76,9 +76,9 @@ class SearchInfo(Info):
     limits: tuple[Mapping[str, Any], ...]
     """Those of the recipe's budget that are given."""
     max_drop: float
-    goal: str
     larger_is_better: bool = True
     """Whether the task's score is none of an error."""
+    goal: str
     """What the winner is the first by, as `rank_by` of a recipe."""
     variant: str
     """In which parts were timed."""

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from compress.console import Console
 from compress.environment import require
 from compress.errors import ModelError, pluralize
@@ -164,7 +166,8 @@ class _Study:
         """The usual settings."""
         assert options.folder
         options.folder.mkdir(parents=True, exist_ok=True)
-        name = self._plan(self.usual).step(TRIAL).fingerprint
+        turned = "" if primary_metric(recipe.task).larger_is_better else "-turned"
+        name = self._plan(self.usual).step(TRIAL).fingerprint + turned
         self._study = open_study(optuna, options.folder / JOURNAL_FILE, name)
         distribution = optuna.distributions.FloatDistribution
         self._space = {name: distribution(each.low, each.high, log=each.log) for name, each in settings.items()}
@@ -187,7 +190,7 @@ class _Study:
     def try_next(self, title: str, console: Console) -> None:
         """Ask for settings, train with them, and store the score."""
         # By what is done alone: a search that was killed, or is given more trials, draws what it would have drawn.
-        self._study.sampler = sampler(self._optuna, self._recipe.seed + self.done)
+        self._study.sampler = sampler(self._optuna, self._recipe.seed, self.done)
         trial = self._study.ask(self._space)
         plan = self._plan(_rounded(trial.params))
         options = replace(self._options, until=TRIAL, phase=Phase(title, plan))
@@ -212,9 +215,10 @@ class _Study:
         return plan_comparison(self._recipe, self._options, [trial])
 
 
-def sampler(optuna: ModuleType, seed: int) -> Any:
-    """Return what chooses settings: at random at first, then near those of the best trials."""
-    return optuna.samplers.TPESampler(seed=seed, n_startup_trials=RANDOM_TRIALS)
+def sampler(optuna: ModuleType, seed: int, done: int) -> Any:
+    """Return what chooses settings after so many trials: at random at first, then near those of the best."""
+    mixed = int(np.random.SeedSequence([seed, done]).generate_state(1)[0])
+    return optuna.samplers.TPESampler(seed=mixed, n_startup_trials=RANDOM_TRIALS)
 
 
 def open_study(optuna: ModuleType, file: Path, name: str) -> Any:

@@ -112,8 +112,9 @@ def _problems(recipe: Recipe) -> Iterator[Problem]:
 def _checks(configs: ModelConfigs) -> Iterator[Check]:
     if configs.teacher:
         yield "student", partial(_check_parts, configs)
-    if configs.recipe.distill and not configs.recipe.student:  # else it is checked for that student
-        yield from teacher_checks(configs, ("distill",), configs.recipe.distill)
+    recipe = configs.recipe
+    if recipe.distill and not recipe.student and not recipe.light_students:  # else it is checked for these
+        yield from teacher_checks(configs, ("distill",), recipe.distill)
     if configs.recipe.shared.vocabulary:
         yield SECTION, partial(check_vocabulary, configs.recipe.shared.vocabulary, configs)
 

@@ -44,7 +44,7 @@ class LazyRows(Sequence[Row]):
 
 
 def evenly_spaced(rows: Rows, most: int) -> list[Row]:
-    """Return up to ``most`` of the rows, from the first to the last at even distances; the same ones every time."""
+    """Return up to ``most`` of the rows, at even distances from the first one on; the same ones every time."""
     count = min(len(rows), most)
     return [rows[index * len(rows) // count] for index in range(count)]
 

@@ -91,7 +91,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     os.chdir(given.checkout)
-    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    sys.dont_write_bytecode = True
     import torch  # noqa: F401  # once for all processes
     import transformers  # noqa: F401
 

@@ -98,7 +98,6 @@ def test_it_has_nothing_to_learn_without_a_distillation(read):
         ("classification", "distill: {teachers: [no/such/folder]}\n", "distill.teachers.0"),
         ("classification", "distill: {augment: {model: no/such/folder}}\n", "distill.augment.model"),
         ("regression", "distill: {class_weights: balanced}\n", "distill.class_weights: has no effect for regression"),
-        ("classification", "distill: {form: mse, soft_label: {form: mse, temperature: 2}}\n", "unknown key"),
     ],
 )
 @pytest.mark.parametrize("student", ["{kind: static}", "{kind: part, layers: 1, heads: 2, ffn: 64}"])

@@ -76,7 +76,7 @@ def export_web(context: BuildContext) -> FolderInfo:
 def check_buildable(source: Path, settings: Mapping[str, Any]) -> None:
     """Refuse a model without a task, and a folder of npm packages that lacks one or holds another."""
     info = find_info(source)
-    if (info is None or info.task is None) and task_of_folder(source) is None:
+    if (info.task if info else task_of_folder(source)) is None:
         raise ModelError(f"{source} does not state which task it was trained for, which the page must know.")
     if settings.get("assets"):
         for package in PACKAGES:

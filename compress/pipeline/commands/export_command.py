@@ -258,7 +258,7 @@ class VariantBuilder:
         facts = {"has_attention": bool(config) and not is_light, "has_lstm": bool(config.get("head_layers"))}
         if reason := why_unfit(variant.format, **facts):
             return reason
-        if form.needs_task and (info is None or info.task is None) and task_of_folder(self.model) is None:
+        if form.needs_task and (info.task if info else task_of_folder(self.model)) is None:
             return f"{form.name} needs a model that states which task it was trained for"
         return None
 

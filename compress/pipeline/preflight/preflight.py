@@ -191,14 +191,14 @@ def named_models(recipe: Recipe) -> Iterator[tuple[str, NamedModel]]:
     learnt = dict(distillations(recipe))
     for section, step in STEPS.items():
         models = [*step.named_models(recipe)]
-        if (path := step.training or step.follows) in learnt:
-            models += models_of_distillation(path, learnt.pop(path))
+        if step.in_effect(recipe) and (path := step.training or step.follows) in learnt:
+            models += models_of_distillation(path, learnt[path])
         yield from ((section, named) for named in models)
 
 
 def source_problems(recipe: Recipe, cards: Sequence[Path] = ()) -> Iterator[Problem]:
     """Yield names that lead to no model on any machine."""
-    for _, named in named_models(recipe):
+    for named in {named.path: named for _, named in named_models(recipe)}.values():
         try:
             local = source_kind(named.source, named.kind, cards) == "folder"
             if local:

@@ -20,7 +20,6 @@ from compress.variants import Variant
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import numpy as np
     from numpy.typing import NDArray
 
     Sample = tuple[EncodedRows, NDArray[np.int64]]
