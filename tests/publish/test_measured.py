@@ -28,15 +28,14 @@ def rows(finished_run: Path) -> str:
 @pytest.fixture(autouse=True)
 def short_and_undisturbed(monkeypatch):
     """Timings of two seconds, which count as stable whatever else runs here."""
-    import compress.measure
 
-    whole = compress.measure.time_jobs
+    whole = module.time_jobs
 
     def timed(*given, **options):
         return {key: each.model_copy(update={"status": "measured"}) for key, each in whole(*given, **options).items()}
 
     monkeypatch.setattr(module, "SECONDS", 2.0)
-    monkeypatch.setattr(compress.measure, "time_jobs", timed)
+    monkeypatch.setattr(module, "time_jobs", timed)
 
 
 def claim(entry, **changes):
@@ -105,15 +104,14 @@ def test_speed_is_not_judged_elsewhere(entry, rows, capsys, monkeypatch):
 
 @pytest.mark.slow
 def test_a_disturbed_timing_is_not_judged(entry, rows, capsys, monkeypatch):
-    import compress.measure
 
-    whole = compress.measure.time_jobs
+    whole = module.time_jobs
 
     def disturbed(*given, **options):
         changes = {"status": "unstable", "reason": "other work"}
         return {key: each.model_copy(update=changes) for key, each in whole(*given, **options).items()}
 
-    monkeypatch.setattr(compress.measure, "time_jobs", disturbed)
+    monkeypatch.setattr(module, "time_jobs", disturbed)
     claim(entry, p50=scaled(read_measured(entry).p50, 0.01))
     measured, _ = verified(capsys, str(entry), "--rows", rows)
     assert measured["speed"]["not_judged"] == "an unstable timing (other work)"
