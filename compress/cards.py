@@ -196,7 +196,8 @@ def read_card(path: Path, card: type[Card]) -> Card:
     except (OSError, UnicodeDecodeError) as exc:
         raise UsageError(f"{path} cannot be read: {exc}") from exc
     if document.problems:
-        raise UsageError("\n  ".join([f"{path} is no valid card:", *map(str, document.problems)]))
+        problems = [f"line {each.line}: {each.message}" for each in document.problems]
+        raise UsageError("\n  ".join([f"{path} is no valid card:", *problems]))
     content = document.value
     if not isinstance(content, dict):
         raise UsageError(f"{path} holds {type(content).__name__}, expected keys and values")

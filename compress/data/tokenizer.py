@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -139,8 +138,9 @@ class TextTokenizer:
 
     def template(self, *, is_pair: bool) -> list[dict[str, int]]:
         """Return the order of special tokens (with their ``id``) and of the texts (``sequence`` 0 or 1), with types."""
-        words = chain([SAMPLE], self._tokenizer.get_vocab())
-        sample = next(each for each in map(self._tokenizer.encode, words) if len(each))
+        sample = self._tokenizer.encode(SAMPLE)
+        if not len(sample):
+            sample = next(each for each in map(self._tokenizer.encode, self._tokenizer.get_vocab()) if len(each))
         sample.truncate(1)
         whole = self._processor.process(sample, sample if is_pair else None)
         return [

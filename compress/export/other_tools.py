@@ -145,7 +145,7 @@ def transformers_js_section(info: FolderInfo, file: str, folder: str = "FOLDER")
         "## In JavaScript",
         f"transformers.js {VERSION} loads this folder. In Node.js, run beside it:",
         f"```js\n{NODE.format(names=names, load=load.format(folder=f'./{folder}'), shown=shown)}\n```",
-        *limits(task),
+        *first_window_note(task),
     ]
     if reason := why_not_in(WEB, variant.format, variant.operators):
         return "\n\n".join([*parts, f"In a browser it does not run there: {reason}."])
@@ -153,8 +153,8 @@ def transformers_js_section(info: FolderInfo, file: str, folder: str = "FOLDER")
     return "\n\n".join([*parts, "In a page beside it, from any server of files:", f"```html\n{page}\n```"])
 
 
-def limits(task: TaskInfo | None) -> list[str]:
-    """Return what code that runs without compress does not do."""
+def first_window_note(task: TaskInfo | None) -> list[str]:
+    """Return that code which runs without compress reads the first window of a text alone; nothing without windows."""
     if task is None or not kind_of(task).in_windows(task):
         return []
     return [f"It reads the first {task.max_length} tokens of a text; compress reads longer ones in windows."]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from compress.export.other_tools import limits, transformers_js_section
+from compress.export.other_tools import first_window_note, transformers_js_section
 from compress.formats import FORMATS
 from compress.model_folder.cascade_info import CASCADE_FILE, FIRST, THEN, read_cascade
 from compress.model_folder.model_info import GOLDEN_FILE, INFO_FILE, FolderInfo, TaskInfo, VariantInfo, read_info
@@ -108,7 +108,7 @@ def runner_section(info: FolderInfo, file: str, prompt: str = "") -> str:
             f"    pip install {package} tokenizers numpy\n    python run.py {script.sample}",
             f"prints {script.prints}, where this folder holds `run.py`:",
             f"```python\n{code}\n```",
-            *limits(info.task),
+            *first_window_note(info.task),
         ]
     )
 

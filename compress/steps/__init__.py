@@ -38,7 +38,7 @@ def steps_of(recipe: Recipe) -> Iterator[ModelStep]:
 
 
 def trainings(recipe: Recipe) -> Iterator[tuple[KeyPath, Training]]:
-    """Yield the settings of every training that is in effect, with their key paths."""
+    """Yield the settings of every training that is in effect, or that others follow from, with their key paths."""
     for path in dict.fromkeys(step.training or step.follows for step in steps_of(recipe)):
         if path and (settings := settings_at(recipe, path)):
             yield path, settings
@@ -47,6 +47,12 @@ def trainings(recipe: Recipe) -> Iterator[tuple[KeyPath, Training]]:
 def distillations(recipe: Recipe) -> Iterator[tuple[KeyPath, Distill]]:
     """Yield every training that learns from another model, with its key path."""
     return ((path, settings) for path, settings in trainings(recipe) if isinstance(settings, Distill))
+
+
+def own_distillations(recipe: Recipe) -> Iterator[tuple[KeyPath, Distill]]:
+    """Yield those with a student that has all their settings; those that others only follow from, they change."""
+    own = {step.training for step in steps_of(recipe)}
+    return ((path, settings) for path, settings in distillations(recipe) if path in own)
 
 
 def map_trainings(recipe: Recipe, change: Callable[[Training], Training]) -> Recipe:

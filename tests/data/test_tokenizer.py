@@ -185,6 +185,18 @@ def test_two_long_texts_are_cut_without_the_pairs_of_what_is_left(word_folder, m
     assert tokenizer(long, long, 16).input_ids == expected.input_ids
 
 
+def test_texts_of_a_vocabulary_without_the_letter_a_have_their_tokens():
+    letters = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "C": 4, "G": 5, "T": 6}
+    tokenizer = Tokenizer(models.BPE(letters, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    made = TextTokenizer(tokenizer, 0)
+    assert made("C G T", None, 16).input_ids == [2, 4, 5, 6, 3]
+    assert made("C", "G T", 16).input_ids == [2, 4, 3, 5, 6, 3]
+
+
 def test_threads_share_a_tokenizer(word_folder):
     """Texts, pairs and windows of different lengths at once give what each gives alone."""
     tokens, words = (

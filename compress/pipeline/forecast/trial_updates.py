@@ -44,7 +44,7 @@ def calibrate(plan: Plan, options: Options, console: Console) -> dict[str, Train
     sizes = {training: number(settings.batch_size) for training, settings in known.items() if settings}
 
     def shortened(training: Training) -> Training:  # also one that others follow from, with a size of their own
-        return _shorten(training, sizes[training]) if training in sizes else _shorten(training, training.batch_size)
+        return _shorten(training, sizes.get(training, training.batch_size))
 
     recipe = map_trainings(plan.recipe, shortened)
     for model_step in STEPS.values():

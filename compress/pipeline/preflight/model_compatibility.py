@@ -16,7 +16,7 @@ from compress.model_sources import local_folder
 from compress.pipeline.torchrun_launch import Launch
 from compress.recipe.schema import Recipe
 from compress.recipe.yaml_lines import KeyPath
-from compress.steps import distillations, steps_of
+from compress.steps import distillations, own_distillations, steps_of
 from compress.steps.distillations import check_observable_parts
 from compress.steps.model_configs import Check, ModelConfigs, configs_of, shape_made_of
 from compress.storage.safetensors_file import read_header
@@ -35,8 +35,7 @@ def compatibility_errors(recipe: Recipe, cards: Sequence[Path] = (), task: TaskI
         yield error.full_message
         return
     teacher, origin = configs.teacher, configs.origin
-    own, processes = {step.training for step in steps_of(recipe)}, Launch.from_environment().world
-    learnt = {path: settings for path, settings in distillations(recipe) if path in own}
+    learnt, processes = dict(own_distillations(recipe)), Launch.from_environment().world
     checks: list[Check] = [
         ("teacher", lambda: teacher and family_named(teacher["model_type"])),
         *_checks_of_sizes(configs),

@@ -187,7 +187,7 @@ HUB_TIMEOUT = 0.5
 
 
 def named_models(recipe: Recipe) -> Iterator[tuple[str, NamedModel]]:
-    """Yield every model that a card, a folder or a hub id names, with the model step that needs it first."""
+    """Yield every model that a card, a folder or a hub id names, with each model step that needs it."""
     learnt = dict(distillations(recipe))
     for section, step in STEPS.items():
         models = [*step.named_models(recipe)]
@@ -224,9 +224,8 @@ def absent_models(recipe: Recipe, sections: Collection[str], cards: Sequence[Pat
     def cached_or_address(name: str, revision: str) -> Path | str:
         return cached_checkpoint(name, revision) or f"{name}@{revision}"
 
-    for section, named in named_models(recipe):
-        if section not in sections:
-            continue
+    needed = {named.path: named for section, named in named_models(recipe) if section in sections}
+    for named in needed.values():
         key = ".".join(map(str, named.path))
         try:
             location = folder_of(named.source, named.revision, cards, cached_or_address)

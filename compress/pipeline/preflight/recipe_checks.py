@@ -14,7 +14,7 @@ from compress.recipe.schema import Recipe
 from compress.recipe.training_schema import Training
 from compress.recipe.yaml_lines import KeyPath
 from compress.runtimes import why_not_in_all
-from compress.steps import STEPS, distillations, steps_of, trainings
+from compress.steps import STEPS, own_distillations, trainings
 from compress.steps.distillations import distillation_problems
 from compress.steps.finetune_step import HEADLESS
 from compress.tasks import KINDS, TASK_NAMES, primary_metric
@@ -46,10 +46,7 @@ def unused_settings(recipe: Recipe) -> Iterator[Problem]:
         yield from step.problems(recipe)
     for path, training in trainings(recipe):
         yield from _unfit_for_the_kind(recipe.task.kind, path, training)
-    own = {step.training for step in steps_of(recipe)}  # what others follow from, they change
-    for path, settings in distillations(recipe):
-        if path not in own:
-            continue
+    for path, settings in own_distillations(recipe):
         yield from distillation_problems(recipe.task.kind, path, settings)
 
 
