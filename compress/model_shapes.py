@@ -141,23 +141,22 @@ def student_shape(origin: ShapeInfo, student: Student) -> ShapeInfo:
     shape = plan_student_shape(origin, student)
     own = origin.embedding_size if family_named(origin.family).own_embedding_size else None
     embedding = shape.factors or own or shape.hidden
-    size = origin.embedding_size or origin.hidden
     changes = {
         "hidden": shape.hidden,
         "heads": tuple(heads for heads, _ in shape.layer_shapes),
         "ffn": tuple(ffn for _, ffn in shape.layer_shapes),
         "head_size": shape.head_size,
-        "embedding_parameters": round(origin.embedding_parameters / size * embedding),
+        "embedding_parameters": _in_factors(origin, embedding, shape.hidden),
         "embedding_size": embedding if embedding != shape.hidden else None,
     }
     return _with_parameters(origin.model_copy(update=changes))
 
 
 def part_shape(shared: ShapeInfo, part: Part) -> ShapeInfo:
-    """Return the shape of a part of the shared student.
+    """Return the shape of a part of the shared student, with as many pieces.
 
     Raises:
-        ModelError: it has more layers, heads or neurons.
+        ModelError: it has more layers, heads or neurons, or its word vectors cannot be stored in factors.
     """
     largest = (len(shared.heads), min(shared.heads, default=0), min(shared.ffn, default=0))
     wanted = (part.layers, part.heads, part.ffn)
@@ -167,7 +166,11 @@ def part_shape(shared: ShapeInfo, part: Part) -> ShapeInfo:
             f" {pluralize(part.ffn, 'neuron')} is larger than the shared"
             f" student, which has {largest[0]} layers of {largest[1]} heads and {largest[2]} neurons."
         )
-    changes = {"heads": (part.heads,) * part.layers, "ffn": (part.ffn,) * part.layers}
+    changes: dict[str, Any] = {"heads": (part.heads,) * part.layers, "ffn": (part.ffn,) * part.layers}
+    if part.factors is not None:
+        _check_factors(shared, part.factors, shared.hidden)
+        changes["embedding_parameters"] = _in_factors(shared, part.factors, shared.hidden)
+        changes["embedding_size"] = part.factors
     return _with_parameters(shared.model_copy(update=changes))
 
 
@@ -223,17 +226,28 @@ def plan_student_shape(origin: ShapeInfo, student: Student) -> StudentShape:
     shapes = [(min(widths.heads, layers[index][0]), min(widths.ffn, layers[index][1])) for index in chosen]
     if start == "random" and widths != own:
         shapes, size = [(widths.heads, widths.ffn)] * len(chosen), widths.hidden // widths.heads
-    if student.factors is not None and family.own_embedding_size:
-        size_of_vectors = origin.embedding_size or origin.hidden
-        raise ModelError(
-            f"factors: the word vectors of {family.name} already have a size of their own, {size_of_vectors}."
-        )
-    if student.factors is not None and student.factors > widths.hidden:
-        raise ModelError(
-            f"factors: {student.factors} numbers per token are more than the student's hidden size, {widths.hidden}."
-        )
+    if student.factors is not None:
+        _check_factors(origin, student.factors, widths.hidden)
     inherited = None if family.own_embedding_size else origin.embedding_size
     return StudentShape(start, chosen, widths.hidden, shapes, size, student.factors or inherited)
+
+
+def _in_factors(origin: ShapeInfo, size: int, hidden: int) -> int:
+    """Return the parameters of embeddings whose word vectors have ``size`` numbers, in a model of this hidden size."""
+    if origin.embedding_size is not None or size == hidden:
+        return round(origin.embedding_parameters / (origin.embedding_size or origin.hidden) * size)
+    others = origin.embedding_parameters - origin.vocabulary * origin.hidden  # of positions, as wide as the model
+    return origin.vocabulary * size + size * hidden + round(others / origin.hidden * hidden)
+
+
+def _check_factors(origin: ShapeInfo, factors: int, hidden: int) -> None:
+    """Refuse factors for word vectors that have a size of their own, and more of them than the hidden size."""
+    family = family_named(origin.family)
+    if family.own_embedding_size:
+        size = origin.embedding_size or origin.hidden
+        raise ModelError(f"factors: the word vectors of {family.name} already have a size of their own, {size}.")
+    if factors > hidden:
+        raise ModelError(f"factors: {factors} numbers per token are more than the student's hidden size, {hidden}.")
 
 
 def choose_layers(layers: float | tuple[int, ...] | None, depth: int, choose: LayerChoice = "spread") -> list[int]:

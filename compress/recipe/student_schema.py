@@ -38,6 +38,13 @@ class VocabularyRule(OneOf):
 Vocabulary = Literal["seen"] | VocabularyRule
 
 
+def pieces_name(rule: Vocabulary) -> str:
+    """`8000pieces`, `seen`, `seen2times`: a rule in the name of a model."""
+    if rule == "seen":
+        return "seen"
+    return f"{rule.keep}pieces" if rule.keep else f"seen{rule.min_count}times"
+
+
 def _number_of_layers(layers: float | tuple[int, ...] | None) -> float | tuple[int, ...] | None:
     if isinstance(layers, float) and not (0 < layers < 1 or (1 <= layers <= MAX_LAYERS and layers == int(layers))):
         raise ValueError(f"expected a number of layers up to {MAX_LAYERS} or a share below 1, got {layers:g}")
@@ -153,11 +160,22 @@ class Part(Frozen):
     """Evenly spread up to the last one."""
     heads: Width
     ffn: Width
+    factors: Width | None = None
+    """As of other students; those of the shared student, unless given."""
+    vocabulary: Vocabulary | None = None
+    """The pieces that it keeps of the shared student's: all, unless given."""
 
     @property
     def name(self) -> str:
-        """`part-3x6x768`: one part has one name, whatever is beside it."""
-        return f"part-{self.layers}x{self.heads}x{self.ffn}"
+        """`part-3x6x768`, `part-3x6x768-128factors-8000pieces`: one part has one name, whatever is beside it."""
+        vectors = [f"{self.factors}factors"] if self.factors else []
+        vectors += [pieces_name(self.vocabulary)] if self.vocabulary else []
+        return "-".join([f"part-{'x'.join(map(str, self.units))}", *vectors])
+
+    @property
+    def units(self) -> tuple[int, int, int]:
+        """Layers, heads and neurons, which its word vectors do not change."""
+        return self.layers, self.heads, self.ffn
 
 
 HELD_OUT, MOST_HELD_OUT = 0.1, 1000

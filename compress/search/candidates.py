@@ -151,7 +151,9 @@ def least_pieces(rule: Vocabulary | None, pieces: int, seen: int = 0) -> int:
 
 def with_fewer_pieces(shape: ShapeInfo, share: float) -> ShapeInfo:
     """Return the shape of a shared student with a share of its pieces."""
-    return shape.model_copy(update={"embedding_parameters": round(share * shape.embedding_parameters)})
+    pieces, size = round(share * shape.vocabulary), shape.embedding_size or shape.hidden
+    left = shape.embedding_parameters - (shape.vocabulary - pieces) * size
+    return shape.model_copy(update={"vocabulary": pieces, "embedding_parameters": left})
 
 
 def estimate(times: PartTimes, shared: ShapeInfo, part: Part, tokenizer: int) -> Candidate:

@@ -12,7 +12,6 @@ from compress.data.splits.split_indices import CERTAINTY, DISAGREEMENT, LOSS
 from compress.errors import CompressError, UsageError, pluralize
 from compress.model_folder.model_info import ShapeInfo
 from compress.model_shapes import parts_of, shape_of_folder
-from compress.model_sources import local_folder
 from compress.pipeline.graph import Plan
 from compress.pipeline.plan import ModelPlanner, default_models, make_plan
 from compress.pipeline.run import Options, Phase, execute
@@ -43,7 +42,7 @@ from compress.search.candidates import (
     with_fewer_pieces,
 )
 from compress.search.search_recipes import light_students, timed_target
-from compress.search.word_vectors import LeastPieces, teacher_bytes, tokenizer_bytes
+from compress.search.word_vectors import WordVectors, teacher_bytes, tokenizer_bytes
 from compress.steps.shared_step import SECTION, add_shared
 
 ANY_PART = Part(layers=1, heads=1, ffn=1)
@@ -104,34 +103,46 @@ def compare(plan: Plan, recipe: Recipe, options: Options, console: Console, expe
     teacher = Reference(bytes=teacher_bytes(recipe, options.cards), milliseconds=times.teacher)
     fits = partial(with_fit, recipe=recipe, teacher=teacher)
     roles, (shape, _) = load_prepared(folders["data"]), read_workload(folders["workload"])
-    folder = local_folder(recipe.teacher.source, recipe.teacher.revision, options.cards)
-    least = LeastPieces(folder, (shape_of_folder(folder) or shape).vocabulary, roles)
-    light = [fits(each) for each in _least_light(recipe, times, least)]
-    parts = [fits(each) for each in _least_parts(recipe, of_parts, shape, least)]
+    vectors = WordVectors(recipe, options.cards, roles)
+    light = [fits(each) for each in _least_light(recipe, times, vectors)]
+    parts = [fits(each) for each in _least_parts(recipe, of_parts, shape, vectors)]
     check_any(recipe, [each for each in (*parts, *light) if each.within], [*parts, *light], teacher)
+    if smaller := sum(has_smaller_vectors(each, recipe) for each in (*parts, *light)):
+        which = f"{smaller} of {len(parts) + len(light)} candidates"
+        console.note(f"search: {which} have smaller word vectors (factors, fewer pieces), as the budget's size needs")
     if problem := select_too_small(roles.info.counts["select"], recipe.gate):
         console.warn(problem)
     if any(each.within for each in parts):
         within = sum(each.within for each in (*parts, *light))
         phase = Phase(f"search 2/3, {within} of {len(parts) + len(light)} may fit", expected)
         kept = [each.student for each in light if each.within]
-        scored = _scored(plan_comparison(recipe, options, light=kept), of_parts, replace(options, phase=phase), console)
-        parts = [fits(each) for each in scored]
+        plan = plan_comparison(recipe, options, light=kept)
+        parts = [fits(each) for each in _scored(plan, of_parts, vectors, replace(options, phase=phase), console)]
     return Compared([*parts, *light], of_parts.variant, teacher)
 
 
-def _least_light(recipe: Recipe, times: LightTimes, least: LeastPieces) -> Iterator[Candidate]:
+def _least_light(recipe: Recipe, times: LightTimes, vectors: WordVectors) -> Iterator[Candidate]:
     """Yield the students without attention as small as they may become."""
-    for name, student in light_students(recipe).items():
+    for name, each in light_students(recipe).items():
+        student, least = vectors.of_light(each), vectors.least
         pieces, tokenizer = least.count(student.vocabulary), least.tokenizer(student.vocabulary)
         yield estimate_light(name, student, times.milliseconds[name], pieces, tokenizer)
 
 
-def _least_parts(recipe: Recipe, times: PartTimes, shape: ShapeInfo, least: LeastPieces) -> Iterator[Candidate]:
+def _least_parts(recipe: Recipe, times: PartTimes, shape: ShapeInfo, vectors: WordVectors) -> Iterator[Candidate]:
     """Yield all parts as small as they may become."""
-    rule = recipe.shared.vocabulary
+    rule, least = recipe.shared.vocabulary, vectors.least
     smallest, tokenizer = with_fewer_pieces(shape, least.share(rule)), least.tokenizer(rule)
-    yield from (estimate(times, smallest, part, tokenizer) for part in parts_of(shape))
+    for each in parts_of(shape):
+        part, shared, its_tokenizer = vectors.of_part(each, smallest, tokenizer)
+        yield estimate(times, shared, part, its_tokenizer)
+
+
+def has_smaller_vectors(candidate: Candidate, recipe: Recipe) -> bool:
+    """Return whether the word vectors of a candidate are smaller than the recipe has them."""
+    student = candidate.student
+    has_fewer = student.vocabulary is not None and student not in light_students(recipe).values()
+    return has_fewer or (isinstance(student, Part) and student.factors is not None)
 
 
 def with_fit(candidate: Candidate, recipe: Recipe, teacher: Reference) -> Candidate:
@@ -140,8 +151,10 @@ def with_fit(candidate: Candidate, recipe: Recipe, teacher: Reference) -> Candid
     return candidate.model_copy(update={"within": within})
 
 
-def _scored(plan: Plan, times: PartTimes, options: Options, console: Console) -> list[Candidate]:
-    """Train the shared student, and return all its parts with their scores."""
+def _scored(
+    plan: Plan, times: PartTimes, vectors: WordVectors, options: Options, console: Console
+) -> Iterator[Candidate]:
+    """Train the shared student, and yield all its parts with their scores, those with all word vectors."""
     compared = execute(plan, replace(options, until=COMPARE), console)
     store = StepStore(options.root)
     folders = {name: store.folder_of(record) for name, record in compared.outcome.records.items()}
@@ -149,8 +162,11 @@ def _scored(plan: Plan, times: PartTimes, options: Options, console: Console) ->
         raise CompressError("the parts of the shared student could not be compared; the log has the reason.")
     scores, shared = read_scores(folders[COMPARE]), shape_of_folder(folders[SECTION])
     assert shared is not None
-    made = [estimate(times, shared, part, tokenizer_bytes(folders[SECTION])) for part in parts_of(shared)]
-    return [each.model_copy(update={"score": more_is_better(scores[each.name], plan.recipe.task)}) for each in made]
+    tokenizer = tokenizer_bytes(folders[SECTION])
+    for each in parts_of(shared):
+        part, shape, its_tokenizer = vectors.of_part(each, shared, tokenizer)
+        score = more_is_better(scores[each.name], plan.recipe.task)
+        yield estimate(times, shape, part, its_tokenizer).model_copy(update={"score": score})
 
 
 def select_too_small(rows: int, gate: Gate) -> str | None:

@@ -29,7 +29,7 @@ from compress.search.compare_candidates import ANY_PART, plan_comparison, with_f
 from compress.search.search_folder import compared_before
 from compress.search.search_recipes import finalists_recipe, light_students, searched_recipe
 from compress.search.tune_training import TRIAL, add_trial
-from compress.search.word_vectors import teacher_bytes, tokenizer_bytes
+from compress.search.word_vectors import WordVectors, teacher_bytes
 from compress.steps.shared_step import whole_student
 
 
@@ -82,7 +82,8 @@ def _expected_finalists(recipe: Recipe, options: Options, count: int) -> tuple[l
     """
     folder = local_folder(recipe.teacher.source, recipe.teacher.revision, options.cards)
     teacher = shape_of_folder(folder)
-    light: list[AnyStudent] = [*light_students(recipe).values()]
+    vectors = WordVectors(recipe, options.cards)
+    light: list[AnyStudent] = [vectors.of_light(each) for each in light_students(recipe).values()]
     if teacher is None:
         return [ANY_PART], light
     whole, size = whole_student(recipe.shared), teacher_bytes(recipe, options.cards)
@@ -95,9 +96,11 @@ def _expected_finalists(recipe: Recipe, options: Options, count: int) -> tuple[l
         known = [each for each in candidates if isinstance(each.student, Part)]
         chosen = choose_finalists(known, count)
         return [each.student for each in chosen], [each.student for each in kept_light(recipe, candidates)]
-    tokenizer = 0 if recipe.shared.vocabulary else tokenizer_bytes(folder)  # how small it gets, the rows decide
-    small = (each for each in parts if may_weigh(file_bytes(part_shape(shape, each)) + tokenizer, recipe.budget, size))
-    fit = [*small] or parts
+    tokenizer = vectors.least.tokenizer(recipe.shared.vocabulary)
+    placed = [vectors.of_part(each, shape, tokenizer) for each in parts]
+    sizes = [file_bytes(part_shape(each.shared, each.part)) + each.tokenizer for each in placed]
+    small = [each.part for each, weighs in zip(placed, sizes, strict=True) if may_weigh(weighs, recipe.budget, size)]
+    fit = small or parts
     step = max(1, len(fit) // count)
     return [*fit[step - 1 :: step][:count]], light
 

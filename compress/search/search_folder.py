@@ -33,8 +33,10 @@ def compared_before(folder: Path, parts: Sequence[Part]) -> SearchInfo | None:
         found = read_search(folder)
     except ModelError:
         return None
-    scored = {each.name for each in found.candidates if isinstance(each.student, Part) and each.score is not None}
-    return found if scored == {part.name for part in parts} else None
+    scored = {
+        each.student.units for each in found.candidates if isinstance(each.student, Part) and each.score is not None
+    }
+    return found if scored == {part.units for part in parts} else None
 
 
 def listed_searches(options: argparse.Namespace) -> Iterator[dict[str, Any]]:

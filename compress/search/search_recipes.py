@@ -12,7 +12,6 @@ from compress.model_sources import local_folder
 from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Budget, Quantize, Recipe
 from compress.recipe.student_schema import AND_THEN, AnyStudent, Cascade, LightStudent
-from compress.search.word_vectors import within_size
 from compress.steps.shared_step import SECTION
 from compress.tasks import KINDS
 
@@ -79,7 +78,6 @@ def searched_recipe(recipe: Recipe, console: Console, cards: Sequence[Path] = ()
     if recipe.quantize is None:
         changes["quantize"] = Quantize()
     changes[SECTION] = shared
-    changes[SECTION] = within_size(recipe.model_copy(update=changes), console, cards)
     return recipe.model_copy(update=changes)
 
 
@@ -98,7 +96,7 @@ def timed_target(recipe: Recipe) -> Target:
 def light_students(recipe: Recipe) -> dict[str, LightStudent]:
     """Return the students without attention that compete, by their models' names: the recipe's, else one of each kind.
 
-    These are the kinds that the task allows, with as many pieces as parts have.
+    These are the kinds that the task allows, with as many pieces as the shared student has.
     """
     kind = KINDS[recipe.task.kind]
     if recipe.light_students or kind.needs_attention:

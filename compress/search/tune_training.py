@@ -35,7 +35,7 @@ from compress.search.candidates import more_is_better, shown_score
 from compress.search.compare_candidates import plan_comparison
 from compress.steps.distillations import hashed_distillation, unlabelled_inputs, unlabelled_steps
 from compress.steps.model_step import PlannedModel
-from compress.steps.shared_step import SECTION
+from compress.steps.shared_step import SECTION, add_pieces, hashed_part
 from compress.tasks import KINDS, primary_metric
 from compress.train.core.auto_settings import TrainingFacts, resolve_auto
 
@@ -240,19 +240,21 @@ def add_trial(plan: Plan, cards: Sequence[Path] = (), *, part: Part, values: Val
     recipe = plan.recipe
     assert recipe.distill
     settings = with_settings(recipe.distill, values)
-    hashed: dict[str, Any] = {"shape": part.model_dump(mode="json"), "training": hashed_distillation(settings)}
+    whole = add_pieces(plan, part)
+    hashed: dict[str, Any] = {"shape": hashed_part(part), "training": hashed_distillation(settings)}
     hashed |= {"seed": recipe.seed, "metric": recipe.task.metric}
-    needs = ["data", plan.teacher.step, SECTION, *unlabelled_steps(plan)]
-    run = partial(score_settings, teacher=plan.teacher.step, part=part, settings=settings, seed=recipe.seed)
+    needs = ["data", plan.teacher.step, whole, *unlabelled_steps(plan)]
+    bound: dict[str, Any] = {"part": part, "settings": settings, "seed": recipe.seed}
+    run = partial(score_settings, teacher=plan.teacher.step, shared=whole, **bound)
     plan.add(name, TRIALS, hashed, needs, run, trains=True, optional=True)
-    plan.models.append(PlannedModel(name, name, SECTION, SECTION, settings, part, evaluated=False))
+    plan.models.append(PlannedModel(name, name, whole, SECTION, settings, part, evaluated=False))
 
 
-def score_settings(context: StepContext, teacher: str, part: Part, settings: Distill, seed: int) -> None:
+def score_settings(context: StepContext, teacher: str, shared: str, part: Part, settings: Distill, seed: int) -> None:
     """Write what a part scores that is distilled with these settings."""
     from compress.train.shared_student import try_part
 
-    folders = context.inputs[teacher], context.inputs[SECTION]
+    folders = context.inputs[teacher], context.inputs[shared]
     options: dict[str, Any] = {"console": context.console, "unlabelled_rows": unlabelled_inputs(context)}
     score = try_part(*folders, part, context.inputs["data"], settings, seed, context.work, **options)
     context.write_json(SCORE_FILE, {"score": score})

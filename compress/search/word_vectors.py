@@ -6,20 +6,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from compress.console import Console
 from compress.data.splits.prepare_splits import PreparedData
 from compress.data.tokenizer import TOKENIZER_FILE, TextTokenizer, read_tokenizer, whole_texts
-from compress.data.tokenizer_subset import keepable_pieces
+from compress.data.tokenizer_subset import PieceBounds, keepable_pieces
 from compress.errors import ModelError
 from compress.families import family_named
 from compress.model_folder.model_info import ShapeInfo
-from compress.model_shapes import part_shape, parts_of, shape_of_folder, student_shape
+from compress.model_shapes import light_shape, part_shape, shape_of_folder
 from compress.model_sources import local_folder
-from compress.recipe.schema import Budget, Recipe
-from compress.recipe.student_schema import Shared, Vocabulary, VocabularyRule
+from compress.recipe.schema import Recipe
+from compress.recipe.student_schema import LightStudent, Part, Vocabulary, VocabularyRule
 from compress.runtime.model_formats import COMPANIONS
-from compress.search.candidates import MARGIN, PIECE_BITS, file_bytes, least_pieces, most_bytes
-from compress.steps.shared_step import SECTION, whole_student
+from compress.search.candidates import PIECE_BITS, file_bytes, least_pieces, most_bytes, with_fewer_pieces
 
 FP32_BYTES = 4
 FACTORS = 3
@@ -28,85 +26,99 @@ FEWEST = 1.5
 """Times as many pieces as any text may need: below that too few are left beside the single characters."""
 SHORTER = 0.7
 """Bytes in a tokenizer of a piece that the texts have, by those of all pieces on the mean."""
+STEP = 1_000
+"""Of the number of pieces that are kept: parts of about one size share a vocabulary."""
 COUNTED_ROWS = 2_000
 """Rows of train whose pieces are counted before anything is trained: a moment, and fewer than all have."""
-TIMES = ("p50", "p95", "end_to_end", "speedup")
 
 
-def within_size(recipe: Recipe, console: Console, cards: Sequence[Path]) -> Shared:
-    """Return the shared student with smaller word vectors where most parts weigh too much with the teacher's.
+class Placed(NamedTuple):
+    """A part with its word vectors."""
 
-    Vectors in factors come first: they keep every word. Then pieces go. What the recipe gives of both stays.
+    part: Part
+    shared: ShapeInfo
+    """The shape of the shared student, with the fewest pieces that the part may keep."""
+    tokenizer: int
+    """Bytes of their tokenizer."""
+
+
+class WordVectors:
+    """The word vectors of candidates: the teacher's, unless the budget's size needs smaller ones.
+
+    Those of parts are stored in factors first, which keeps every word. Then pieces go: as many of the most frequent
+    ones stay as there is room for, which may be more than the texts have: a word that none of them has stays whole.
+    What the recipe gives of both stays.
     """
-    shared, needs = recipe.shared, ", as the budget's size needs"
-    folder = local_folder(recipe.teacher.source, recipe.teacher.revision, cards)
-    teacher = shape_of_folder(folder)
-    if folder is None or teacher is None or shared.vocabulary or _sizes(recipe, teacher, folder).middle_fits:
-        return shared
-    has_own_size = teacher.embedding_size is not None or family_named(teacher.family).own_embedding_size
-    if not has_own_size and "factors" not in shared.model_fields_set:
-        shared = shared.model_copy(update={"factors": teacher.hidden // FACTORS})
-        console.note(f"search: word vectors of parts are stored in {shared.factors} factors{needs}")
-    sizes = _sizes(recipe.model_copy(update={SECTION: shared}), teacher, folder)
-    if "vocabulary" in shared.model_fields_set or sizes.middle_fits:
-        return shared
-    if pieces := _pieces_that_fit(recipe, sizes, folder):
-        which = "only those of your texts" if pieces == "seen" else f"the {pieces.keep:,} most frequent ones"
-        console.note(f"search: of all word pieces parts keep {which}{needs}")
-        shared = shared.model_copy(update={"vocabulary": pieces})
-    return shared
 
+    def __init__(self, recipe: Recipe, cards: Sequence[Path], roles: PreparedData | None = None) -> None:
+        """``roles``: the rows, whose pieces are counted; None before they are prepared."""
+        self._folder = local_folder(recipe.teacher.source, recipe.teacher.revision, cards)
+        teacher = shape_of_folder(self._folder)
+        self.least = LeastPieces(self._folder, teacher.vocabulary if teacher else 0, roles)
+        self._most = most_bytes(recipe.budget, fp32_bytes(teacher, self._folder) if teacher else None)
+        self._given, self._own = recipe.shared, (*recipe.light_students.values(),)
+        has_own_size = not teacher or teacher.embedding_size or family_named(teacher.family).own_embedding_size
+        is_given = has_own_size or "factors" in self._given.model_fields_set
+        self._factors = None if is_given or not teacher else teacher.hidden // FACTORS
 
-class _Sizes(NamedTuple):
-    """Bytes of parts with all pieces of the teacher, without their tokenizer."""
+    def of_part(self, part: Part, shared: ShapeInfo, tokenizer: int) -> Placed:
+        """Return a part of a shared student of this shape with word vectors that the budget has room for, if any has.
 
-    parts: Sequence[int]
-    """From small to large."""
-    vectors: float
-    """Of these the word vectors."""
-    others: int
-    """Of the tokenizer."""
-    most: float
-    """What the budget allows."""
+        ``tokenizer``: bytes of the shared student's.
+        """
+        for each in (part, self._in_factors(part)):
+            if file_bytes(part_shape(shared, each)) + tokenizer <= self._most:
+                return Placed(each, shared, tokenizer)
+        part = self._in_factors(part)
+        shape = part_shape(shared, part)
+        vectors = shape.embedding_parameters
+        rule = self._pieces(file_bytes(shape) - vectors * PIECE_BITS / 8, vectors / (shape.vocabulary or 1))
+        if rule is None:
+            return Placed(part, shared, tokenizer)
+        fewer = with_fewer_pieces(shared, self.least.share(rule))
+        return Placed(part.model_copy(update={"vocabulary": rule}), fewer, self.least.tokenizer(rule))
 
-    @property
-    def middle_fits(self) -> bool:
-        """Whether half of the parts may be within the budget."""
-        return self.parts[len(self.parts) // 2] + self.others <= MARGIN * self.most
+    def of_light(self, student: LightStudent) -> LightStudent:
+        """Return a student without attention with as many pieces as the budget has room for; the recipe's own as is."""
+        pieces, numbers = self.least.count(None), (student.factors or student.hidden) + 1
+        size = light_shape(student, pieces).parameters * PIECE_BITS / 8
+        is_given = student.vocabulary is not None or student in self._own
+        if is_given or size + self.least.tokenizer(None) <= self._most:
+            return student
+        rule = self._pieces(size - pieces * numbers * PIECE_BITS / 8, numbers)
+        return student.model_copy(update={"vocabulary": rule})
 
+    def _in_factors(self, part: Part) -> Part:
+        return part.model_copy(update={"factors": self._factors}) if self._factors else part
 
-def _sizes(recipe: Recipe, teacher: ShapeInfo, folder: Path) -> _Sizes:
-    whole, others = whole_student(recipe.shared), tokenizer_bytes(folder)
-    shared = student_shape(teacher, whole) if whole else teacher
-    parts = sorted(file_bytes(part_shape(shared, part)) for part in parts_of(shared))
-    most = most_bytes(recipe.budget, fp32_bytes(teacher, folder))
-    return _Sizes(parts, shared.embedding_parameters * PIECE_BITS / 8, others, most)
+    def _pieces(self, others: float, numbers: float) -> Vocabulary | None:
+        """Return which pieces a model keeps whose vectors have so many numbers, beside ``others`` bytes; None: all."""
+        table = self._table
+        if "vocabulary" in self._given.model_fields_set or table is None:
+            return None
+        each = numbers * PIECE_BITS / 8 + self.least.tokenizer(None) / table.all
+        kept = int((self._most - others) / each) // STEP * STEP
+        if kept >= table.most:
+            return None
+        return VocabularyRule(keep=kept) if kept >= FEWEST * table.least else "seen"
 
-
-def _pieces_that_fit(recipe: Recipe, sizes: _Sizes, folder: Path) -> Vocabulary | None:
-    """Return which of the teacher's pieces parts keep: as many, the most frequent, as the budget's size has room for.
-
-    That is in the middle part, or, beside a limit of time, which few large parts keep, in one that a quarter are
-    smaller than. They are more than the texts have where train is small: a word that none of them has stays whole.
-    None where pieces cannot be removed.
-    """
-    try:
-        table = keepable_pieces(folder)
-    except ModelError:
-        return None
-    if table is None or (recipe.student and recipe.student.source):
-        return "seen"
-    part = sizes.parts[len(sizes.parts) // (4 if _limits_time(recipe.budget) else 2)]
-    kept = int((sizes.most - (part - sizes.vectors)) / ((sizes.vectors + sizes.others) / table.all))
-    if kept >= table.most:
-        return None
-    return VocabularyRule(keep=kept) if kept >= FEWEST * table.least else "seen"
+    @cached_property
+    def _table(self) -> PieceBounds | None:
+        """How many pieces the tokenizer can keep; None where none can go, or the teacher is not here."""
+        if self._folder is None:
+            return None
+        try:
+            known = keepable_pieces(self._folder)
+        except ModelError:
+            return None
+        pieces = self.least.count(None)
+        return known or PieceBounds(pieces, pieces, pieces)  # its files say to transformers alone which may go
 
 
 class LeastPieces:
     """The fewest of a teacher's word pieces that a rule may keep, and what their tokenizer takes, before it chooses."""
 
-    def __init__(self, folder: Path | None, pieces: int, roles: PreparedData) -> None:
+    def __init__(self, folder: Path | None, pieces: int, roles: PreparedData | None) -> None:
         """``folder``: of the teacher, which has so many ``pieces``; None where it is not here."""
         self._folder, self._pieces, self._roles = folder, pieces, roles
 
@@ -116,7 +128,7 @@ class LeastPieces:
 
     def share(self, rule: Vocabulary | None) -> float:
         """Return which share of all pieces these are."""
-        return self.count(rule) / self._pieces
+        return self.count(rule) / self._pieces if self._pieces else 1.0
 
     def tokenizer(self, rule: Vocabulary | None) -> int:
         """Return about how many bytes their tokenizer has at least: common pieces are shorter than others."""
@@ -131,17 +143,12 @@ class LeastPieces:
         """Pieces of the texts of train, by its first rows."""
         from compress.train.piece_choice import TaskTexts
 
-        if self._folder is None or not (self._folder / TOKENIZER_FILE).is_file():
+        if self._roles is None or self._folder is None or not (self._folder / TOKENIZER_FILE).is_file():
             return 0
         rows, whole = self._roles.rows("train"), whole_texts(json.loads(read_tokenizer(self._folder).to_str()))
         first = [rows[number] for number in range(min(len(rows), COUNTED_ROWS))]
         texts = TaskTexts(self._roles.info.task_info, TextTokenizer.load(self._folder)).pieces(first, whole)
         return len({piece for ids in texts for piece in ids.tolist()})
-
-
-def _limits_time(budgets: Sequence[Budget]) -> bool:
-    """Whether any of these limits a time."""
-    return any(getattr(each, name) is not None for each in budgets for name in TIMES)
 
 
 def teacher_bytes(recipe: Recipe, cards: Sequence[Path]) -> int | None:

@@ -94,7 +94,7 @@ def _problems(recipe: Recipe) -> Iterator[Problem]:
 def _checks(configs: ModelConfigs) -> Iterator[Check]:
     for student in configs.recipe.light_students.values():
         if student.vocabulary:
-            yield "student", partial(check_vocabulary, student.vocabulary, configs)
+            yield "student", partial(check_vocabulary, student.vocabulary, configs, configs.recipe.teacher)
         yield "student", partial(_check_embedding, student, configs)
     if configs.recipe.distill and not configs.recipe.student:  # else it is checked for that student
         yield from teacher_checks(configs, ("distill",), configs.recipe.distill)

@@ -13,7 +13,7 @@ from compress.model_folder.model_info import ShapeInfo
 from compress.model_shapes import part_shape, student_shape
 from compress.recipe.distill_schema import Distill, SharedDistill
 from compress.recipe.schema import Recipe
-from compress.recipe.student_schema import Part, Shared, Student
+from compress.recipe.student_schema import Part, Shared, Student, pieces_name
 from compress.steps.distill_step import add_untrained
 from compress.steps.distillations import (
     Rates,
@@ -26,7 +26,7 @@ from compress.steps.distillations import (
 )
 from compress.steps.model_configs import Check, ModelConfigs, known_shape
 from compress.steps.model_step import ModelStep, PlannedModel, Smoke, StepKind
-from compress.steps.vocabulary_step import check_vocabulary, smoke_rule
+from compress.steps.vocabulary_step import add_vocabulary, check_pieces_left, check_vocabulary, smoke_rule
 
 if TYPE_CHECKING:
     from compress.pipeline.graph import Plan
@@ -43,13 +43,30 @@ def plan_shared(plan: Plan, cards: Sequence[Path], parent: str) -> None:
     settings = plan.recipe.distill
     assert settings
     for name, part in plan.recipe.parts.items():
-        hashed: dict[str, Any] = {"part": part.model_dump(mode="json"), "distill": hashed_distillation(settings)}
-        hashed |= {"seed": plan.recipe.seed, "parent": SECTION}
+        whole = add_pieces(plan, part)
+        hashed: dict[str, Any] = {"part": hashed_part(part), "distill": hashed_distillation(settings)}
+        hashed |= {"seed": plan.recipe.seed, "parent": whole}
         bound: dict[str, Any] = {"part": part, "settings": settings, "seed": plan.recipe.seed, "step": name}
-        needs = ["data", plan.teacher.step, SECTION, *unlabelled_steps(plan)]
-        run = partial(take, teacher=plan.teacher.step, **bound)
+        needs = ["data", plan.teacher.step, whole, *unlabelled_steps(plan)]
+        run = partial(take, teacher=plan.teacher.step, shared=whole, **bound)
         plan.add(name, PART, hashed, needs, run, trains=True, optional=True)
-        plan.models.append(PlannedModel(name, name, SECTION, SECTION, settings, part))
+        plan.models.append(PlannedModel(name, name, whole, SECTION, settings, part))
+
+
+def hashed_part(part: Part) -> dict[str, Any]:
+    """Return the settings of a part that change its layers and vectors; the pieces have a step of their own."""
+    return part.model_dump(mode="json", exclude={"vocabulary"}, exclude_none=True)
+
+
+def add_pieces(plan: Plan, part: Part) -> str:
+    """Return the step of the shared student with the pieces that a part keeps, which parts with equal rules share."""
+    if part.vocabulary is None:
+        return SECTION
+    step = f"{SECTION}-{pieces_name(part.vocabulary)}"
+    if all(each.name != step for each in plan.steps):
+        add_vocabulary(plan, part.vocabulary, None, SECTION, step)
+        plan.models.append(PlannedModel(step, step, SECTION, SECTION, evaluated=False))
+    return step
 
 
 def add_shared(plan: Plan, cards: Sequence[Path]) -> None:
@@ -81,11 +98,11 @@ def share(context: StepContext, teacher: str, start: str, settings: SharedDistil
     return run_distillation(context, train_shared, folders, settings, seed, teacher, step=SECTION)
 
 
-def take(context: StepContext, teacher: str, part: Part, settings: Distill, seed: int, step: str) -> Rates:
+def take(context: StepContext, teacher: str, shared: str, part: Part, settings: Distill, seed: int, step: str) -> Rates:
     """Take a part out of the shared student, and distil it as a finished student."""
     from compress.train.shared_student import distill_part
 
-    models = context.inputs[teacher], context.inputs[SECTION], part
+    models = context.inputs[teacher], context.inputs[shared], part
     return run_distillation(context, distill_part, models, settings, seed, teacher, step=step)
 
 
@@ -115,8 +132,12 @@ def _checks(configs: ModelConfigs) -> Iterator[Check]:
     recipe = configs.recipe
     if recipe.distill and not recipe.student and not recipe.light_students:  # else it is checked for these
         yield from teacher_checks(configs, ("distill",), recipe.distill)
-    if configs.recipe.shared.vocabulary:
-        yield SECTION, partial(check_vocabulary, configs.recipe.shared.vocabulary, configs)
+    if rule := recipe.shared.vocabulary:
+        yield SECTION, partial(check_vocabulary, rule, configs, recipe.teacher)
+    for part in recipe.parts.values():
+        if part.vocabulary:
+            yield "student", partial(check_vocabulary, part.vocabulary, configs, recipe.teacher)
+            yield "student", partial(check_pieces_left, part.vocabulary, recipe.shared.vocabulary, SECTION)
 
 
 def _check_parts(configs: ModelConfigs) -> None:
@@ -149,7 +170,7 @@ def _shrink(recipe: Recipe, smoke: Smoke) -> Recipe:
     """Small parts, a few updates, and as many layers as the tiny teacher has."""
     if not recipe.parts:
         return recipe
-    students = tuple(Part(**SMALL) if isinstance(each, Part) else each for each in recipe.students)
+    students = tuple(_small(each) if isinstance(each, Part) else each for each in recipe.students)
     shared = recipe.shared
     changes = {
         "vocabulary": smoke_rule(shared.vocabulary),
@@ -162,10 +183,16 @@ def _shrink(recipe: Recipe, smoke: Smoke) -> Recipe:
     return recipe.model_copy(update={"students": students, "shared": shared.model_copy(update=changes)})
 
 
+def _small(part: Part) -> Part:
+    return Part(**SMALL, factors=part.factors and 8, vocabulary=smoke_rule(part.vocabulary))
+
+
 def _start(part: Part, parent: str, folder: Path | None) -> str:
     """`3 layers of 6 heads and 384 neurons of the shared student`."""
     layers, heads = pluralize(part.layers, "layer"), pluralize(part.heads, "head")
-    return f"{layers} of {heads} and {pluralize(part.ffn, 'neuron')} of the shared student"
+    factors = f"; word vectors in {part.factors} factors" if part.factors else ""
+    own = "; a vocabulary of its own" if part.vocabulary else ""
+    return f"{layers} of {heads} and {pluralize(part.ffn, 'neuron')} of the shared student{factors}{own}"
 
 
 SHARED = ModelStep(

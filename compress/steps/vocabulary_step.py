@@ -11,8 +11,8 @@ from compress.data.tokenizer import TOKENIZER_FILE, read_tokenizer
 from compress.data.tokenizer_subset import check_file, check_rule
 from compress.errors import ModelError
 from compress.model_sources import local_folder
-from compress.recipe.schema import Recipe
-from compress.recipe.student_schema import Vocabulary, VocabularyRule
+from compress.recipe.schema import Recipe, Teacher
+from compress.recipe.student_schema import Student, Vocabulary, VocabularyRule
 from compress.steps.distillations import unlabelled_inputs, unlabelled_steps
 from compress.steps.model_configs import Check, ModelConfigs
 from compress.steps.model_step import ModelStep, PlannedModel, Smoke, StepKind, settings_at, with_settings
@@ -53,10 +53,13 @@ def vocabulary(context: StepContext, parent: str, rule: Vocabulary, longest: int
     prune_vocabulary(context.inputs[parent], context.inputs["data"], rule, longest, context.work, **options)
 
 
-def check_vocabulary(rule: Vocabulary, configs: ModelConfigs) -> None:
-    """Refuse a tokenizer whose vocabulary cannot be pruned, and a number of pieces that it cannot keep."""
+def check_vocabulary(rule: Vocabulary, configs: ModelConfigs, named: Teacher | Student | None = None) -> None:
+    """Refuse a tokenizer whose vocabulary cannot be pruned, and a number of pieces that it cannot keep.
+
+    It is that of the recipe's student, unless another model is ``named``.
+    """
     recipe = configs.recipe
-    named = recipe.student if recipe.student and recipe.student.source else recipe.teacher
+    named = named or (recipe.student if recipe.student and recipe.student.source else recipe.teacher)
     source, revision = str(named.source), named.revision
     folder = local_folder(source, revision, configs.cards)
     if folder is None:
@@ -81,11 +84,16 @@ def _checks(configs: ModelConfigs) -> Iterator[Check]:
 
 def _check_kept_pieces(recipe: Recipe) -> None:
     """Refuse to keep more pieces of the pruned model than the student has after its own vocabulary is pruned."""
-    rules = [section.vocabulary if section else None for section in (recipe.student, recipe.prune)]
-    left, wanted = (rule.keep if isinstance(rule, VocabularyRule) else None for rule in rules)
+    student, prune = (section.vocabulary if section else None for section in (recipe.student, recipe.prune))
+    check_pieces_left(prune, student, "student")
+
+
+def check_pieces_left(rule: Vocabulary | None, before: Vocabulary | None, section: str) -> None:
+    """Refuse to keep more pieces than a ``section`` of the recipe left ``before``."""
+    wanted, left = (each.keep if isinstance(each, VocabularyRule) else None for each in (rule, before))
     if left is not None and wanted is not None and wanted > left:
         raise ModelError(
-            f"vocabulary: {wanted:,} pieces cannot be kept: student.vocabulary leaves {left:,}.",
+            f"vocabulary: {wanted:,} pieces cannot be kept: {section}.vocabulary leaves {left:,}.",
             hint=f"keep: {left} or less, or vocabulary: seen",
         )
 

@@ -14,7 +14,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from compress.console import Console
-from compress.data.splits.prepare_splits import load_prepared
+from compress.data.splits.prepare_splits import PreparedData, load_prepared
 from compress.data.splits.row_store import SelectedRows
 from compress.data.tokenizer import TextTokenizer
 from compress.errors import pluralize
@@ -31,7 +31,7 @@ from compress.train.core import training_data
 from compress.train.core.distributed import current_processes, returned
 from compress.train.core.seed_restarts import TrainContext
 from compress.train.distill import DistillData, distill, distill_from_model, train_student
-from compress.train.distillation.activation_importance import sample_importance
+from compress.train.distillation.activation_importance import count_pieces, sample_importance
 from compress.train.distillation.distill_objective import BatchView, DistillObjective
 from compress.train.distillation.teachers import STUDENT_HINT, Teacher, further_teachers, ids_in_teacher
 from compress.train.objective import Batch, Losses, with_label_weights
@@ -97,11 +97,11 @@ def distill_part(
 ) -> TrainedModel:
     """Write the model folder of a part of the shared student, trained on by itself, to ``work``.
 
-    ``options``: as of `distill`.
+    It has the pieces of ``shared``. ``options``: as of `distill`.
     """
     info = read_info(shared)
     with tempfile.TemporaryDirectory() as folder:
-        taken = take_part(load_model(shared, info.task), part)
+        taken = _taken(shared, part, load_prepared(data))
         kept = FolderInfo(step=step, made_by=info.made_by, task=info.task, vocabulary=info.vocabulary)
         save_model(taken, load_tokenizer(shared), Path(folder), kept)
         return distill(teacher, Student(source=folder), data, settings, seed, work, step=step, **options)
@@ -121,14 +121,14 @@ def try_part(
 
     ``options``: as of `distill_from_model`.
     """
-    task = read_info(shared).task
+    task, roles = read_info(shared).task, load_prepared(data)
     assert task is not None
-    every = load_prepared(data).rows("train")
+    every = roles.rows("train")
     held = held_out(len(every), seed)
     rows, tokens = SelectedRows(every, held), TextTokenizer.load(shared)
     trained = distill_from_model(
         load_model(teacher, task),
-        take_part(load_model(shared, task), part),
+        _taken(shared, part, roles),
         load_tokenizer(teacher),
         SelectedRows(every, np.setdiff1d(np.arange(len(every)), held)),
         rows,
@@ -142,6 +142,16 @@ def try_part(
     with returned(trained):
         nn.Module.to(trained, current_processes().device)
         return training_data.make_scorer(rows, task, tokens)(training_data.predict_function(trained.train(False)))
+
+
+def _taken(shared: Path, part: Part, roles: PreparedData) -> PreTrainedModel:
+    """Return a part as a model of its own; factors of word vectors are closest for the pieces that train has."""
+    task = roles.info.task_info
+    model = load_model(shared, task)
+    if part.factors is None:
+        return take_part(model, part)
+    tokens = training_data.fast_tokenizer(model.config, load_tokenizer(shared))
+    return take_part(model, part, count_pieces(int(model.config.vocab_size), roles.rows("train"), task, tokens))
 
 
 def held_out(rows: int, seed: int) -> NDArray[np.int64]:

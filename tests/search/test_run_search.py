@@ -11,16 +11,13 @@ from compress.cli import main
 from compress.console import Console
 from compress.errors import UsageError
 from compress.model_folder.model_info import ShapeInfo
-from compress.model_shapes import shape_of_folder
-from compress.models.tiny import write_tiny_model
 from compress.pipeline.commands.clean import clean
 from compress.pipeline.plan import make_plan
 from compress.pipeline.preflight.resolve import resolve
 from compress.pipeline.run import Options, read_recipe
 from compress.recipe.schema import Gate
-from compress.recipe.student_schema import VocabularyRule
 from compress.report.report_schema import read_report
-from compress.search import run_search, search_recipes, word_vectors
+from compress.search import run_search, search_recipes
 from compress.search.candidates import SearchInfo
 from compress.search.compare_candidates import select_too_small
 from compress.search.run_search import holds_another, keep_former, search_recipe, wanted_of
@@ -364,57 +361,6 @@ def test_a_time_that_no_part_can_meet_is_refused_before_training(tmp_path: Path,
     assert "prune is left out" in message
     assert "nothing can meet this budget: of 40 candidates, the fastest, part-1x1x" in message
     assert not [*(tmp_path / "runs" / ".steps").glob("finetune-*")]
-
-
-@pytest.mark.parametrize(
-    ("budget", "shared", "vocabulary"),
-    [
-        ("{p50: 1ms}", "{}", None),
-        ("{size: 5MB}", "{}", None),
-        ("{size: 20KB}", "{factors: null}", "seen"),
-        ("{size: 20KB}", "{}", None),
-        ("{smaller: 40}", "{}", "seen"),
-        ("{size: 20KB}", "{vocabulary: null}", None),
-        ("{p50: 1ms}", "{vocabulary: {keep: 50}}", VocabularyRule(keep=50)),
-    ],
-)
-def test_parts_keep_all_pieces_unless_the_size_needs_fewer(budget, shared, vocabulary, tmp_path):
-    given = [f"budget={budget}", f"shared={shared}", "student=null", "prune=null"]
-    recipe = resolve(read_recipe(write_tiny_recipe(tmp_path), given))
-    assert searched_recipe(recipe, Console("quiet")).shared.vocabulary == vocabulary
-
-
-def test_word_vectors_that_have_a_size_of_their_own_get_no_factors(tmp_path, monkeypatch):
-    write_tiny_model(tmp_path / "electra", "electra")
-    shape = shape_of_folder(tmp_path / "electra").model_copy(update={"embedding_size": None})  # as wide as the model
-    monkeypatch.setattr(word_vectors, "shape_of_folder", lambda _: shape)
-    given = ["budget={smaller: 40}", f"teacher={tmp_path / 'electra'}", "student=null", "prune=null"]
-    shared = searched_recipe(resolve(read_recipe(write_tiny_recipe(tmp_path), given)), Console("quiet")).shared
-    assert (shared.factors, shared.vocabulary) == (None, "seen")
-
-
-def test_a_limit_of_size_puts_word_vectors_in_factors_before_it_drops_pieces(tmp_path):
-    def kept(*budget: str, shared: str = "{}"):
-        given = [
-            f"budget={{{', '.join(budget)}}}",
-            f"shared={shared}",
-            "teacher=minilm-l6",
-            "student=null",
-            "prune=null",
-        ]
-        recipe = resolve(read_recipe(write_tiny_recipe(tmp_path), given))
-        shared = searched_recipe(recipe, Console("quiet")).shared
-        return shared.factors, shared.vocabulary
-
-    assert kept("size: 10MB") == (None, None)
-    assert kept("size: 6MB") == kept("size: 5MB", "p50: 1ms") == (128, None)
-    (factors, small), (_, timed), (_, large) = kept("smaller: 25"), kept("smaller: 25", "p50: 1ms"), kept("size: 5MB")
-    assert factors == 128
-    assert 3_000 < small.keep < timed.keep < large.keep < 29_528
-    assert kept("size: 2MB") == (128, "seen")
-    assert kept("size: 5MB", shared="{vocabulary: {keep: 9000}}") == (None, VocabularyRule(keep=9000))
-    assert kept("smaller: 25", shared="{vocabulary: null}") == (128, None)
-    assert kept("size: 5MB", shared="{factors: null}")[0] is None
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,22 @@
-"""The fewest pieces that a vocabulary may keep, by which a search refuses sizes that nothing can have."""
+"""Word vectors that a budget's size has room for, and the fewest pieces of a rule, by which sizes are refused."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from compress.errors import ModelError
 from compress.model_folder.model_info import TaskInfo
+from compress.model_shapes import part_shape, shape_of_folder
 from compress.model_sources import local_folder
-from compress.recipe.student_schema import VocabularyRule
-from compress.search.word_vectors import LeastPieces, tokenizer_bytes
+from compress.models.tiny import write_tiny_model
+from compress.pipeline.preflight.resolve import resolve
+from compress.pipeline.run import read_recipe
+from compress.recipe.student_schema import LightStudent, Part, Vocabulary, VocabularyRule
+from compress.search.candidates import file_bytes
+from compress.search.word_vectors import LeastPieces, WordVectors, tokenizer_bytes
 from compress.tasks import kind_of
+from tests.conftest import write_tiny_recipe
 
 TASK = TaskInfo(
     name="films", kind="classification", metric="accuracy", text=("text",), labels=("bad", "good"), max_length=128
@@ -40,3 +48,63 @@ def test_of_a_teacher_that_is_not_here_nothing_is_known(roles, tmp_path):
     for folder in (None, tmp_path):
         pieces = LeastPieces(folder, PIECES, roles)
         assert (pieces.count("seen"), pieces.tokenizer("seen")) == (0, 0)
+
+
+MINILM = shape_of_folder(local_folder("minilm-l6", None, ()))
+SMALL, LARGE = Part(layers=1, heads=3, ffn=192), Part(layers=6, heads=12, ffn=1536)
+
+
+@pytest.fixture
+def word_vectors(tmp_path):
+    def made(budget: str, shared: str = "{}", teacher: str = "minilm-l6", students: str = "null") -> WordVectors:
+        given = [f"budget={{{budget}}}", f"shared={shared}", f"teacher={teacher}", f"student={students}", "prune=null"]
+        return WordVectors(resolve(read_recipe(write_tiny_recipe(tmp_path), given)), ())
+
+    return made
+
+
+def test_only_parts_that_are_too_large_get_smaller_word_vectors(word_vectors):
+    def kept(budget: str, part: Part, shared: str = "{}") -> tuple[int | None, Vocabulary | None]:
+        vectors = word_vectors(budget, shared)
+        placed = vectors.of_part(part, MINILM, vectors.least.tokenizer(None))
+        weighs = file_bytes(part_shape(placed.shared, placed.part)) + placed.tokenizer
+        assert placed.part.units == part.units
+        assert weighs <= 6e6 or placed.part.vocabulary in (None, "seen")
+        return placed.part.factors, placed.part.vocabulary
+
+    assert kept("p50: 1ms", LARGE) == kept("size: 40MB", LARGE) == kept("size: 10MB", SMALL) == (None, None)
+    assert kept("size: 6MB", SMALL) == (128, None)
+    (factors, small), (_, large) = kept("size: 3MB", SMALL), kept("size: 3MB", Part(layers=3, heads=3, ffn=192))
+    assert factors == 128
+    assert 3_000 < large.keep < small.keep < 29_528
+    assert small.keep % 1000 == large.keep % 1000 == 0
+    assert kept("size: 600KB", SMALL) == (128, "seen")
+    assert kept("size: 3MB", SMALL, "{vocabulary: {keep: 29000}}") == (128, None)  # what the recipe gives stays
+    assert kept("size: 3MB", SMALL, "{vocabulary: null}") == (128, None)
+    assert kept("size: 6MB", SMALL, "{factors: null}")[0] is None
+
+
+def test_students_without_attention_keep_as_many_pieces_as_there_is_room_for(word_vectors):
+    static = LightStudent(kind="static")
+    assert word_vectors("size: 40MB").of_light(static) == static
+    fewer = word_vectors("size: 1MB").of_light(static).vocabulary
+    assert 3_000 < fewer.keep < 29_528
+    assert word_vectors("size: 1MB", students="static").of_light(static) == static  # the recipe's own
+
+
+def test_word_vectors_that_have_a_size_of_their_own_get_no_factors(word_vectors, tmp_path):
+    write_tiny_model(tmp_path / "electra", "electra")
+    shape = shape_of_folder(tmp_path / "electra")
+    placed = word_vectors("size: 1KB", teacher=str(tmp_path / "electra")).of_part(
+        Part(layers=1, heads=1, ffn=8), shape, 0
+    )
+    assert (placed.part.factors, placed.part.vocabulary) == (None, "seen")
+
+
+def test_of_a_tokenizer_whose_pieces_cannot_go_all_stay(word_vectors, monkeypatch):
+    def refuse(folder: Path) -> None:
+        raise ModelError("none of its pieces can be removed")
+
+    monkeypatch.setattr("compress.search.word_vectors.keepable_pieces", refuse)
+    placed = word_vectors("size: 1MB").of_part(SMALL, MINILM, 0)
+    assert (placed.part.factors, placed.part.vocabulary, placed.shared) == (128, None, MINILM)

@@ -67,7 +67,8 @@ def test_without_changes_it_begins_as_the_teacher(recipe_file):
         (["prune={heads: 0.5}"], "parts of the shared student are not pruned further"),
         (["student={kind: part, layers: 1, heads: 1}"], "ffn"),
         (["student={kind: part, layers: 0, heads: 1, ffn: 8}"], "layers"),
-        (["student={kind: part, layers: 1, heads: 1, ffn: 8, factors: 8}"], "factors"),
+        (["student={kind: part, layers: 1, heads: 1, ffn: 8, factors: 0}"], "factors"),
+        (["student={kind: part, layers: 1, heads: 1, ffn: 8, hidden: 8}"], "hidden"),
         (["shared={epoch: 3}"], "did you mean epochs"),
         (["shared={between: 0}"], "between"),
         (
@@ -79,6 +80,37 @@ def test_without_changes_it_begins_as_the_teacher(recipe_file):
 def test_bad_settings_are_one_message(overrides, message, recipe_file):
     with pytest.raises(UsageError, match=message):
         read_recipe(recipe_file, [*ALONE, *overrides])
+
+
+SMALLER = (
+    "student=[{kind: part, layers: 1, heads: 1, ffn: 8, factors: 8, vocabulary: seen},"
+    " {kind: part, layers: 2, heads: 1, ffn: 8, vocabulary: seen}]"
+)
+
+
+def test_parts_with_smaller_word_vectors_share_the_training_and_the_pieces(recipe_file):
+    plan, plain = planned(recipe_file, SMALLER), planned(recipe_file)
+    assert plan.step("shared").fingerprint == plain.step("shared").fingerprint
+    assert [model.name for model in plan.final] == ["part-1x1x8-8factors-seen", "part-2x1x8-seen"]
+    assert {plan.model(model.name).parent for model in plan.final} == {"shared-seen"}
+    assert [step.name for step in plan.steps].count("shared-seen") == 1
+    kept = planned(recipe_file, "student={kind: part, layers: 1, heads: 1, ffn: 8, vocabulary: {keep: 50}}")
+    assert [model.name for model in kept.final] == ["part-1x1x8-50pieces"]
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ("factors: 64", "factors: 64 numbers per token are more than"),
+        ("vocabulary: {keep: 90000}", "90,000 pieces cannot be kept"),
+        ("vocabulary: {keep: 60}", "60 pieces cannot be kept: shared.vocabulary leaves 50"),
+    ],
+)
+def test_word_vectors_that_cannot_be_are_refused_before_a_run(part, message, recipe_file, capsys):
+    student = f"student={{kind: part, layers: 1, heads: 1, ffn: 8, {part}}}"
+    options = [f"--set={each}" for each in ("prune=null", student, "shared={vocabulary: {keep: 50}}")]
+    assert main(["run", str(recipe_file), *options, "--dry-run"]) != 0
+    assert message in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_part_larger_than_the_whole_is_refused_before_a_run(recipe_file, capsys):
@@ -98,17 +130,22 @@ def test_a_family_whose_heads_cannot_be_taken_apart_is_refused(recipe_file, tmp_
 @pytest.mark.slow
 def test_a_run_makes_parts_beside_other_students(recipe_file, tmp_path, capsys):
     light = "{kind: static, hidden: 16, head_width: 16, epochs: 4, batch_size: 16, learning_rate: 0.03}"
-    students = PARTS.replace("student=[", f"student=[{{layers: 1}}, {light}, ")
+    small = "{kind: part, layers: 1, heads: 2, ffn: 8, factors: 8, vocabulary: seen}"
+    students = PARTS.replace("student=[", f"student=[{{layers: 1}}, {light}, {small}, ")
     runs = tmp_path / "runs"
     command = ["run", str(recipe_file), "--runs", str(runs), "--format", "quiet", "--set", students]
-    command += ["--set", "publish=null", "--set", "shared={epochs: 2, batch_size: 16, vocabulary: seen}"]
+    command += ["--set", "publish=null", "--set", "shared={epochs: 2, batch_size: 16}"]
     command += ["--set", "quantize=null"]
     assert main(command) == 0
     report = read_report(runs / "tiny")
-    assert {row.model for row in report.rows} == {"teacher", "student", "pruned", "static", "part-2x3x32", "part-1x1x8"}
+    names = {"part-2x3x32", "part-1x1x8", "part-1x2x8-8factors-seen"}
+    assert {row.model for row in report.rows} == {"teacher", "student", "pruned", "static", *names}
     assert "failed" not in {row.status for row in report.rows}
-    assert report.makings["part-1x1x8"].start == "1 layer of 1 head and 8 neurons of the shared student"
-    assert "shared" in report.vocabularies or {"part-2x3x32"} <= report.vocabularies.keys()
+    start = "1 layer of {} and 8 neurons of the shared student"
+    assert report.makings["part-1x1x8"].start == start.format("1 head")
+    own = "; word vectors in 8 factors; a vocabulary of its own"
+    assert report.makings["part-1x2x8-8factors-seen"].start == start.format("2 heads") + own
+    assert report.vocabularies.keys() == {"part-1x2x8-8factors-seen"}
     steps = {path.name for path in (runs / ".steps").iterdir()}
     assert main(command) == 0
     assert {path.name for path in (runs / ".steps").iterdir()} == steps

@@ -7,9 +7,10 @@ from torch.nn.utils import parameters_to_vector
 
 from compress.console import Console
 from compress.model_folder.model_info import read_info
-from compress.model_shapes import parts_of
+from compress.model_shapes import part_shape, parts_of
 from compress.models import load
 from compress.models.encoder_parts import layer_shapes, shape_of
+from compress.models.student.factorised_embeddings import factor_count
 from compress.recipe.distill_schema import Distill, SharedDistill
 from compress.recipe.student_schema import Part
 from compress.train.distillation.teachers import Teacher
@@ -63,6 +64,17 @@ def test_a_part_is_trained_on_alone(shared, teacher, prepared, tmp_path):
     model, info = load(tmp_path), read_info(tmp_path)
     assert layer_shapes(model) == [(2, 16)]
     assert (info.step, info.training is not None) == ("part-1x2x16", True)
+
+
+def test_a_part_has_its_word_vectors_in_factors(shared, teacher, prepared, tmp_path):
+    settings = Distill(epochs=1.0, batch_size=8, learning_rate=1e-3)
+    part = Part(layers=1, heads=2, ffn=16, factors=8)
+    distill_part(teacher, shared, part, prepared, settings, 0, tmp_path, step=part.name)
+    shape = read_info(tmp_path).shape
+    assert factor_count(load(tmp_path)) == shape.embedding_size == 8
+    expected = part_shape(read_info(shared).shape, part)
+    assert expected.embedding_size == 8
+    assert expected.embedding_parameters == pytest.approx(shape.embedding_parameters, rel=0.2)
 
 
 @pytest.fixture

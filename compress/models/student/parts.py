@@ -38,12 +38,15 @@ def order_units(model: PreTrainedModel, importance: Importance) -> None:
                 parameter.copy_(parameter.index_select(dim, orders[units].to(parameter.device)))
 
 
-def take_part(model: PreTrainedModel, part: Part) -> PreTrainedModel:
-    """Return a part of a model as a model of its own, with copies of the weights."""
+def take_part(model: PreTrainedModel, part: Part, piece_counts: Tensor | None = None) -> PreTrainedModel:
+    """Return a part of a model as a model of its own, with copies of the weights and all pieces.
+
+    ``piece_counts``: as of `build_student`.
+    """
     heads, neurons = zip(*layer_shapes(model), strict=True)
     first_ones = replace(uniform_importance(model), heads=_falling(heads), neurons=_falling(neurons))
-    student = Student(layers=tuple(part_layers(model, part)), heads=part.heads, ffn=part.ffn)
-    return build_student(model, student, importance=first_ones)
+    student = Student(layers=tuple(part_layers(model, part)), heads=part.heads, ffn=part.ffn, factors=part.factors)
+    return build_student(model, student, importance=first_ones, piece_counts=piece_counts)
 
 
 def _falling(counts: Sequence[int]) -> list[Tensor]:
