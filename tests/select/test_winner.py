@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 import pytest
@@ -305,6 +306,17 @@ def test_a_missed_row_within_two_allowances_is_the_best_trade(make_report, quali
     assert trade.text.endswith(") for 0.4 points more than allowed")
     far = edited(make_report(), "pruned/onnx-int8", select=quality_of(0.88, 0.913, "select", 0.881))
     assert apply_gates(far).verdicts[0].trade is None
+
+
+@pytest.mark.parametrize("rank_by", ["size", "p95"])
+def test_a_trade_says_what_rows_are_ranked_by(rank_by, make_report, quality_of):
+    near = make_report(rules=RULES.model_copy(update={"rank_by": rank_by}))
+    near = edited(near, "pruned/onnx-int8", select=quality_of(0.899, 0.913, "select", 0.901))
+    text = apply_gates(near).verdicts[0].trade.text
+    unit = "MB" if rank_by == "size" else "ms"
+    assert re.match(
+        rf"just outside the gate is pruned/onnx-int8, [\d.]+ {unit} \(the winner: [\d.]+ {unit}\) for 0.4", text
+    )
 
 
 def test_a_trade_that_only_a_strict_gate_refuses_says_why(make_report):

@@ -13,6 +13,7 @@ from compress.data.splits.row_store import StoredRows
 from compress.errors import DataError, pluralize
 from compress.recipe.field_types import Role
 from compress.recipe.task_schema import Task
+from compress.tasks import KINDS, primary_metric
 from compress.tasks.parsing.columns import class_name, is_missing, label_columns
 from compress.tasks.parsing.labels import UnknownClass
 from compress.tasks.validate_task import spelling_key
@@ -57,6 +58,7 @@ def check_roles(
         hint = f"task.data.limit, or --smoke, takes {taken} of it: others may have other labels" if taken else None
         source = describe_source(task.data, "train")
         raise DataError(f"{source}: all labels are the same; at least two are needed.", hint=hint)
+    _check_scored_roles(statistics, task, folder, console)
     in_train = statistics.per_class("train")
     for role in ROLES[1:]:
         rows = statistics.per_class(role).items()
@@ -68,6 +70,24 @@ def check_roles(
             raise DataError(f"{message}.", hint=UNSEEN_HINT)
         if unseen:
             console.warn(f"{message}.")
+
+
+def _check_scored_roles(statistics: RowStatistics, task: Task, folder: Path, console: Console) -> None:
+    """Refuse select and test where all labels are the same and the metric then tells no model from another.
+
+    Where the recipe takes some rows alone, as a first try does, this is a warning.
+    """
+    metric, kind = primary_metric(task), KINDS[task.kind]
+    for role in ROLES[1:] if metric.needs_varied_labels else ():
+        rows = StoredRows(folder, role)
+        if statistics.is_varied(rows) or kind.has_varied_labels(kind.gold(rows)):
+            continue
+        message = (
+            f"{describe_source(task.data, role)}: its labels are all the same: {metric.name} tells no models apart."
+        )
+        if task.data.limit is None and task.data.labelled is None:
+            raise DataError(message, hint="rows with other labels, or a metric such as accuracy")
+        console.warn(message)
 
 
 def refuse_identifiers(statistics: RowStatistics, rows: int, task: Task, train: Source) -> None:

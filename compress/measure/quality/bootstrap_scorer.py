@@ -24,7 +24,7 @@ Predictions = NDArray[Any]
 """One prediction a row, as from ``Kind.answers`` gives them."""
 
 CACHED_BYTES = 64 << 20
-"""Bytes of resamples that are cached; those of larger sets are drawn again each time."""
+"""Bytes of resamples that are cached, those of larger sets are drawn again each time; and of the values they give."""
 
 
 class BootstrapScorer:
@@ -44,9 +44,11 @@ class BootstrapScorer:
         if np.issubdtype(answers.dtype, np.floating):
             check_finite(answers, "rows")
         key = _digest(answers, gold)
-        if key not in self._scored:
-            self._scored[key] = self._score(answers, gold)
-        return self._scored[key]
+        found = self._scored.pop(key, None) or self._score(answers, gold)
+        self._scored[key] = found  # the last one used comes last
+        if len(self._scored) * len(found) * self._resampling * np.float64().nbytes > CACHED_BYTES:
+            del self._scored[next(iter(self._scored))]
+        return found
 
     def primary(self, answers: Predictions, gold: NDArray[Any]) -> Interval:
         """Return the primary metric with its interval."""
@@ -62,7 +64,7 @@ class BootstrapScorer:
             right, also = self.kind.correct(answers, gold), self.kind.correct(others, gold)
             if right is not None and also is not None:
                 return Difference(**ends, p_value=mcnemar(right, also), test="mcnemar")
-        return Difference(**ends, p_value=paired_p_value(gained.resampled), test="paired bootstrap")
+        return Difference(**ends, p_value=paired_p_value(gained.resampled, len(gold)), test="paired bootstrap")
 
     def resample_counts(self, rows: int) -> Iterator[NDArray[np.float64]]:
         """Yield how often each of ``rows`` was drawn, several resamples at a time: (resamples, rows)."""

@@ -72,14 +72,15 @@ def basic_interval(value: float, resampled: NDArray[np.float64]) -> Interval:
     return Interval(value, max(0.0, min(low, value)), max(high, value), resampled)
 
 
-def paired_p_value(differences: NDArray[np.float64]) -> float:
+def paired_p_value(differences: NDArray[np.float64], rows: int) -> float:
     """Return twice the share of resampled differences on the rarer side of zero, never below 2 / (resamples + 1).
 
-    Zeros count for both sides, so that two equal models get 1.
+    Zeros count for both sides, so that two equal models get 1. Of few rows it is never below what an exact test of
+    their signs could give: resamples of rows that all point one way do too, however few they are.
     """
     count = len(differences)
     below, above = int((differences <= 0).sum()), int((differences >= 0).sum())
-    return float(min(1.0, 2.0 * (min(below, above) + 1) / (count + 1)))
+    return float(min(1.0, max(2.0 * (min(below, above) + 1) / (count + 1), 2.0 ** (1 - rows))))
 
 
 def mcnemar(first_right: NDArray[np.bool_], second_right: NDArray[np.bool_]) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,14 +51,15 @@ def job_result(worker: Worker, last: Latency, settings: Measure, seed: int, core
     joules, rows = (sum(part) for part in zip(*energy, strict=True)) if energy else (0.0, 0)
     # Where calls count differently, as those of a cascade do, so they do in the time that all of them take.
     per_second = batch * 1e3 / model.mean.value if worker.weights and model and model.mean else None
+    overloaded = [f"{callers} callers at once were not timed: {why}" for callers, why in worker.overloaded.items()]
     changes = {
         "status": "unstable" if unstable else "measured",
-        "reason": "; ".join([*unstable, *replaced, *filter(None, [loaded.reason])]) or None,
+        "reason": "; ".join([*unstable, *replaced, *overloaded, *filter(None, [loaded.reason])]) or None,
         "model": model,
         "end_to_end": full,
         "device": device,
         "rows_per_second": per_second or throughput(model_rounds, batch),
-        "under_load": tuple(_under_load(worker, callers, cores) for callers in settings.callers),
+        "under_load": () if worker.weights else tuple(_under_loads(worker, settings.callers, cores)),
         "resident_memory": last.resident_memory,
         "peak_memory": last.peak_memory,
         "device_memory": last.device_memory,
@@ -70,6 +71,11 @@ def job_result(worker: Worker, last: Latency, settings: Measure, seed: int, core
         "seconds": worker.seconds,
     }
     return loaded.model_copy(update=changes)
+
+
+def _under_loads(worker: Worker, numbers: Sequence[int], cores: Cores) -> Iterator[UnderLoad]:
+    """Yield what each number of callers that could be timed took."""
+    yield from (_under_load(worker, callers, cores) for callers in numbers if callers not in worker.overloaded)
 
 
 def _under_load(worker: Worker, callers: int, cores: Cores) -> UnderLoad:

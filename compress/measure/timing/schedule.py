@@ -16,7 +16,8 @@ import numpy as np
 
 from compress.batch_arrays import INPUT_ARRAYS
 from compress.data.tokenizer import TOKENIZER_FILE, TextTokenizer
-from compress.errors import pluralize
+from compress.errors import ModelError, pluralize
+from compress.model_folder.cascade_info import model_folders
 from compress.tasks.base import Arrays, TaskInput
 from compress.tasks.kind import collate
 
@@ -193,7 +194,8 @@ def fixed_arrays(model: Path, batch: int, length: int, seed: int, vocabulary: in
 
 def shared_vocabulary(models: Iterable[Path]) -> int | None:
     """Return the number of word pieces that all models have; a few where one is unknown, None where none exists."""
-    return min((vocabulary_of(model) or SMALL_VOCABULARY for model in models if model.exists()), default=None)
+    every = (folder for model in models if model.exists() for folder in model_folders(model))
+    return min((vocabulary_of(each) or SMALL_VOCABULARY for each in every), default=None)
 
 
 def vocabulary_of(model: Path) -> int | None:
@@ -218,6 +220,8 @@ def tokenize_without_task(model: Path, calls: Iterable[Call]) -> Iterator[Arrays
     """Yield each call as one padded batch for a model of unknown task, cut to the model's maximum length."""
     tokens = TextTokenizer.load(model if model.is_dir() else model.parent)
     for call in calls:
+        if columns := next((len(text) for text in call if not isinstance(text, str) and len(text) > 2), None):
+            raise ModelError(f"{model} has no task, so its texts have one column or two, not {columns}.")
         pairs = [(text, None) if isinstance(text, str) else text for text in call]
         encoded = [tokens(first, second, tokens.longest or MAX_PIECES) for first, second in pairs]
         examples = [{"input_ids": each.input_ids, "token_type_ids": each.token_type_ids} for each in encoded]

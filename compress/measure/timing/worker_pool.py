@@ -62,6 +62,8 @@ class Worker:
     """Processes whose warm-up ended before their call time was steady."""
     laps: dict[int, list[Reply]] = field(default_factory=lambda: defaultdict(list))
     """By number of callers."""
+    overloaded: dict[int, str] = field(default_factory=dict)
+    """By number of callers that could not be timed, the reason."""
     lost: tuple[str, ...] = ()
     """How processes ended that were restarted."""
 
@@ -141,11 +143,21 @@ class WorkerPool:
             done(key)
 
     def run_load(self, keys: Sequence[str], callers: int, seconds: float) -> None:
-        """Run one number of callers for so long, one job after another."""
+        """Run one number of callers for so long, one job after another; a job that fails keeps what was timed."""
         command = Command(do="load", calls=self.turn.calls, seconds=seconds, callers=callers)
         expected = lap_seconds(seconds, self._slowest) + callers * self._slowest
-        for _, worker, reply in self._each(keys, command, TURN_TIMEOUT + 10 * expected):
-            worker.laps[callers].append(reply)
+        for key in keys:
+            if key in self.results or callers in self.all[key].overloaded:
+                continue
+            worker, begin = self.all[key], time.perf_counter()
+            try:
+                worker.laps[callers].append(worker.process.request(command, TURN_TIMEOUT + 10 * expected))
+            except WorkerLost as end:
+                worker.overloaded[callers] = str(end)
+                with self._catch_failure(key):
+                    self._renew(worker)
+                    worker.process.request(self._warm_up, START_TIMEOUT)
+            worker.seconds += time.perf_counter() - begin
 
     def finish(self, settings: Measure) -> None:
         """End the remaining jobs with their results."""
@@ -180,6 +192,10 @@ class WorkerPool:
         if len(worker.lost) >= MAX_RESTARTS:
             raise end
         worker.lost += (str(end),)
+        self._renew(worker)
+
+    def _renew(self, worker: Worker) -> None:
+        """Start another process in place of the worker's."""
         worker.process.__exit__(None)
         worker.process = self._launch(worker.job, worker.ready.imports)
         worker.process.receive(START_TIMEOUT)

@@ -39,7 +39,7 @@ def timing_table(report: Report, title: str) -> Table:
                 "p99": _milliseconds(latency.quantile("p99")),
                 **({"device p50": _milliseconds(latency.quantile("p50", "device"))} if on_device else {}),
                 "spread": fmt.percent(latency.model.spread if latency.model else None),
-                f"{timed_units(report)}/s": fmt.count(latency.rows_per_second),
+                f"{timed_units(report)}/s": fmt.rate(latency.rows_per_second),
                 "runs with": runtime or latency.reason or fmt.ABSENT,
             }
         )
@@ -102,7 +102,7 @@ def load_table(report: Report, title: str) -> Table:
 
 def _format_load(load: UnderLoad) -> str:
     latency = f"p50 {fmt.milliseconds(load.p50)}" if load.p95 is None else fmt.milliseconds(load.p95)
-    return f"{'≈ ' if load.unstable else ''}{fmt.count(load.rows_per_second)}/s, {latency}"
+    return f"{'≈ ' if load.unstable else ''}{fmt.rate(load.rows_per_second)}/s, {latency}"
 
 
 def grid_table(report: Report, title: str) -> Table:
@@ -231,9 +231,10 @@ def cost_of_texts(report: Report, title: str, result: TargetResult | None) -> fl
     None where the target has no price, or texts were not timed from end to end.
     """
     target, latency = report.target(title), result.latency if result else None
-    if target.price is None or latency is None or latency.model is None or latency.end_to_end is None:
+    if target.price is None or latency is None or latency.rows_per_second is None:
         return None
-    if latency.rows_per_second is None:
+    alone, whole = latency.typical(), latency.typical("end_to_end")
+    if alone is None or whole is None:
         return None
-    around = (latency.end_to_end.p50.value - latency.model.p50.value) / 1e3 / target.batch
+    around = (whole.value - alone.value) / 1e3 / target.batch
     return TEXTS * (1.0 / latency.rows_per_second + max(0.0, around)) / SECONDS_PER_HOUR * target.price

@@ -183,10 +183,10 @@ def test_a_line_that_cannot_be_read_ends_no_question(write, task_of, tmp_path):
 
 def test_equal_sentences_with_other_tags_are_counted(write, task_of, tmp_path):
     line = '{"tokens": ["in", "Rome"], "tags": ["O", "%s"]}\n'
-    train, test = write("t.jsonl", line % "B-place" * 3 + line % "O"), write("e.jsonl", line % "O")
+    train, test = write("t.jsonl", line % "B-place" * 3 + line % "O"), write("e.jsonl", line % "O" + line % "B-place")
     task = task_of(train=train, select=test, test=test, kind="token_classification", text="tokens", label="tags")
     info = prepare_splits(task, 0, tmp_path)
-    assert info.contradictory == {"train": 4, "select": 1, "test": 1}
+    assert info.contradictory == {"train": 4, "select": 2, "test": 2}
 
 
 def test_tags_that_only_test_has_are_named(write, task_of, tmp_path):
@@ -239,6 +239,19 @@ def test_one_class_only(write, task_of, tmp_path, labels):
     task = task_of(train=write("t.tsv", table(10, "a")), test=write("e.tsv", table(3, "a")), labels=labels)
     with pytest.raises(DataError, match="at least two"):
         prepare_splits(task, 0, tmp_path)
+
+
+@pytest.mark.parametrize(("metric", "is_refused"), [("matthews", True), ("accuracy", False)])
+def test_one_class_in_test(write, task_of, tmp_path, metric, is_refused, capsys):
+    files = {"train": write("t.tsv", table(10)), "test": write("e.tsv", table(3, "a"))}
+    task = task_of(**files, metric=metric)
+    if not is_refused:
+        prepare_splits(task, 0, tmp_path)
+        return
+    with pytest.raises(DataError, match=r"e.tsv.*its labels are all the same: matthews tells no models apart"):
+        prepare_splits(task, 0, tmp_path)
+    prepare_splits(task_of(**files, metric=metric, limit=9), 0, tmp_path, Console("human"))
+    assert "its labels are all the same" in capsys.readouterr().err
 
 
 def test_one_class_under_a_limit(write, task_of, tmp_path):

@@ -66,6 +66,11 @@ def test_short_or_unknown_interference_is_none():
     assert unknown == Noise()
 
 
+def test_a_turn_in_which_the_counters_could_not_be_read_ends_nothing():
+    turns = [Interference(elapsed=1.0, neighbours=(0.5,)), Interference(elapsed=1.0)]
+    assert aggregate(turns, CORES).beside == pytest.approx(aggregate(turns[:1], CORES).beside)
+
+
 def test_monitor_of_unknown_cores_reports_none():
     monitor = InterferenceMonitor(Cores((4096,)))
     turn = monitor.since(monitor.read())

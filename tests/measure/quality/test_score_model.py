@@ -207,6 +207,17 @@ def test_predictions_are_scored_once_for_all_comparisons(gold):
     )
 
 
+def test_few_scores_are_kept_however_many_there_are(gold, monkeypatch):
+    monkeypatch.setattr("compress.measure.quality.bootstrap_scorer.CACHED_BYTES", 3 * 4 * 100 * 8)
+    drawn = BootstrapScorer(KINDS["classification"], CLASSES, resampling=100, seed=3)
+    teacher = noisy(gold, 20)
+    first = drawn.primary(teacher, gold)
+    for count in range(10):
+        drawn.difference(noisy(gold, 30 + count), teacher, gold)
+        assert len(drawn._scored) <= 4
+    assert drawn.primary(teacher, gold) is first  # which is used most
+
+
 @pytest.mark.parametrize("rows", [40, 700])
 def test_cached_resamples_equal_new_ones(rows, monkeypatch):
     stored = BootstrapScorer(KINDS["classification"], CLASSES, resampling=100)

@@ -72,9 +72,10 @@ def test_mcnemar_chi_square_agrees_with_the_exact_sum():
 
 
 def test_paired_p_value():
-    assert paired_p_value(np.zeros(99)) == 1.0
-    assert paired_p_value(np.full(999, 0.1)) == pytest.approx(2 / 1000)
-    assert paired_p_value(np.r_[np.full(50, -1.0), np.full(50, 1.0)]) == 1.0
+    assert paired_p_value(np.zeros(99), 100) == 1.0
+    assert paired_p_value(np.full(999, 0.1), 100) == pytest.approx(2 / 1000)
+    assert paired_p_value(np.r_[np.full(50, -1.0), np.full(50, 1.0)], 100) == 1.0
+    assert [paired_p_value(np.full(999, 0.1), rows) for rows in (1, 5)] == [1.0, 1 / 16]  # all of few rows are nothing
 
 
 @pytest.mark.parametrize("together", [1, 100, 1 << 20])

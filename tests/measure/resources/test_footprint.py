@@ -3,7 +3,9 @@ import pytest
 from compress.errors import ModelError
 from compress.measure.resources.footprint import Footprint, flops, footprint, needed_files
 from compress.model_folder.model_info import TaskInfo, read_info, write_info
+from compress.pipeline.step_store import RECORD_FILE
 from compress.runtime import RUN_MODES
+from compress.storage.file_names import ANSWERS_FILE
 
 
 def test_variant_counts_the_files_that_predicting_needs(small, tmp_path):
@@ -109,6 +111,14 @@ def test_foreign_folder_counts_only_files_that_run(foreign, way, weights):
     result = needed_files(foreign, RUN_MODES[way] if way else None)
     assert [path.relative_to(foreign).as_posix() for path in result] == ["config.json", "tokenizer.json", *weights]
     assert footprint(foreign, RUN_MODES[way] if way else None).bytes_total == 2 + len(weights)
+
+
+def test_what_a_step_records_beside_its_model_is_not_its_size(tmp_path, tiny_model, tiny_folder):
+    folder = tiny_folder(tiny_model("bert"))
+    before = footprint(folder).bytes_total
+    for name in (ANSWERS_FILE, RECORD_FILE):
+        (folder / name).write_bytes(b"1234")
+    assert footprint(folder).bytes_total == before
 
 
 def test_weights_in_parts_count_together(tmp_path):

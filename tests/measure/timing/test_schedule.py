@@ -27,6 +27,7 @@ from compress.measure.timing.schedule import (
     turn_seconds,
     vocabulary_of,
 )
+from compress.model_folder.cascade_info import CASCADE_FILE, FIRST, THEN
 
 
 def test_slow_starts_live_longer_in_powers_of_two():
@@ -159,6 +160,14 @@ def test_all_jobs_of_a_session_get_the_same_inputs(tmp_path, small):
     assert shared_vocabulary([tmp_path / "gone"]) is None
     assert shared_vocabulary([*models, tmp_path / "silent"]) == SMALL_VOCABULARY  # no row fails on pieces it has not
     assert fixed_arrays(tmp_path / "silent", 2, 50, 0)["input_ids"].max() < 8
+
+
+def test_a_cascade_has_the_pieces_of_its_models(tmp_path):
+    for part, size in ((FIRST, 300), (THEN, 200)):
+        (tmp_path / "both" / part).mkdir(parents=True)
+        (tmp_path / "both" / part / "config.json").write_text(json.dumps({"vocab_size": size}))
+    (tmp_path / "both" / CASCADE_FILE).touch()
+    assert shared_vocabulary([tmp_path / "both"]) == 200
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"vocab_size": "many"}', '{"vocab_size": -1}'])

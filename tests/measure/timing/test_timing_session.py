@@ -138,6 +138,24 @@ def test_callers_run_concurrently(generations):
         assert all(load.p95 is not None and load.p95 >= load.p50 for load in one.under_load)
 
 
+def test_callers_that_cannot_be_timed_cost_no_other_figure(small, monkeypatch):
+    request = WorkerProcess.request
+
+    def refused(self, message, timeout):
+        if message.do == "load" and message.callers == 3:
+            raise WorkerLost("3 callers at once cannot be started here")
+        return request(self, message, timeout)
+
+    monkeypatch.setattr(WorkerProcess, "request", refused)
+    settings = Measure(rounds=3, seconds=0.02, bootstrap=100, callers=(1, 3))
+    result = time_jobs([Job("small", small, None, HERE)], TEXTS, settings)["small"]
+    assert result.timed
+    assert result.model is not None
+    assert result.resident_memory is not None
+    assert [load.callers for load in result.under_load] == [1]
+    assert "3 callers at once were not timed: 3 callers at once cannot be started here" in result.reason
+
+
 @pytest.mark.slow
 def test_start_order_changes(small, wide, monkeypatch):
     each_generation_starts(monkeypatch)

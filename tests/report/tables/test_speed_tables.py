@@ -2,6 +2,7 @@
 
 import pytest
 
+from compress import format_numbers as fmt
 from compress.report.pages.render import render_html, render_markdown
 from compress.report.report_warnings import report_warnings
 from compress.report.run_facts import ServiceFacts
@@ -76,6 +77,25 @@ def test_a_million_texts_cost_the_time_of_the_model_and_of_tokenizing(priced):
     # 0.61 ms of the model and 0.12 ms around it, at 0.001 a second
     assert cost_of_texts(report, "cpu", result) == pytest.approx(0.73, rel=0.05)
     assert cost_of_texts(priced(price=None), "cpu", result) is None
+
+
+def test_the_cost_of_a_cascade_follows_its_mean(priced):
+    report = priced()
+    result = report.result("pruned/onnx-int8", "cpu")
+    assert result.latency.model is not None
+    timings = {}
+    for name in ("model", "end_to_end"):
+        part = getattr(result.latency, name)
+        timings[name] = part.model_copy(update={"mean": part.p50.model_copy(update={"value": 2 * part.p50.value})})
+    by_mean = result.model_copy(update={"latency": result.latency.model_copy(update={**timings, "by_mean": True})})
+    around = result.latency.end_to_end.p50.value - result.latency.model.p50.value
+    difference = cost_of_texts(report, "cpu", by_mean) - cost_of_texts(report, "cpu", result)
+    assert difference == pytest.approx(1e6 * around / 1e3 / 3600 * 3.6)
+
+
+@pytest.mark.parametrize(("rate", "shown"), [(0.42, "0.42"), (9.7, "9.7"), (1821.0, "1,821"), (None, "–")])
+def test_slow_models_have_a_rate_too(rate, shown):
+    assert fmt.rate(rate) == shown
 
 
 def test_the_ledger_has_the_cost_of_each_row_and_of_the_service(priced):
