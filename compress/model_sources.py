@@ -1,5 +1,6 @@
 """Sources of models (cards, folders, hub ids) and their identity in fingerprints: contents, never paths."""
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any, Literal, TypeVar
 from compress.cards import FolderCheckpoint, PackageCheckpoint, available, find_student, find_teacher, locate
 from compress.errors import CompressError, ModelError, UsageError, nearest
 from compress.model_folder.model_info import VariantInfo, find_info
+from compress.model_folder.sentence_transformers_files import list_modules
 from compress.storage.file_digests import combined_digest, digests, file_digest
 
 Location = TypeVar("Location")
@@ -101,8 +103,12 @@ def identity(
 
 
 def _digest_of(folder: Path) -> dict[str, Any]:
-    """Return what identifies the model in a folder."""
-    return {"digest": combined_digest({path.name: file_digest(path) for path in model_files(folder)})}
+    """Return what identifies the model in a folder: its files, and those of its modules for sentence-transformers."""
+    files = {path.name: path for path in model_files(folder)}
+    for _, module in list_modules(folder):
+        found = (path for pattern in MODEL_FILES for path in module.glob(pattern)) if module != folder else ()
+        files |= {Path(os.path.relpath(path, folder)).as_posix(): path for path in found}
+    return {"digest": combined_digest({name: file_digest(path) for name, path in files.items()})}
 
 
 def hub_address(source: str, revision: str | None = None) -> tuple[str, str]:

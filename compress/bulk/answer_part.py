@@ -1,6 +1,8 @@
 """The answers to a part of a file: what its rows hold, what is wrong with them, and what the model says."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from multiprocessing import parent_process
 from typing import Any, NamedTuple
 
 from compress.bulk.bulk_job import BulkJob, PartInfo
@@ -76,11 +78,17 @@ def taken(what: str, name: str) -> UsageError:
     )
 
 
+def _is_orphan() -> bool:
+    """Whether this is a worker whose parent is gone."""
+    parent = parent_process()
+    return parent is not None and not parent.is_alive()
+
+
 def open_worker(job: BulkJob) -> Callable[[Part], tuple[int, PartInfo]]:
     """Open the model of a job in a process; return what writes a part with its answers, and what is said of it."""
     predictor = BulkPredictor(
         job.model,
-        text=() if job.is_lines else job.text,
+        text=job.text,
         prefix=job.prefix,
         probabilities=job.probabilities,
         batch=job.batch,
@@ -96,6 +104,8 @@ def _write_answers(part: Part, predictor: BulkPredictor, job: BulkJob) -> PartIn
     answers = [{field: answer.get(field) for field in predictor.fields} for answer in done.answers]
     if keep_bad:
         answers = [{**answer, ERROR: done.faults.get(index)} for index, answer in enumerate(answers)]
+    if _is_orphan():  # another job may have begun in the same folder
+        sys.exit()
     write_part(job.part_path(part.index), job.part_format, part, done.objects, job.added_columns, answers)
     columns = part.columns
     if done.objects is not None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from compress.bulk.answer_part import answer_part
 from compress.bulk.bulk_job import FINISHED_FILE, BulkJob, Shard
 from compress.bulk.bulk_predictor import BulkPredictor, text_columns
-from compress.bulk.read_table import ENDINGS, TableFile, format_of
+from compress.bulk.read_table import ENDINGS, LINE, TableFile, cells_of, format_of
 from compress.bulk.run_bulk_job import check_columns, merge_shards, run_job
 from compress.bulk.write_table import output_format
 from compress.console import Console
@@ -22,6 +22,7 @@ from compress.runtime.predict_command import format_prediction
 from compress.runtime.predictor import ONE_THREAD, Placement
 from compress.runtime.text_model import answer_fields, depends_on_batch, usual_batch
 from compress.storage.file_names import cache_folder
+from compress.tasks import kind_of
 
 
 @dataclass(frozen=True)
@@ -107,11 +108,13 @@ def _job(folder: Path, info: FolderInfo, path: Path, name: str, target: Path, op
     if info.task is None:
         raise ModelError(f"{folder} does not state which task it was trained for, so it cannot read texts.")
     columns = text_columns(info.task, options.text)
+    read = format_of(name)
+    if read == "txt" and kind_of(info.task).reads_one_text and not _has_tab(TableFile(path, read, options.encoding)):
+        columns = columns[:1]
     fields = answer_fields(info.task, len(columns), options.probabilities)
     form = output_format(target.name)
     if form == "npy" and fields != ("embedding",):
         raise UsageError(f"{target.name}: .npy holds embeddings; this model answers {', '.join(fields)}.")
-    read = format_of(name)
     if read == "txt" and options.text:
         raise UsageError(f"--text: {name} has no columns, a line is a text.")
     depends = depends_on_batch(info.variant)
@@ -134,6 +137,12 @@ def _job(folder: Path, info: FolderInfo, path: Path, name: str, target: Path, op
         workers=options.workers or (1 if options.placement.device == "cuda" else cores),
         replace=options.replace,
     )
+
+
+def _has_tab(lines: TableFile) -> bool:
+    """Whether the first line of a file has two texts."""
+    part = next(lines.parts(), None)
+    return part is not None and any("\t" in line for (line,) in list(cells_of(part, (LINE,), None))[:1])
 
 
 def is_table(name: str) -> bool:

@@ -44,6 +44,8 @@ class JobInfo(Info):
     batch: int | None
     device: str
     shards: int
+    read: str = ""
+    """As what the file is read: `csv`."""
     part_rows: int = PART_ROWS
     """Of this version of compress."""
 
@@ -64,6 +66,7 @@ DIFFERENCES = {
     "batch": "another batch",
     "device": "another device",
     "shards": "another number of shards",
+    "read": "another kind of file",
     "part_rows": "another version of compress",
 }
 """How messages name what differs."""
@@ -145,6 +148,7 @@ class BulkJob:
             batch=self.batch,
             device=self.device,
             shards=self.shard.count,
+            read=self.file.format,
         )
 
     @property

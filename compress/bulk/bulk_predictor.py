@@ -140,6 +140,9 @@ class BulkPredictor:
                 given = task_input(row_cells, self.model.kind)
                 if given is None or self.model.kind.is_empty(given):
                     empty += 1
+                elif not self.model.kind.empty_answer(given).keys() & set(self.fields):
+                    count = 1 if isinstance(given, str) else len(given)
+                    faults[index] = f"it has {pluralize(count, 'text')} where {len(self.columns)} are expected"
                 else:
                     window.add(index, *self.model.row_examples(given, origin))
             except (DataError, UsageError) as error:

@@ -16,7 +16,7 @@ from compress.data.loading.json_files import unique_keys
 from compress.data.loading.raw_rows import LONGEST_FIELD, recognise_delimiter
 from compress.data.loading.text_decoding import invalid_byte, reading, text_lines, without_invalid
 from compress.environment import require
-from compress.errors import DataError, UsageError, nearest, suggestion
+from compress.errors import DataError, UsageError, nearest, pluralize, suggestion
 
 PART_ROWS, PART_CHARACTERS = 1024, 1 << 24
 """A part ends with this row, or with the row that brings its text to so many characters."""
@@ -201,7 +201,9 @@ def _table_parts(file: TableFile) -> Iterator[Part]:
     first = next(records, None)
     if first is None:
         raise DataError(f"{file.shown} is empty.")
-    _, head, _ = first
+    _, head, fault = first
+    if file.header and (fault or not head):
+        raise DataError(f"{file.shown}, line 1: {fault or 'it is empty'}, where the names of columns are expected.")
     if file.header:
         columns = tuple(head)
         if repeated := sorted({name for name in columns if columns.count(name) > 1}):
@@ -229,11 +231,13 @@ def _records(file: TableFile, delimiter: str) -> Iterator[Record]:
             yield number, text.split(delimiter) if text else [], None
         return
     csv.field_size_limit(max(LONGEST_FIELD, csv.field_size_limit()))  # of the whole process
-    reader = csv.reader(_lines(file, ""), delimiter=delimiter)
+    read = list[str]()
+    reader = csv.reader(_noted(_lines(file, ""), read), delimiter=delimiter)
     start = 1
     try:
         for fields in reader:
-            yield start, fields, None
+            yield start, fields, _quoting_fault(read, delimiter)
+            read.clear()
             start = reader.line_num + 1
     except csv.Error as error:
         raise DataError(
@@ -241,6 +245,27 @@ def _records(file: TableFile, delimiter: str) -> Iterator[Record]:
             f" characters ({error}).",
             hint="parquet and jsonl hold longer fields",
         ) from error
+
+
+def _noted(lines: Iterable[str], read: list[str]) -> Iterator[str]:
+    """Yield lines, each of which is added to ``read``."""
+    for line in lines:
+        read.append(line)
+        yield line
+
+
+def _quoting_fault(lines: Sequence[str], delimiter: str) -> str | None:
+    """Return what is wrong with the quotes of a record of several lines, or one whose quotes do not close.
+
+    A quote that never closes takes all rows that follow into its field.
+    """
+    if len(lines) == 1 and lines[0].count('"') % 2 == 0:
+        return None
+    try:
+        list(csv.reader(lines, delimiter=delimiter, strict=True))
+    except csv.Error:
+        return f"its quotes do not close, so that it takes up {pluralize(len(lines), 'line')}"
+    return None
 
 
 def _fitted(

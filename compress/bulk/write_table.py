@@ -175,17 +175,16 @@ def merge_parts(paths: Sequence[Path], target: Path, form: str, columns: Sequenc
 def _merge_vectors(paths: Sequence[Path], target: Path) -> None:
     shapes = [np.load(path, mmap_mode="r").shape for path in paths]
     width = max((shape[1] for shape in shapes), default=0)
-    shape = (sum(shape[0] for shape in shapes), width)
-    if not shape[0] * width:
-        with target.open("wb") as stream:
-            np.save(stream, np.empty(shape, np.float32))
-        return
-    lines = np.lib.format.open_memmap(target, "w+", np.float32, shape)
-    start = 0
-    for path, (count, part_width) in zip(paths, shapes, strict=True):
-        lines[start : start + count] = np.load(path) if part_width == width else np.nan
-        start += count
-    lines.flush()
+    header = {
+        "descr": np.lib.format.dtype_to_descr(np.dtype(np.float32)),
+        "fortran_order": False,
+        "shape": (sum(shape[0] for shape in shapes), width),
+    }
+    with target.open("wb") as stream:  # not through a mapping, in which a full disk ends the process
+        np.lib.format.write_array_header_1_0(stream, header)
+        for path, (count, part_width) in zip(paths, shapes, strict=True):
+            lines = np.load(path) if part_width == width else np.full((count, width), np.nan)
+            stream.write(np.ascontiguousarray(lines, np.float32).data)
 
 
 def _merge_parquet(paths: Sequence[Path], target: Path, names: Sequence[str]) -> None:

@@ -17,6 +17,8 @@ from compress.storage.atomic_write import atomic_write, new_folder
 from compress.storage.file_names import STEPS_FOLDER
 
 LOCK_FILE = "lock.json"
+REPLACING_FILE = ".replacing"
+"""In the folder of a run while its report and winners are replaced, which then may not belong together."""
 PREVIOUS_FOLDER = "previous"
 """In the folder of a run or a search: results of its former recipes, each with its winners and lock."""
 TRAININGS_FOLDER = "trainings"

@@ -37,6 +37,7 @@ from compress.publish.signatures import (
 from compress.publish.verify import (
     DIGESTS_FILE,
     PULLED_FILE,
+    find_damage,
     read_digests,
     variant_folder,
     verify,
@@ -126,10 +127,12 @@ def opened(address: str | Path, warn: Callable[[str], None] | None = None) -> Pa
     chosen = choose_variant(model, listed, None)
     if isinstance(model.place, FolderPlace):
         folder = model.place.root / model.folder
-        if chosen in (ROOT, ALL):
-            return folder
-        check_file(folder / chosen / DIGESTS_FILE, f"{chosen}/{DIGESTS_FILE}", listed)
-        return folder / chosen
+        if chosen not in (ROOT, ALL):
+            check_file(folder / chosen / DIGESTS_FILE, f"{chosen}/{DIGESTS_FILE}", listed)
+            folder /= chosen
+        if keys and (damage := find_damage(folder)):
+            raise ModelError(f"{folder} is not as it was signed: {damage}.", hint=f"compress verify {folder}")
+        return folder
     cached = cache_folder() / "zoo" / f"{listed.combined[:32]}-{chosen.replace('/', '-')}"
     if not (cached / DIGESTS_FILE).is_file():
         cached.parent.mkdir(parents=True, exist_ok=True)

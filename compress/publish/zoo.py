@@ -37,7 +37,7 @@ from compress.publish.records import (
 )
 from compress.publish.signatures import Signer
 from compress.publish.verify import DIGESTS_FILE, MAX_DIGESTS_BYTES, Digests, parse_digests, write_digests
-from compress.publish.zoo_index import choose, versions_of, write_index
+from compress.publish.zoo_index import choose, mend_index, versions_of, write_index
 from compress.report.pages.render import write_pages
 from compress.report.report_schema import REPORT_FILE, Report, report_json
 from compress.report.retention import larger_is_better
@@ -83,6 +83,7 @@ def publish_entry(
         record = _record(entry, folder, listed, signer)
         newest = newest_of(versions_of(place, name))
         if newest is not None and newest.digest == record.digest and newest.signed >= record.signed:
+            mend_index(place)
             return newest, False
         record = claim(place, record, version)
         if signer is not None:
@@ -138,6 +139,8 @@ def withdraw(place: Place, address: str, why: str) -> Record:
     if record.version == UNVERSIONED:
         raise UsageError(f"{address} was published before entries had versions, and cannot be withdrawn: remove it.")
     if record.state == "withdrawn":
+        if mend_index(place):
+            return record
         raise UsageError(f"{record.address} is withdrawn already: {record.why}")
     withdrawn = Record.model_validate(record.model_dump() | {"state": "withdrawn", "why": why})
     place.write(withdrawn.file, withdrawn.content())

@@ -193,6 +193,17 @@ def write_index(place: Place) -> None:
     place.write(PAGE_FILE, index_page(index).encode())
 
 
+def mend_index(place: Place) -> bool:
+    """Write index.json where it lacks what the records say, as after a publisher that was killed; return whether."""
+    try:
+        is_whole = _stored_index(place) == read_index(place)
+    except ModelError:
+        is_whole = False
+    if not is_whole:
+        write_index(place)
+    return not is_whole
+
+
 def index_page(index: Index) -> str:
     """Return index.html: every version that was not withdrawn, the newest of each name marked; it works offline."""
     from compress.report.pages.render import page_environment, page_script, script_hash

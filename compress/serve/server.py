@@ -67,14 +67,17 @@ def serve(folders: Sequence[str], options: ServeOptions, console: Console) -> No
     placement = Placement("cuda" if options.device == "cuda" else "cpu")
     service = Service(Limits(queue=options.queue), Metrics(), options.max_wait / 1000, key, options.threads)
     with listen(options.host, options.port) as listening:
+        states = {}
         for name, source in named.items():
-            served = open_served(name, opened(source, warn=console.warn), placement)
+            folder = opened(source, warn=console.warn)
+            states[name] = _state_of(folder)  # before it is opened: what changes from here on is a change
+            served = open_served(name, folder, placement)
             service.add(served)
             console.note(served.describe())
         service.is_ready = True
         address = f"http://{options.host}:{listening.getsockname()[1]}"
         console.note(f'curl {address}/models/{next(iter(named))}/predict -d \'{{"texts": ["a text"]}}\'')
-        asyncio.run(_run(service, listening, named, placement, options, console))
+        asyncio.run(_run(service, listening, named, states, placement, options, console))
 
 
 def named_models(models: Sequence[str]) -> dict[str, str]:
@@ -132,6 +135,7 @@ async def _run(
     service: Service,
     listening: socket.socket,
     named: Mapping[str, str],
+    states: Mapping[str, State],
     placement: Placement,
     options: ServeOptions,
     console: Console,
@@ -153,7 +157,7 @@ async def _run(
     )
     server = uvicorn.Server(config)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # so that the one that ends it, raised again, ends with 0
-    watching = asyncio.create_task(watch(service, named, placement, console)) if options.watch else None
+    watching = asyncio.create_task(watch(service, named, states, placement, console)) if options.watch else None
     try:
         await server.serve(sockets=[listening])
     finally:
@@ -162,14 +166,16 @@ async def _run(
         await asyncio.to_thread(service.close)
 
 
-async def watch(service: Service, named: Mapping[str, str], placement: Placement, console: Console) -> None:
+async def watch(
+    service: Service, named: Mapping[str, str], states: Mapping[str, State], placement: Placement, console: Console
+) -> None:
     """Replace a model whose folder changed or which has a newer version, once the new one has proved itself.
 
-    A folder that is being copied fails until its last file is there.
+    A folder that is being copied fails until its last file is there. ``states``: of the models that are served.
     """
     from compress.serve.served_model import open_served
 
-    known = {name: await asyncio.to_thread(_state, source) for name, source in named.items()}
+    known = dict(states)
     asked = dict.fromkeys(named, time.monotonic())
     while True:
         await asyncio.sleep(WATCH_SECONDS)
@@ -190,14 +196,21 @@ async def watch(service: Service, named: Mapping[str, str], placement: Placement
             console.note(f"replaced. {served.describe()}")
 
 
-def _state(source: str) -> tuple[Path, tuple[object, ...]] | None:
+State = tuple[Path, tuple[object, ...]] | None
+
+
+def _state(source: str) -> State:
     """Return the folder that a model is in, and what says that it changed: the sizes and times of its files.
 
     None where there is none at the moment.
     """
     with suppress(OSError, CompressError):
-        folder = opened(source)
-        found = [(path, path.stat()) for path in sorted(folder.rglob("*"))]
-        if any(path.name in (DIGESTS_FILE, INFO_FILE) for path, _ in found):
-            return folder, tuple((str(path), each.st_size, each.st_mtime_ns) for path, each in found)
+        return _state_of(opened(source))
+    return None
+
+
+def _state_of(folder: Path) -> State:
+    found = [(path, path.stat()) for path in sorted(folder.rglob("*"))]
+    if any(path.name in (DIGESTS_FILE, INFO_FILE) for path, _ in found):
+        return folder, tuple((str(path), each.st_size, each.st_mtime_ns) for path, each in found)
     return None

@@ -12,13 +12,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from filelock import FileLock
 
 import compress
-from compress.bulk import bulk_command, read_table, run_bulk_job
+from compress.bulk import answer_part, bulk_command, read_table, run_bulk_job
 from compress.bulk.bulk_job import BulkJob
 from compress.bulk.workers import run_jobs
 from compress.bulk.write_table import merge_parts as merge
@@ -63,6 +64,60 @@ def small_parts(monkeypatch) -> None:
 @pytest.fixture
 def rows(tmp_path: Path) -> Path:
     return write_csv(tmp_path / "in.csv", [*texts(20), "", *texts(3)])
+
+
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_a_quote_that_never_closes_is_a_row_that_cannot_be_read(end, model, tmp_path, capsys) -> None:
+    file = tmp_path / "in.csv"
+    file.write_text(f'id,text\n0,"a good\nfilm"\n1,"Great movie\n2,bad\n3,good{end}')
+    assert predict(model, "--file", file, "--to", tmp_path / "out.csv") == 1
+    assert "in.csv, row 2 (line 4): its quotes do not close, so that it takes up 3 lines" in " ".join(
+        capsys.readouterr().err.split()
+    )
+    assert predict(model, "--file", file, "--to", tmp_path / "out.csv", "--bad-rows", "keep") == 0
+    first, second = read_csv(tmp_path / "out.csv")
+    assert first["label"]
+    assert (second["label"], "do not close" in second["error"]) == ("", True)
+
+
+@pytest.mark.parametrize(("head", "fault"), [("", "it is empty"), ('id,"text', "its quotes do not close")])
+def test_a_first_line_without_names_is_one_message(head, fault, model, tmp_path, capsys) -> None:
+    (tmp_path / "in.csv").write_text(f"{head}\n1,good\n2,bad\n")
+    assert predict(model, "--file", tmp_path / "in.csv", "--to", tmp_path / "out.csv") == 1
+    assert f"in.csv, line 1: {fault}" in " ".join(capsys.readouterr().err.split())
+
+
+def test_lines_of_one_text_give_embeddings_of_a_model_that_compares_two(exported, tmp_path, capsys) -> None:
+    model = exported("similarity")
+    (tmp_path / "one.txt").write_text("a good film\nbad\n")
+    (tmp_path / "two.txt").write_text("a good film\tbad\ngood\n")
+    assert predict(model, "--file", tmp_path / "one.txt", "--to", tmp_path / "out.npy") == 0
+    expected = [answer["embedding"] for answer in compress.open(model).predict(["a good film", "bad"])]
+    np.testing.assert_allclose(np.load(tmp_path / "out.npy"), expected, atol=1e-5)
+    assert predict(model, "--file", tmp_path / "two.txt", "--to", tmp_path / "out.csv") == 1
+    assert "row 2 (line 2): it has 1 text where 2 are expected" in " ".join(capsys.readouterr().err.split())
+    assert predict(model, "--file", tmp_path / "two.txt", "--to", tmp_path / "out.csv", "--bad-rows", "keep") == 0
+    first, second = read_csv(tmp_path / "out.csv")
+    assert float(first["score"])
+    assert (second["score"], second["error"]) == ("", "it has 1 text where 2 are expected")
+
+
+def test_shards_that_read_a_file_in_another_way_are_refused(model, tmp_path, capsys, small_parts) -> None:
+    lines = "\n".join(["text", *texts(20)]) + "\n"
+    (tmp_path / "in.txt").write_text(lines)
+    (tmp_path / "in.csv").write_text(lines)
+    for name, code in (("in.txt", 0), ("in.csv", 2)):
+        index = int(name == "in.csv")
+        arguments = ("--file", tmp_path / name, "--to", tmp_path / "out.jsonl", "--shard", f"{index}/2")
+        assert predict(model, *arguments) == code, capsys.readouterr().err
+    assert "another kind of file" in capsys.readouterr().err
+
+
+def test_a_worker_whose_parent_is_gone_writes_nothing(monkeypatch, model, rows, tmp_path) -> None:
+    monkeypatch.setattr(answer_part, "parent_process", lambda: SimpleNamespace(is_alive=lambda: False))
+    with pytest.raises(SystemExit):
+        predict(model, "--file", rows, "--to", tmp_path / "out.csv")
+    assert not list((tmp_path / "out.csv.parts").glob("0*"))
 
 
 def test_columns_are_kept_and_answers_added(rows: Path, model: Path, tmp_path: Path, capsys, small_parts) -> None:

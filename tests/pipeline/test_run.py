@@ -481,3 +481,17 @@ def test_a_probe_is_a_step_of_its_own_and_the_report_links_to_it(copy: Path) -> 
     assert code == 0
     assert "probe" not in steps
     assert not (folder / "probe.html").exists()
+
+
+def test_results_that_may_not_belong_together_are_not_published(copy: Path, monkeypatch, capsys) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("compress.pipeline.run.copy_winners", stop)
+    assert rerun(copy)[0] == 130
+    publish = ["publish", "tiny", "--runs", str(copy / "runs"), "--to", str(copy / "other")]
+    assert main(publish) == 1
+    assert "may not belong together" in capsys.readouterr().err
+    monkeypatch.undo()
+    assert rerun(copy)[0] == 0
+    assert main(publish) == 0

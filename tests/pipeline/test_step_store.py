@@ -118,6 +118,21 @@ def test_clean_keeps_steps_that_a_run_names(tmp_path: Path) -> None:
     assert not half.exists()
 
 
+def test_clean_keeps_steps_of_a_run_that_begins_meanwhile(tmp_path: Path, monkeypatch) -> None:
+    store = StepStore(tmp_path)
+    folder, discard = finished(store, fingerprint="b"), StepStore.discard
+    first = finished(store, fingerprint="a")
+
+    def begun(self, removed):
+        discard(self, removed)
+        atomic_write(tmp_path / "mine" / "lock.json", '{"steps": {"distill": "distill-b"}}')
+
+    monkeypatch.setattr(StepStore, "discard", begun)
+    clean(tmp_path)
+    assert folder.exists()
+    assert not first.exists()
+
+
 def test_clean_removes_nothing_when_a_lock_cannot_be_read(tmp_path: Path) -> None:
     gone = finished(StepStore(tmp_path))
     atomic_write(tmp_path / "mine" / "lock.json", "{")

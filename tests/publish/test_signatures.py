@@ -94,6 +94,15 @@ class TestPolicy:
         with pytest.raises(ModelError, match="is signed by the key 162707431AD2EE77, which is not a trusted one"):
             opened(f"{signed.parent}/films")
 
+    def test_what_was_altered_after_it_was_signed_is_not_opened(self, signed, monkeypatch, capsys):
+        monkeypatch.setenv("COMPRESS_TRUSTED_KEYS", PUBLIC)
+        assert opened(f"{signed.parent}/films") == signed
+        (signed / "compress.json").write_text((signed / "compress.json").read_text() + " ")
+        with pytest.raises(ModelError, match=r"is not as it was signed: .*compress\.json"):
+            opened(f"{signed.parent}/films")
+        assert main(["predict", f"{signed.parent}/films", "good"]) == 1
+        assert "is not as it was signed" in capsys.readouterr().err
+
     def test_a_model_of_ones_own_needs_no_signature(self, winner, monkeypatch):
         monkeypatch.setenv("COMPRESS_TRUSTED_KEYS", PUBLIC)
         assert opened(winner) == winner

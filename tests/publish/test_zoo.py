@@ -221,6 +221,31 @@ class TestVersions:
         ):
             find(f"{place.root}/films-small")
 
+    def test_what_was_killed_before_the_index_was_written_is_mended(
+        self, winner, another, report, publish, published, monkeypatch
+    ):
+        def stop(*_):
+            raise KeyboardInterrupt
+
+        place = FolderPlace(published.parent)
+        with monkeypatch.context() as patch:
+            patch.setattr("compress.publish.zoo.write_index", stop)
+            with pytest.raises(KeyboardInterrupt):
+                withdraw(place, "films-small@1", "wrong labels")
+            with pytest.raises(KeyboardInterrupt):
+                publish(another(), report, published.parent, "films-small")
+        index = json.loads((published.parent / "index.json").read_text())
+        assert [each["record"].get("state", "published") for each in index["versions"].values()] == ["published"]
+        assert withdraw(place, "films-small@1", "wrong labels").state == "withdrawn"  # goes on, and says so once
+        with pytest.raises(UsageError, match="is withdrawn already"):
+            withdraw(place, "films-small@1", "wrong labels")
+        publish(another(), report, published.parent, "films-small")
+        index = json.loads((published.parent / "index.json").read_text())
+        assert [each["record"].get("state", "published") for each in index["versions"].values()] == [
+            "withdrawn",
+            "published",
+        ]
+
     def test_a_version_is_withdrawn_once(self, published):
         withdraw(FolderPlace(published.parent), "films-small@1", "wrong labels")
         with pytest.raises(UsageError, match="films-small@1 is withdrawn already: wrong labels"):

@@ -1,13 +1,16 @@
 """Every protocol, with the clients that people have, answers what `predict` does."""
 
 import json
+import math
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import compress
-from compress.serve.service import Service
+from compress.serve.protocols.text_embeddings_inference import _check_each
+from compress.serve.service import Refusal, Service
 
 INPUTS = {
     "classification": "a fine film",
@@ -143,12 +146,26 @@ def test_an_empty_text_changes_no_type(kind, name, expected, binary, service_of)
         ("similarity", {"question": "good", "context": "fine"}),
         ("question_answering", {"source_sentence": "good", "sentences": ["fine"]}),
         ("multiple_choice", {"source_sentence": "good", "sentences": ["fine"]}),
+        ("ranking", {"text": "good", "text_pair": "fine"}),
+        ("question_answering", {"text": "good", "text_pair": "fine"}),
     ],
 )
 def test_inference_client_is_refused_what_a_model_does_not_answer(kind, inputs, service_of):
     answer = service_of(kind).client.post(f"/models/{kind}", json={"inputs": inputs})
     assert answer.status_code == 422
-    assert f"is a model of {kind}" in answer.text
+    assert f"a model of {kind}" in answer.text
+
+
+def test_infer_gives_embeddings_of_single_texts_where_two_are_compared(service_of, exported):
+    client = service_of("similarity").client
+    tensor = {"name": "texts", "datatype": "BYTES", "shape": [2], "data": ["good", "a fine film"]}
+    (output,) = client.post("/v2/models/similarity/infer", json={"inputs": [tensor]}).json()["outputs"]
+    assert output["name"] == "embedding"
+    expected = [predicted(exported("similarity"), text)["embedding"] for text in tensor["data"]]
+    np.testing.assert_allclose(np.reshape(output["data"], output["shape"]), expected, atol=1e-5)
+    pairs = tensor | {"shape": [1, 2]}
+    (output,) = client.post("/v2/models/similarity/infer", json={"inputs": [pairs]}).json()["outputs"]
+    assert output["name"] == "score"
 
 
 @pytest.mark.parametrize(
@@ -297,6 +314,21 @@ class TestTextEmbeddingsInference:
         answer = service_of(kind).client.post(path, json=body)
         assert answer.status_code == status
         assert set(answer.json()) == {"error", "error_type"}
+
+    def test_a_prompt_counts(self, exported):
+        model, text = compress.open(exported("retrieval")), "good " * 25
+        _check_each(model, [text])
+        with pytest.raises(Refusal, match="must have less than 33 tokens"):
+            _check_each(replace(model, prompt="a fine film or a bad one: "), [text])
+
+    def test_raw_scores_of_labels(self, service_of):
+        client = service_of("multi_label").client
+        shares, raw = (
+            {each["label"]: each["score"] for each in client.post("/predict", json=body).json()}
+            for body in ({"inputs": "good"}, {"inputs": "good", "raw_scores": True})
+        )
+        for label, share in shares.items():
+            assert raw[label] == pytest.approx(math.log(share / (1 - share)), abs=1e-3)
 
     def test_truncate(self, service_of):
         body = {"inputs": "good " * 100, "truncate": True}

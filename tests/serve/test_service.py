@@ -21,7 +21,7 @@ from compress.cli import main
 from compress.errors import ModelError, ParityMissed, UsageError
 from compress.runtime.predictor import ONE_THREAD
 from compress.serve.served_model import BatchTimes, measure_times, open_served
-from compress.serve.server import named_models, watch
+from compress.serve.server import _state, named_models, watch
 from tests.serve.conftest import lines, serving
 
 PATH = "/models/films/predict"
@@ -262,7 +262,15 @@ def test_watching_replaces_a_model_without_a_lost_request(exported, tmp_path, mo
     shutil.copytree(exported("classification"), folder)
     with serving({"films": folder}) as each:
         loop = asyncio.new_event_loop()
-        task = loop.create_task(watch(each.service, {"films": str(folder)}, ONE_THREAD, Console("human", err=each.log)))
+        task = loop.create_task(
+            watch(
+                each.service,
+                {"films": str(folder)},
+                {"films": _state(str(folder))},
+                ONE_THREAD,
+                Console("human", err=each.log),
+            )
+        )
         thread = threading.Thread(target=loop.run_forever, daemon=True)
         thread.start()
         statuses = []
@@ -407,7 +415,11 @@ def test_watching_follows_the_newest_version(exported, tmp_path, monkeypatch):
     source = f"{place.root}/films"
     with serving({"films": opened(source)}) as each:
         loop = asyncio.new_event_loop()
-        task = loop.create_task(watch(each.service, {"films": source}, ONE_THREAD, Console("human", err=each.log)))
+        task = loop.create_task(
+            watch(
+                each.service, {"films": source}, {"films": _state(source)}, ONE_THREAD, Console("human", err=each.log)
+            )
+        )
         thread = threading.Thread(target=loop.run_forever, daemon=True)
         thread.start()
 

@@ -16,12 +16,7 @@ def clean(runs: Path, *, dry_run: bool = False) -> list[dict[str, Any]]:
 
     A lock that cannot be read stops everything, since it may name any.
     """
-    store = StepStore(runs)
-    folders = ("*", f"*/{PREVIOUS_FOLDER}/*", f"*/{TRAININGS_FOLDER}/*")
-    locks = [
-        lock for root in (runs, searches_folder(runs)) for each in folders for lock in root.glob(f"{each}/{LOCK_FILE}")
-    ]
-    named = set[str]().union(*map(named_steps, locks))
+    store, named = StepStore(runs), _named(runs)
     finished = [(path, "no run uses it") for path in sorted(store.steps.glob("[!.]*"))]
     partial = [(path, "unfinished, and no run uses it") for path in sorted((store.steps / ".partial").glob("*"))]
     encoded = [(store.steps / ENCODED_FOLDER, "texts as tokens, made again where a step needs them")]
@@ -31,9 +26,18 @@ def clean(runs: Path, *, dry_run: bool = False) -> list[dict[str, Any]]:
             continue
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
         rows.append({"folder": str(folder), "bytes": size, "why": why})
-        if not dry_run:
+        if not dry_run and folder.name not in _named(runs):  # a run may have begun meanwhile
             store.discard(folder)
     if not dry_run:
         for leftover in (".trash", ".launch"):
             shutil.rmtree(store.steps / leftover, ignore_errors=True)
     return rows
+
+
+def _named(runs: Path) -> set[str]:
+    """Return the step folders that runs and searches use."""
+    folders = ("*", f"*/{PREVIOUS_FOLDER}/*", f"*/{TRAININGS_FOLDER}/*")
+    roots = (runs, searches_folder(runs))
+    return set[str]().union(
+        *(named_steps(lock) for root in roots for each in folders for lock in root.glob(f"{each}/{LOCK_FILE}"))
+    )

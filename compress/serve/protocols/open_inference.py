@@ -66,7 +66,7 @@ async def infer(request: Request, service: Service) -> Response:
         raise Refusal(400, "body", f"{first_error(error)}.") from error
     inputs = _inputs(body.inputs, content[length:], served)
     answers = await service.all_answers(served.name, inputs)
-    return _response(body, answers, served)
+    return _response(body, answers, output_fields(served, next(iter(inputs), "")), served.name)
 
 
 def _inputs(tensors: Sequence[InputTensor], binary: bytes, served: ServedModel) -> list[TaskInput]:
@@ -126,8 +126,9 @@ def _decoded(content: bytes, name: str) -> list[str]:
     return texts
 
 
-def _response(body: InferRequest, answers: Sequence[Mapping[str, Any]], served: ServedModel) -> Response:
-    fields = output_fields(served)
+def _response(
+    body: InferRequest, answers: Sequence[Mapping[str, Any]], fields: Mapping[str, str], name_of_model: str
+) -> Response:
     wanted = [each.name for each in body.outputs] or list(fields)
     if unknown := [name for name in wanted if name not in fields]:
         raise Refusal(400, "outputs", f"there is no output '{unknown[0]}'; expected {', '.join(fields)}.")
@@ -149,7 +150,7 @@ def _response(body: InferRequest, answers: Sequence[Mapping[str, Any]], served: 
             described["data"] = array.ravel().tolist()
         outputs.append(described)
     content = {
-        "model_name": served.name,
+        "model_name": name_of_model,
         "model_version": "1",
         **({"id": body.id} if body.id else {}),
         "outputs": outputs,
@@ -193,11 +194,12 @@ def _encoded(array: NDArray[Any]) -> bytes:
     return b"".join(struct.pack("<I", len(text)) + text for text in texts)
 
 
-def output_fields(served: ServedModel) -> dict[str, str]:
-    """Return the outputs and their types."""
+def output_fields(served: ServedModel, given: TaskInput | None = None) -> dict[str, str]:
+    """Return the outputs and their types, of an input such as this one, by default of all columns of the task."""
     model = served.model
-    columns = "" if len(model.task.text) == 1 else ("",) * len(model.task.text)
-    names = [*model.kind.empty_answer(columns)]
+    if given is None:
+        given = "" if len(model.task.text) == 1 else ("",) * len(model.task.text)
+    names = [*model.kind.empty_answer(given)]
     if model.kind.exclusive and model.task.labels:
         names.append("probabilities")
     numbers = {

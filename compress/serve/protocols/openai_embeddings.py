@@ -53,7 +53,7 @@ async def embeddings(request: Request, service: Service) -> dict[str, Any]:
 
 
 def _count_tokens(model: TextModel, texts: list[str]) -> int:
-    return sum(len(model.tokens(text, None, model.task.max_length).input_ids) for text in texts)
+    return sum(len(model.tokens(model.prompt + text, None, model.task.max_length).input_ids) for text in texts)
 
 
 def refused(error: Refusal) -> dict[str, Any]:

@@ -16,6 +16,9 @@ from compress.tasks.base import TaskInput
 
 Sequence = Annotated[list[str], Field(min_length=1, max_length=2)]
 
+LEAST = 1e-30
+"""In place of a probability of 0, whose logarithm is taken."""
+
 
 class PredictRequest(BaseModel):
     """A text, a pair, or a list of lists: each a text or a pair."""
@@ -62,7 +65,9 @@ def _classes(answer: dict[str, Any], *, raw: bool) -> list[dict[str, Any]]:
         raise Refusal(400, "empty", "inputs cannot be empty")
     shares = answer["probabilities"] if "probabilities" in answer else {"LABEL_0": answer["score"]}
     if raw and "label" in answer:  # up to a constant, which a softmax removes
-        shares = {name: math.log(max(share, 1e-30)) for name, share in shares.items()}
+        shares = {name: math.log(max(share, LEAST)) for name, share in shares.items()}
+    elif raw and "labels" in answer:
+        shares = {name: math.log(max(share, LEAST) / max(1 - share, LEAST)) for name, share in shares.items()}
     found = [{"score": share, "label": name} for name, share in shares.items()]
     return sorted(found, key=lambda each: -each["score"])
 
@@ -167,6 +172,7 @@ def _check_each(model: TextModel, inputs: list[TaskInput]) -> None:
         texts = (given,) if isinstance(given, str) else given
         if not any(text.strip() for text in texts):
             raise Refusal(400, "empty", "inputs cannot be empty")
+        texts = tuple(model.prompt + text for text in texts)
         if model.tokens(texts[0], texts[1] if len(texts) > 1 else None, model.task.max_length).truncated:
             raise Refusal(
                 413,

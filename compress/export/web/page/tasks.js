@@ -61,7 +61,8 @@ function embeddingKind(fields) {
     predict(outputs) {
       const [first, second] = outputs.map((output) => output.sentence_embedding);
       if (second === undefined) return { embedding: first };
-      return { score: dot(first, second) / Math.sqrt(dot(first, first) * dot(second, second)) };
+      const norms = Math.sqrt(dot(first, first) * dot(second, second)); // 0 of a text without known pieces
+      return { score: norms && dot(first, second) / norms };
     },
   };
 }
