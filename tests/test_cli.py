@@ -1,4 +1,5 @@
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -6,6 +7,7 @@ import yaml
 
 from compress.cli import main, predict_commands
 from compress.errors import GateMissed
+from compress.pipeline.run import read_recipe
 
 
 def test_no_command_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,6 +105,16 @@ def test_columns_that_a_file_does_not_have_are_problems_of_the_recipe(
 
 
 class TestInit:
+    @pytest.mark.parametrize(
+        ("file", "name"), [("my reviews.yaml", "my-reviews"), ("é.yaml", "e"), ("_.yaml", "recipe")]
+    )
+    def test_any_file_name_gives_a_recipe_that_has_a_name(self, file, name, tmp_path, monkeypatch, capsys):
+        monkeypatch.chdir(tmp_path)
+        assert main(["init", file]) == 0
+        shown = capsys.readouterr().out
+        assert f"compress plan {shlex.quote(file)}" in shown
+        assert read_recipe(tmp_path / file).name == name
+
     def test_writes_a_recipe_that_plans(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
         assert main(["init", "my.yaml"]) == 0

@@ -85,7 +85,7 @@ class TableFile:
         return _line_parts(self)
 
     def columns(self) -> tuple[str, ...] | None:
-        """Return the columns, or those of the first object; None where the first lines hold none.
+        """Return the columns, or those of the first objects; None where these hold none.
 
         A file without rows is an error.
         """
@@ -95,10 +95,10 @@ class TableFile:
         if self.format != "jsonl":
             return part.columns
         objects, _ = parsed_objects(part)
-        return next((tuple(values) for values in objects if values), None)
+        return tuple(dict.fromkeys(name for values in objects for name in values)) or None
 
     def check_columns(self, names: Sequence[str]) -> None:
-        """Refuse names that are none of the file's columns, or of its first object's."""
+        """Refuse names that are none of the file's columns, or of its first objects'."""
         known = self.columns() or ()
         for name in names if known else ():
             if name not in known:

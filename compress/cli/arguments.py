@@ -19,10 +19,16 @@ class AddCommand(Protocol):
         """Add it."""
 
 
+LEAST_BYTES = 1000
+"""Fewer than any model has: a number below it lacks its unit."""
+
+
 def size(text: str) -> float:
     """Return bytes: `5MB`."""
     from compress.recipe.field_types import bytes_of
 
+    if text.isdecimal() and int(text[:20]) < LEAST_BYTES:
+        raise argparse.ArgumentTypeError(f"give the unit: {text[:20]}MB")
     return _with_unit(bytes_of, text)
 
 

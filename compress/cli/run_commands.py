@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -46,7 +47,7 @@ def init(options: argparse.Namespace, console: Console) -> None:
 
     names = ("task", "train", "text", "label", "kind", "encoding", "teacher", "student", "cards")
     path = write_starter(options.path, **{name: getattr(options, name) for name in names})
-    console.data({"recipe": str(path)}, f"{path} is written; next: compress plan {path}")
+    console.data({"recipe": str(path)}, f"{path} is written; next: compress plan {shlex.quote(str(path))}")
 
 
 def add_label(command: AddCommand) -> None:

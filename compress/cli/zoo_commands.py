@@ -164,7 +164,8 @@ def pull(options: argparse.Namespace, console: Console) -> None:
     from compress.publish.signatures import trusted_keys
 
     keys = trusted_keys(options.key)
-    target = fetch(options.source, options.to, variant=options.variant, update=options.update, keys=keys)
+    wanted = {"variant": options.variant, "update": options.update, "keys": keys}
+    target = fetch(options.source, options.to, **wanted, warn=console.warn)
     pulled = read_pulled(target)
     signed = " and is signed by a trusted key" if keys else ""
     named = f" holds {pulled.version} ({pulled.variant});" if pulled and pulled.version else ":"

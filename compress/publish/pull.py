@@ -68,6 +68,7 @@ def pull(
     variant: str | None = None,
     update: bool = False,
     keys: Sequence[PublicKey] = (),
+    warn: Callable[[str], None] | None = None,
 ) -> Path:
     """Get a published model as the folder ``to``, verified, and return that.
 
@@ -81,11 +82,13 @@ def pull(
             by default the winner that runs on this machine, the fastest of several.
         update: replace a folder that holds another version of this model, unless it was changed.
         keys: one of them must have signed it.
+        warn: is called with the reason where a version that is named was withdrawn.
     """
     from compress.model_sources import HUB_ID
 
     text = str(source)
     model = find(text)
+    warn_of_withdrawn(model, warn)
     to = to or Path(model.record.name if model and model.record else text.rstrip("/").rpartition("/")[2].split("@")[0])
     above = next((parent for parent in to.absolute().parents if (parent / DIGESTS_FILE).is_file()), None)
     if above is not None:  # a further folder would make that entry fail its verification
@@ -121,8 +124,7 @@ def opened(address: str | Path, warn: Callable[[str], None] | None = None) -> Pa
     model = find(text)
     if model is None:
         return Path(text)
-    if warn is not None and model.record and model.record.state == "withdrawn":
-        warn(f"{model.name} was withdrawn: {model.record.why}")
+    warn_of_withdrawn(model, warn)
     _, listed = checked_digests(model, keys)
     chosen = choose_variant(model, listed, None)
     if isinstance(model.place, FolderPlace):
@@ -144,6 +146,12 @@ def opened(address: str | Path, warn: Callable[[str], None] | None = None) -> Pa
     return cached
 
 
+def warn_of_withdrawn(model: PublishedModel | None, warn: Callable[[str], None] | None) -> None:
+    """Say why a version that was named was withdrawn."""
+    if warn is not None and model and model.record and model.record.state == "withdrawn":
+        warn(f"{model.name} was withdrawn: {model.record.why}")
+
+
 def open_model(address: str | Path, placement: Placement | None = None) -> TextModel:
     """Open a model for texts: ``compress.open("zoo/films").predict(["a text"])``; loads torch only where needed.
 
@@ -156,9 +164,10 @@ def open_model(address: str | Path, placement: Placement | None = None) -> TextM
     return open(opened(address), placement)
 
 
-def published_folder(address: str) -> Path:
+def published_folder(address: str, warn: Callable[[str], None] | None = None) -> Path:
     """Return the whole folder of what an address names, to be verified; of another machine what `opened` returns."""
     model = find(address)
+    warn_of_withdrawn(model, warn)
     if model is None:
         return Path(address)
     return model.place.root / model.folder if isinstance(model.place, FolderPlace) else opened(address)

@@ -31,7 +31,7 @@ def verify_and_show(
         ClaimMissed: it is measured as worse than what was published.
         ParityMissed: outputs differ from those of PyTorch by more than the limit of the export's precision.
     """
-    folder, keys = published_folder(model), trusted_keys(key)
+    folder, keys = published_folder(model, console.warn), trusted_keys(key)
     result: dict[str, Any] = {"folder": str(folder)}
     lines = []
     if keys:

@@ -186,7 +186,9 @@ def _located(problem: Problem, raw: Any, document: Document, changed: Iterable[K
     above = any(each[: len(path)] == path for each in changed)
     if below or (above and path not in document.lines):
         return Problem(path, f"{problem.message} (given on the command line)")
-    return Problem(path, problem.message, document.line(path))
+    return Problem(
+        path, problem.message, document.line(path) if path else None
+    )  # what is about several keys has no line
 
 
 def _read(path: Path) -> str:
@@ -228,6 +230,8 @@ def _parse(text: str) -> tuple[KeyPath, Any]:
     parts = key.strip().split(".")
     if not sign or not all(parts):
         raise ValueError(f"'{text}' is not an override; expected KEY=VALUE, such as distill.epochs=2")
+    if not value.strip():
+        raise ValueError(f"'{text}' has no value; {key.strip()}=null removes a key")
     document = Document(value)
     if document.problems:
         raise ValueError(f"'{text}': {document.problems[0]}")

@@ -186,6 +186,8 @@ def _warnings(configs: ModelConfigs) -> Iterator[str]:
 
 def _shrink(recipe: Recipe, smoke: Smoke) -> Recipe:
     """One layer, initialised in the same way; narrower and factorised where the recipe's is."""
+    if not recipe.students:
+        return recipe
     recipe = recipe.model_copy(update={SECTION: recipe.distill and smoke_distillation(recipe.distill, smoke)})
     if student := recipe.student:
         widths = {key: width for key, width in NARROW.items() if getattr(student, key) is not None}

@@ -2,6 +2,7 @@
 
 import os
 import re
+import unicodedata
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +24,12 @@ def check_file_name(name: str) -> str:
         limits = f"may hold up to {MAX_NAME_LENGTH} letters, digits, '.', '_' and '-' and starts with a letter or digit"
         raise ValueError(f"{limits}, got {name[:150]!r}")
     return name
+
+
+def file_name_like(name: str) -> str:
+    """Return ``name`` as a file name of any system: what it may not hold is left out or becomes `-`."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", plain).strip("-._")[:MAX_NAME_LENGTH] or "recipe"
 
 
 FileName = Annotated[str, AfterValidator(check_file_name)]

@@ -125,6 +125,8 @@ CONTRADICTORY_SHARE = 0.01
 """Share of rows with a contradictory label from which a warning is given."""
 SHOWN = 3
 """Classes that one sentence names."""
+ABSENT = frozenset({"", "-", "?", "na", "n/a", "#n/a", "nan", "nil", "none", "null"})
+"""How other programs write a value that is missing."""
 IMBALANCED = 20
 """A class this many times as large as another one leaves that hardly any weight in a mean over rows."""
 
@@ -150,6 +152,9 @@ def label_problems(
             share = f"{count:,} of {rows[role]:,} {role} rows ({count / rows[role]:.1%})"
             yield f"{share} have the text of another row and another label: no model can be right on all."
     yield from _differ_in_spelling(per_class.get("train", {}))
+    if absent := [label for label, count in per_class.get("train", {}).items() if count and label.lower() in ABSENT]:
+        named = " and ".join(f"'{label}' ({per_class['train'][label]:,} rows of train)" for label in absent)
+        yield f"The class {named} looks like a missing value: remove such rows, or leave their labels empty."
     present = {label: count for label, count in per_class.get("train", {}).items() if count}
     if single := [label for label, count in present.items() if count == 1]:
         named = ", ".join(f"'{label}'" for label in single[:SHOWN])

@@ -102,6 +102,14 @@ def test_lines_of_one_text_give_embeddings_of_a_model_that_compares_two(exported
     assert (second["score"], second["error"]) == ("", "it has 1 text where 2 are expected")
 
 
+def test_an_object_without_the_column_of_text_is_a_row_wherever_it_is(model, tmp_path) -> None:
+    (tmp_path / "in.jsonl").write_text('{"id": 1}\n{"text": "good", "id": 2}\n')
+    assert predict(model, "--file", tmp_path / "in.jsonl", "--to", tmp_path / "out.csv") == 1
+    assert predict(model, "--file", tmp_path / "in.jsonl", "--to", tmp_path / "out.csv", "--bad-rows", "keep") == 0
+    first, second = read_csv(tmp_path / "out.csv")
+    assert (first["label"], second["error"], bool(second["label"])) == ("", "", True)
+
+
 def test_shards_that_read_a_file_in_another_way_are_refused(model, tmp_path, capsys, small_parts) -> None:
     lines = "\n".join(["text", *texts(20)]) + "\n"
     (tmp_path / "in.txt").write_text(lines)

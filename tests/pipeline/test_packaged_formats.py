@@ -1,9 +1,11 @@
 """Formats that are built for winners only: planned, built, gated, delivered, shown and published."""
 
 import json
+import re
 import shutil
 import signal
 from contextlib import suppress
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -426,3 +428,12 @@ def test_every_format_has_a_variant_in_each_precision(form):
     full, int8 = variant_in(form, "fp32"), variant_in(form, "int8")
     assert (full.format, full.precision) == (form, "fp32")
     assert (int8.format, int8.precision) == (form, "int8")
+
+
+def test_an_export_that_cannot_be_exported_names_its_model(finished_run, tmp_path, capsys):
+    winner = finished_run / "winner" / "cpu"
+    assert main(["export", str(winner), str(tmp_path / "out"), "--format", "onnx"]) == 2
+    message = capsys.readouterr().err.replace("\n", "")
+    folder = re.search(r"exported from: (\S+)", message)
+    assert folder is not None, message
+    assert (Path(folder[1]) / "model.safetensors").is_file()

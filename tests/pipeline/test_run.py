@@ -9,10 +9,12 @@ import pytest
 import compress
 from compress.cli import main
 from compress.errors import UsageError
+from compress.measure import Latency
 from compress.model_folder.model_info import read_info
 from compress.pipeline.commands.plan_command import preview
 from compress.pipeline.run import Options, prepare
 from compress.pipeline.run_lock import named_steps
+from compress.pipeline.steps import measure_step
 from compress.probe.probe_result import ProbeReport
 from compress.report.report_schema import read_report
 from compress.train.precision import PrecisionChoice
@@ -495,3 +497,25 @@ def test_results_that_may_not_belong_together_are_not_published(copy: Path, monk
     monkeypatch.undo()
     assert rerun(copy)[0] == 0
     assert main(publish) == 0
+
+
+def test_timings_whose_processes_died_are_tried_again(copy: Path, monkeypatch) -> None:
+    def killed(jobs, *_, **__):
+        return {job.key: Latency(status="failed", reason="killed by SIGKILL", died=True) for job in jobs}
+
+    monkeypatch.setattr(measure_step, "time_jobs", killed)
+    assert rerun(copy, "--from", "measure")[0] != 0
+    monkeypatch.undo()
+    code, steps = rerun(copy, *TIMED)
+    assert (code, steps[0]) == (0, "measure")
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(["--until", "nope"], 2), (["--until", "data"], 0)])
+def test_a_dry_run_ends_where_the_run_would(arguments, code, finished_run: Path, capsys) -> None:
+    command = ["run", str(finished_run.parent / "tiny.yaml"), "--runs", str(finished_run.parent / "runs"), "--dry-run"]
+    assert main([*command, "--format", "json", *arguments]) == code
+    shown = capsys.readouterr()
+    if code:
+        assert "no step 'nope'" in json.dumps(shown.out + shown.err)
+    else:
+        assert [row["step"] for row in json.loads(shown.out)["steps"]] == ["data"]

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from compress.cli import main
 from compress.errors import ModelError, UsageError
 from compress.model_folder.model_info import read_info, write_info
 from compress.publish.measured import read_measured
@@ -245,6 +246,13 @@ class TestVersions:
             "withdrawn",
             "published",
         ]
+
+    @pytest.mark.parametrize("command", ["pull", "verify"])
+    def test_whoever_names_a_withdrawn_version_gets_the_reason(self, command, published, tmp_path, capsys):
+        withdraw(FolderPlace(published.parent), "films-small@1", "wrong labels")
+        to = [str(tmp_path / "copy")] if command == "pull" else []
+        assert main([command, f"{published.parent}/films-small@1", *to]) == 0
+        assert "films-small@1 was withdrawn: wrong labels" in " ".join(capsys.readouterr().err.split())
 
     def test_a_version_is_withdrawn_once(self, published):
         withdraw(FolderPlace(published.parent), "films-small@1", "wrong labels")

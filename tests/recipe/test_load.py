@@ -216,7 +216,7 @@ def test_corpus_is_a_path(monkeypatch):
             lambda recipe: recipe.distill.losses == Losses(attention=Attention(form="scores")),
         ),
         ("distill.soft_label=2", lambda recipe: recipe.distill.losses == Losses(soft_label=SoftLabel(weight=2.0))),
-        ("track=", lambda recipe: recipe.track is None),
+        ("track=null", lambda recipe: recipe.track is None),
         ("task.data.header={test: [a, b]}", lambda recipe: recipe.task.data.header == {"test": ("a", "b")}),
     ],
 )
@@ -243,6 +243,7 @@ def test_last_override_wins():
     [
         ("seed", "'seed' is not an override; expected KEY=VALUE"),
         ("=3", "is not an override"),
+        ("seed=", "'seed=' has no value; seed=null removes a key"),
         ("a..b=3", "is not an override"),
         (
             "distill={epochs: 1, epochs: 4}",
@@ -409,7 +410,7 @@ def test_each_problem_is_reported_once(section, message):
     result = problems_of(f"task: sst2\nteacher: m\n{section}\n")
     assert len(result) == 1
     assert message in result[0]
-    assert result[0].startswith(("line 3, ", "line 1, recipe: targets"))
+    assert result[0].startswith(("line 3, ", "recipe: targets"))
 
 
 @pytest.mark.parametrize(

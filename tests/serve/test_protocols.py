@@ -62,6 +62,16 @@ def test_probabilities_are_asked_for(service_of):
     assert set(answer["probabilities"]) == {"bad", "good"}
 
 
+@pytest.mark.parametrize("wrong", [5, None, {"a": "b"}, [], ["good", 5]])
+def test_a_row_that_is_no_text_fails_alone(wrong, service_of):
+    client = service_of("classification").client
+    answer = client.post("/models/classification/predict", json={"texts": ["good", wrong]})
+    assert answer.status_code == 200, answer.text
+    first, second = answer.json()["answers"]
+    assert (list(second), "label" in first) == (["error"], True)
+    assert client.post("/models/classification/predict", json={"texts": [wrong]}).status_code == 422
+
+
 def test_one_bad_row_fails_alone(service_of):
     body = {"texts": [["a", "b", "c"], "good", ""]}
     wrong, right, empty = (

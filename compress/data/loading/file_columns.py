@@ -1,10 +1,13 @@
 """Whether the files of a recipe have the columns of its task: their first rows are looked at before anything runs."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
+from itertools import islice
+from typing import Any
 
 from compress.data.loading.data_digest import PARTS, ROLES, part_files, source_entries
-from compress.data.loading.raw_rows import LINE, file_rows
+from compress.data.loading.raw_rows import LINE, file_rows, format_of
 from compress.data.loading.row_sources import document_text, row_parser
 from compress.errors import CompressError, DataError, Problem
 from compress.recipe.field_types import Part
@@ -13,14 +16,23 @@ from compress.tasks.base import RawRow
 from compress.tasks.parsing.columns import MissingColumn, column_value, label_columns, soft_label_columns
 from compress.tasks.parsing.labels import has_label
 
+LOOKED_AT = 1000
+"""Rows of a file of JSON objects whose keys are its columns."""
+
 
 def missing_columns(task: Task) -> Iterator[MissingColumn]:
-    """Yield the columns of the task that the first row of a file does not have; a row that cannot be read raises."""
+    """Yield the columns of the task that the first row of a file does not have; a row that cannot be read raises.
+
+    Of JSON objects the first ones together.
+    """
     if task.data.hub is not None or task.data.builtin is not None:
         return
     for part in PARTS:
         for path in part_files(task.data, part):
-            first = next(file_rows(path, task.data, part))
+            rows = file_rows(path, task.data, part)
+            first = next(rows)
+            if (task.data.format or format_of(path)) in ("jsonl", "json"):  # an object may leave keys out
+                first = _with_keys_of_others(first, rows)
             checks: list[Callable[[], object]]
             if part == "corpus":
                 checks = [partial(document_text, first, task)]
@@ -34,6 +46,15 @@ def missing_columns(task: Task) -> Iterator[MissingColumn]:
                     check()
                 except MissingColumn as missing:
                     yield missing
+
+
+def _with_keys_of_others(first: RawRow, others: Iterator[RawRow]) -> RawRow:
+    """Return the first row with the keys of those after it too."""
+    values = dict[str, Any]()
+    with suppress(DataError):  # what is wrong with another row is said where it is read
+        for other in islice(others, LOOKED_AT):
+            values = {**other.values, **values}
+    return first._replace(values={**values, **first.values})
 
 
 def _columns_of(part: Part, first: RawRow, task: Task) -> list[str]:

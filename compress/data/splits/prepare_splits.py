@@ -43,7 +43,7 @@ from compress.model_folder.model_info import TaskInfo
 from compress.recipe.field_types import Part, Role
 from compress.recipe.task_schema import Task
 from compress.tasks import Row, kind_of, task_info
-from compress.tasks.parsing.columns import column_value, label_columns
+from compress.tasks.parsing.columns import column_value, has_column, label_columns
 from compress.tasks.parsing.labels import UnknownClass
 from compress.tasks.validate_task import label_problems, task_problems
 
@@ -178,7 +178,8 @@ def _learn_classes(task: Task, train: Source, copy: IO[bytes]) -> tuple[tuple[st
     """Return the classes, and a source of the rows: a copy where all were read because the recipe names no classes."""
     copied, columns = CopiedRows(train, copy), label_columns(task)
     readable = (raw for raw in copied() if raw.fault is None)
-    values = (column_value(raw.values, column, task, raw.where) for raw in readable for column in columns)
+    named = ((raw, column) for raw in readable for column in columns if has_column(raw.values, column, task))
+    values = (column_value(raw.values, column, task, raw.where) for raw, column in named)
     labels = kind_of(task).labels(values, task)
     return labels, copied if copied.is_complete else train
 

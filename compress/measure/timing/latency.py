@@ -119,6 +119,8 @@ class Latency(ResultModel):
     reason: str | None = None
     """Why the status is not `measured`; or a note: a process died and was restarted, or interference could not be
     monitored (`not watched on CUDA: …`)."""
+    died: bool = False
+    """Whether it failed because its process ended or hung, which another try may not."""
     model: Timing | None = None
     """From padded arrays to outputs on the host."""
     end_to_end: Timing | None = None

@@ -19,7 +19,7 @@ from compress.measure.timing.schedule import (
     lap_seconds,
     shared_vocabulary,
 )
-from compress.measure.timing.worker_process import Unsupported, WorkerExited, WorkerLost, WorkerProcess
+from compress.measure.timing.worker_process import Unsupported, WorkerExited, WorkerHung, WorkerLost, WorkerProcess
 from compress.measure.timing.worker_protocol import Command, Reply, WorkerSpec
 from compress.model_folder.model_info import VariantInfo
 from compress.recipe.measure_schema import Measure
@@ -234,8 +234,11 @@ class WorkerPool:
         try:
             yield
         except WorkerLost as end:
-            status = "not measured" if isinstance(end, Unsupported) else "failed"
-            self.results[key] = Latency(status=status, reason=str(end))
+            if isinstance(end, Unsupported):
+                self.results[key] = Latency(status="not measured", reason=str(end))
+            else:
+                died = isinstance(end, WorkerExited | WorkerHung)
+                self.results[key] = Latency(status="failed", reason=str(end), died=died)
 
 
 def warm_page_cache(model: Path, variant: VariantInfo | None = None) -> None:

@@ -42,6 +42,10 @@ class WorkerExited(WorkerLost):
     """A subprocess exited or was killed."""
 
 
+class WorkerHung(WorkerLost):
+    """A subprocess did not reply in time, and was ended."""
+
+
 class Unsupported(WorkerLost):
     """A worker's runtime or device is not on this machine, or a library is missing."""
 
@@ -118,7 +122,7 @@ class WorkerProcess(Generic[AnyReply]):
             line = self._replies.get(timeout=timeout)
         except queue.Empty:
             self.kill()
-            raise WorkerLost(f"no reply within {timeout:.0f} s") from None
+            raise WorkerHung(f"no reply within {timeout:.0f} s") from None
         if not line:
             self._replies.put("")  # the next call gets the same result
             raise WorkerExited(self._describe_exit())

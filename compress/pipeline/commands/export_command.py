@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -27,6 +27,7 @@ from compress.errors import (
     UsageError,
     nearest,
     pluralize,
+    suggestion,
     unexpected,
 )
 from compress.export import BuildContext
@@ -41,8 +42,10 @@ from compress.model_folder.model_info import FolderInfo, find_info, read_info
 from compress.model_folder.sentence_transformers_files import task_of_folder
 from compress.model_sources import exported_variant
 from compress.models.fetch import fetch
+from compress.pipeline.run_lock import step_folder
 from compress.quantize import AUTOMATIC, CHOICES, QUANTIZERS
 from compress.quantize.calibration_rows import calibration_batches, require_rows
+from compress.report.report_schema import read_report
 from compress.runtime.predict_command import read_lines
 from compress.storage.atomic_write import atomic_copy_folder, why_unwritable
 from compress.variants import (
@@ -68,7 +71,9 @@ def chosen_variants(names: Sequence[str], quantizer: str | None) -> list[Variant
     known = (ALL_FORMATS, *EXPORTS, *(name for name, each in VARIANTS.items() if each.builder))
     for name in names:
         if name not in known:
-            raise UsageError(f"no format is called '{name}'{nearest(name, known)}")
+            raise UsageError(
+                f"no format is called '{name}'{suggestion(name, known)}; formats are {', '.join(EXPORTS)}."
+            )
     if quantizer is not None and quantizer not in (*CHOICES, *QUANTIZERS):
         raise UsageError(f"no quantizer is called '{quantizer}'{nearest(quantizer, (*CHOICES, *QUANTIZERS))}")
     if quantizer is not None and quantizer in QUANTIZERS:
@@ -319,9 +324,22 @@ class VariantBuilder:
         if needed is None and held is not None:
             raise UsageError(
                 f"{variant.name} is made from a model folder; {self.model} holds an export, {held.name}.",
-                hint="name the folder that it was exported from",
+                hint=f"name the folder that it was exported from{_origin_of(self.model)}",
             )
         return None if needed is None or self._present(needed) else needed
+
+
+def _origin_of(winner: Path) -> str:
+    """Return `: FOLDER` with the model that a run's winner was exported from; empty where that is not known."""
+    with suppress(CompressError, IndexError):
+        run = winner.resolve().parents[1]
+        report, target = read_report(run), winner.resolve().name
+        verdict = report.verdict(target)
+        row = report.row(verdict.winner) if verdict and verdict.winner else None
+        for folder in (step_folder(run, step) for step in reversed(row.steps if row else ())):
+            if find_info(folder) and exported_variant(folder) is None:
+                return f": {folder}"
+    return ""
 
 
 def build_settings(variant: Variant, assets: Path | None) -> dict[str, Any]:

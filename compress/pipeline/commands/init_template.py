@@ -1,5 +1,6 @@
 """`compress init`: writes the shortest recipe that runs, with further keys as comments."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,13 @@ from compress.recipe.load import parse_recipe
 from compress.recipe.student_schema import LightStudent
 from compress.steps.model_configs import config_of
 from compress.storage.atomic_write import atomic_write
+from compress.storage.file_names import file_name_like
 from compress.tasks import KINDS
 from compress.tasks.presets import NAMED_TASKS
 from compress.tasks.validate_task import task_problems
 
 TEMPLATE = """\
-# compress plan {path}     what it will do and how long that takes; every default with --all
+{name}# compress plan {path}     what it will do and how long that takes; every default with --all
 # compress run {path}      run them; run it again to resume; a first try of fewer rows: --set task.data.limit=500
 {task}
 teacher: {teacher}          # a card (compress ls teachers), a folder, or a hub id owner/name@revision
@@ -90,8 +92,14 @@ def write_starter(
     is_light = named is not None and isinstance(named.shape, LightStudent)
     family = family_named(model_type) if model_type else None
     compression = LIGHT.format(student=student) if is_light else _compression(student, family)
+    name = file_name_like(path.stem)
+    name = "" if name == path.stem else f"name: {name}\n"
     content = TEMPLATE.format(
-        path=path, task=_task(task, train, encoding, own), teacher=teacher, compression=compression
+        name=name,
+        path=shlex.quote(str(path)),
+        task=_task(task, train, encoding, own),
+        teacher=teacher,
+        compression=compression,
     )
     recipe = parse_recipe(content, str(path), (), NAMES)
     if problems := [*task_problems(recipe.task), *file_problems(recipe.task.data)]:

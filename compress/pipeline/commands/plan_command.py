@@ -62,7 +62,8 @@ def show_plan(
         _check_rows(plan, options, console)
     trials = calibrate(plan, options, console) if calibrated else {}
     forecasts = _forecasts(plan, options)
-    rows = forecasts.rows(trials)
+    wanted = {step.name for step in plan.until(options.until)}
+    rows = [row for row in forecasts.rows(trials) if row["step"] in wanted]
     for missing in findings.missing:
         console.warn(f"a run cannot start on this machine: {missing}")
     for warning in findings.warnings:

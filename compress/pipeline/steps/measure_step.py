@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from compress.console import Console, duration
 from compress.data.splits.prepare_splits import load_prepared
-from compress.errors import CompressError, pluralize
+from compress.errors import CompressError, StepIncomplete, pluralize
 from compress.measure import Job, Latency, time_jobs
 from compress.measure.machine_snapshot import snapshot_machine
 from compress.measure.resources.footprint import footprint
@@ -87,8 +87,13 @@ def measure(context: StepContext, plan: Plan, limits: bool) -> None:
     task = roles.info.task_info
     texts = sample_texts(roles.rows("test"), kind_of(task))
     everything = plan.present_targets, texts, recipe.measure, task.max_length, recipe.seed, limits, context.console
-    measured = Measurement(models, *everything).run().model_dump(exclude_unset=True)
-    write_ledger(context.work, Ledger.model_validate(strip_paths_deep(measured)))  # reports show it as it is
+    measured = Measurement(models, *everything).run()
+    ledger = Ledger.model_validate(strip_paths_deep(measured.model_dump(exclude_unset=True)))
+    write_ledger(context.work, ledger)  # reports show it as it is
+    if died := {each.key: each.latency.reason for each in ledger.results if each.latency.died}:
+        key, reason = next(iter(died.items()))
+        which = key if len(died) == 1 else f"{len(died)} variants, {key} among them,"
+        raise StepIncomplete(f"{which} could not be timed: {reason}", hint="the next run times all again")
 
 
 def sample_texts(rows: Sequence[Row], kind: Kind) -> list[TaskInput]:

@@ -2,13 +2,17 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from starlette.requests import Request
 
-from compress.errors import CompressError
+from compress.errors import CompressError, UsageError
 from compress.serve.service import Refusal, Service, as_input
 
-Texts = Annotated[list[str], Field(min_length=1)]
+ROWS = {
+    "type": "array",
+    "minItems": 1,
+    "items": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]},
+}
 
 
 class PlainRequest(BaseModel):
@@ -16,7 +20,7 @@ class PlainRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    texts: list[str | Texts] = Field(min_length=1)
+    texts: Annotated[list[Any], Field(min_length=1), WithJsonSchema(ROWS)]
     probabilities: bool = False
     """Adds those of all classes."""
 
@@ -26,7 +30,10 @@ async def predict(request: Request, service: Service) -> dict[str, Any]:
     name = request.path_params.get("name")
     service.served(name)
     body = await service.read(request, PlainRequest)
-    found = await service.answers(name, [as_input(text) for text in body.texts])
+    read = [as_input(row) for row in body.texts if _is_row(row)]
+    answered = iter(await service.answers(name, read) if read else ())
+    wrong = UsageError("a row is a text, or a list of texts that are read together.")
+    found = [next(answered) if _is_row(row) else wrong for row in body.texts]
     if len(found) == 1 and isinstance(found[0], CompressError):
         raise Refusal(422, "row", found[0].full_message)
     kind = service.served(name).model.kind
@@ -38,6 +45,11 @@ async def predict(request: Request, service: Service) -> dict[str, Any]:
         for answer in found
     ]
     return {"answers": answers}
+
+
+def _is_row(value: Any) -> bool:
+    texts = value if isinstance(value, list) else [value]
+    return bool(texts) and all(isinstance(text, str) for text in texts)
 
 
 def refused(error: Refusal) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from compress.errors import DataError, suggestion
+from compress.errors import DataError, UsageError, suggestion
 
 if TYPE_CHECKING:
     from compress.recipe.task_schema import Task
@@ -38,6 +38,8 @@ def separator_hint(columns: Sequence[Any]) -> str | None:
 
 class MissingColumn(DataError):
     """A column that rows do not have; ``key`` of the task names it, or is where the file is named."""
+
+    exit_code = UsageError.exit_code
 
     def __init__(self, message: str, hint: str | None = None, key: str = "text") -> None:
         super().__init__(message, hint=hint)

@@ -7,7 +7,7 @@ import pytest
 
 from compress.console import Console
 from compress.data.loading import row_sources
-from compress.data.loading.file_columns import check_columns
+from compress.data.loading.file_columns import check_columns, missing_columns
 from compress.data.loading.raw_rows import file_rows
 from compress.data.splits.prepare_splits import load_prepared, prepare_splits
 from compress.data.splits.row_store import StoredRows
@@ -252,6 +252,24 @@ def test_one_class_in_test(write, task_of, tmp_path, metric, is_refused, capsys)
         prepare_splits(task, 0, tmp_path)
     prepare_splits(task_of(**files, metric=metric, limit=9), 0, tmp_path, Console("human"))
     assert "its labels are all the same" in capsys.readouterr().err
+
+
+def test_objects_without_the_label_are_rows_without_a_label(write, task_of, tmp_path):
+    lines = [{"text": f"text {n}", **({"label": "ab"[n % 2]} if n % 5 else {})} for n in range(40)]
+    path = write("t.jsonl", "".join(f"{json.dumps(line)}\n" for line in lines))
+    assert not list(missing_columns(task_of(train=path)))
+    info = prepare_splits(task_of(train=path, select=path, test=path, bad_rows="skip"), 0, tmp_path)
+    assert (info.counts["train"], info.skipped) == (32, 24)
+    with pytest.raises(DataError, match=r"row 1 .*there is no column 'label'.*8 rows"):
+        prepare_splits(task_of(train=path, select=path, test=path), 0, tmp_path)
+    other = write("o.jsonl", "".join(f'{{"text": "{n}"}}\n' for n in range(9)))
+    assert [missing.exit_code for missing in missing_columns(task_of(train=other))] == [2]
+
+
+def test_a_class_that_looks_like_a_missing_value_is_named(write, task_of, tmp_path, capsys):
+    path = write("t.tsv", table(10) + "x\tNA\ny\tNA\n")
+    prepare_splits(task_of(train=path, select=path, test=path), 0, tmp_path, Console("human"))
+    assert "The class 'NA' (2 rows of train) looks like a missing value" in " ".join(capsys.readouterr().err.split())
 
 
 def test_one_class_under_a_limit(write, task_of, tmp_path):

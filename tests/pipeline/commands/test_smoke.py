@@ -78,3 +78,9 @@ def test_fewer_labelled_rows_than_rows(tmp_path):
     raw = {"name": "films", "task": {"name": "films", "kind": "classification", "data": data}, "teacher": "bert-base"}
     small = smoke_recipe(Recipe.model_validate(raw), tmp_path, ()).task.data
     assert 0 < small.labelled < small.limit
+
+
+def test_a_recipe_without_students_keeps_its_distillation(tmp_path):
+    task = {"name": "films", "kind": "classification", "data": {"train": "a.csv", "test": "b.csv"}}
+    raw = {"name": "films", "task": task, "teacher": "bert-base", "prune": {"heads": 0.5}}
+    assert smoke_recipe(Recipe.model_validate(raw), tmp_path, ()).distill == Recipe.model_validate(raw).distill
