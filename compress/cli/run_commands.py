@@ -145,7 +145,12 @@ def add_run(command: AddCommand) -> None:
     """Add `compress run`."""
     sub = command("run", "run a recipe; steps that are up to date are skipped", run)
     _recipe(sub)
-    sub.add_argument("--from", metavar="STEP", dest="begin", help="run this step and all that depend on it again")
+    sub.add_argument(
+        "--from",
+        metavar="STEP",
+        dest="begin",
+        help="run this step (compress plan RECIPE --all lists them) and all that depend on it again",
+    )
     sub.add_argument("--until", metavar="STEP", help="stop after this step")
     _verbose(sub)
     sub.add_argument("--force", action="store_true", help="run every step again")

@@ -123,6 +123,8 @@ def _source_problems(task: Task) -> Iterator[Problem]:
 
 CONTRADICTORY_SHARE = 0.01
 """Share of rows with a contradictory label from which a warning is given."""
+SCORED, FEWEST = ("select", "test"), 30
+"""Roles that models are scored on, and rows of them below which chance decides between models."""
 SHOWN = 3
 """Classes that one sentence names."""
 ABSENT = frozenset({"", "-", "?", "na", "n/a", "#n/a", "nan", "nil", "none", "null"})
@@ -151,6 +153,8 @@ def label_problems(
         if count > CONTRADICTORY_SHARE * rows[role]:
             share = f"{count:,} of {rows[role]:,} {role} rows ({count / rows[role]:.1%})"
             yield f"{share} have the text of another row and another label: no model can be right on all."
+    if few := [f"{role} has {pluralize(rows[role], 'row')}" for role in SCORED if 0 < rows.get(role, 0) < FEWEST]:
+        yield f"{' and '.join(few)}: too few to tell models apart."
     yield from _differ_in_spelling(per_class.get("train", {}))
     if absent := [label for label, count in per_class.get("train", {}).items() if count and label.lower() in ABSENT]:
         named = " and ".join(f"'{label}' ({per_class['train'][label]:,} rows of train)" for label in absent)

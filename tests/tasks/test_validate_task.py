@@ -125,3 +125,9 @@ def test_classes_that_are_one_but_for_their_spelling_are_named():
         " if they mean the same, write them alike."
     )
     assert problems(train=dict.fromkeys(("3.1", "3.10", "007", "7", "1e3", "1000", "1_000", "1.5", "15"), 10)) == []
+
+
+def test_few_rows_to_score_on_are_named():
+    (sentence,) = label_problems("classification", "accuracy", {"train": 900, "select": 2, "test": 29}, {}, {})
+    assert sentence == "select has 2 rows and test has 29 rows: too few to tell models apart."
+    assert not list(label_problems("classification", "accuracy", {"train": 900, "select": 30, "test": 0}, {}, {}))

@@ -151,7 +151,7 @@ def _table_rows(path: Path, data: Data, role: Part, form: str) -> Iterator[RawRo
         where = f"{file}, row {number} (line {line})"
         if len(fields) != count and not (more and len(fields) > count):
             listing = ", ".join(columns[:SHOWN_COLUMNS]) + (" …" if len(columns) > SHOWN_COLUMNS else "")
-            hint = separator_hint(columns) or f"{DELIMITER_HINT}; {SKIP_HINT}"
+            hint = separator_hint(columns) or (f"{DELIMITER_HINT}; {SKIP_HINT}" if len(fields) > count else SKIP_HINT)
             fault = DataError(f"{where} has {len(fields)} fields where {count} are expected ({listing}).", hint=hint)
             if data.bad_rows != "skip":
                 raise fault

@@ -100,6 +100,10 @@ def rounds_that_fit(left: float, restart: float, round_seconds: float) -> int:
     return int(np.clip((left - restart) / max(round_seconds, 1e-9), 0, BUDGET_ROUNDS))
 
 
+OF_BUDGET = "the budget of "
+"""How reasons begin that are about the budget for timing."""
+
+
 def budget_too_small(budget: float, jobs: int, starting: float | None, more: float) -> str:
     """Return the reason why a budget is too small, with the least that would do.
 
@@ -109,7 +113,7 @@ def budget_too_small(budget: float, jobs: int, starting: float | None, more: flo
         starting: seconds that starting all of them takes; None where none has started.
         more: seconds that everything after starting takes.
     """
-    reason = f"the budget of {budget:.3g} s for timing is too small for {pluralize(jobs, 'model')}"
+    reason = f"{OF_BUDGET}{budget:.3g} s for timing is too small for {pluralize(jobs, 'model')}"
     if starting is None:
         return f"{reason}: it was used up before the first had started"
     return f"{reason}; it takes at least {ceil(starting + more)} s, {starting:.0f} s of them for starting"
@@ -124,7 +128,7 @@ def left_out(budget: float, jobs: int, starting: float) -> str:
         starting: seconds that starting all of them would take.
     """
     return (
-        f"the budget of {budget:.3g} s for timing went to the models before it: starting all {jobs} takes about"
+        f"{OF_BUDGET}{budget:.3g} s for timing went to the models before it: starting all {jobs} takes about"
         f" {starting:.0f} s"
     )
 

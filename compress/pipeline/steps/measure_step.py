@@ -24,6 +24,7 @@ from compress.measure.resources.footprint import footprint
 from compress.measure.resources.serving_memory import ServingMemory, serving_memory
 from compress.measure.roofline.roofline import LimitShares, MachineLimits, find_limits, machine_limits, shares_of_limits
 from compress.measure.timing.latency import describe_precision, ratio
+from compress.measure.timing.schedule import OF_BUDGET
 from compress.measure.timing.worker_process import RunningProcesses
 from compress.model_folder.model_info import VariantInfo, find_info
 from compress.pipeline.step_context import StepContext
@@ -94,6 +95,11 @@ def measure(context: StepContext, plan: Plan, limits: bool) -> None:
         key, reason = next(iter(died.items()))
         which = key if len(died) == 1 else f"{len(died)} variants, {key} among them,"
         raise StepIncomplete(f"{which} could not be timed: {reason}", hint="the next run times all again")
+
+
+def _with_budget(reason: str | None, whole: str) -> dict[str, str]:
+    """Return a reason that is about the budget for timing with what that is a share of."""
+    return {"reason": f"{reason}{whole}"} if reason and reason.startswith(OF_BUDGET) else {}
 
 
 def sample_texts(rows: Sequence[Row], kind: Kind) -> list[TaskInput]:
@@ -196,7 +202,9 @@ class Measurement:
             return not is_reference, sum(path.stat().st_size for path in job.folder.rglob("*") if path.is_file())
 
         ordered = sorted(jobs, key=importance)
-        return time_jobs(ordered, self.texts, settings, seed=self.seed, console=self.console, budget=budget)
+        timed = time_jobs(ordered, self.texts, settings, seed=self.seed, console=self.console, budget=budget)
+        whole = f" (of measure.budget, {self.settings.budget:.3g} s)" if self.settings.budget else ""
+        return {key: each.model_copy(update=_with_budget(each.reason, whole)) for key, each in timed.items()}
 
     def _cells(self, target: Target, grid: TimingGrid, timed: Mapping[str, Latency]) -> Iterator[GridCell]:
         for length, batch in product(grid.length, grid.batch):
