@@ -159,8 +159,7 @@ def part_shape(shared: ShapeInfo, part: Part) -> ShapeInfo:
         ModelError: it has more layers, heads or neurons, or its word vectors cannot be stored in factors.
     """
     largest = (len(shared.heads), min(shared.heads, default=0), min(shared.ffn, default=0))
-    wanted = (part.layers, part.heads, part.ffn)
-    if any(asked > given for asked, given in zip(wanted, largest, strict=True)):
+    if any(asked > given for asked, given in zip(part.units, largest, strict=True)):
         raise ModelError(
             f"a part of {pluralize(part.layers, 'layer')}, {pluralize(part.heads, 'head')} and"
             f" {pluralize(part.ffn, 'neuron')} is larger than the shared"
@@ -168,7 +167,7 @@ def part_shape(shared: ShapeInfo, part: Part) -> ShapeInfo:
         )
     changes: dict[str, Any] = {"heads": (part.heads,) * part.layers, "ffn": (part.ffn,) * part.layers}
     if part.factors is not None:
-        _check_factors(shared, part.factors, shared.hidden)
+        _check_factors(shared, part.factors, shared.embedding_size or shared.hidden)
         changes["embedding_parameters"] = _in_factors(shared, part.factors, shared.hidden)
         changes["embedding_size"] = part.factors
     return _with_parameters(shared.model_copy(update=changes))

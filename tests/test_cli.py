@@ -106,7 +106,8 @@ def test_columns_that_a_file_does_not_have_are_problems_of_the_recipe(
 
 class TestInit:
     @pytest.mark.parametrize(
-        ("file", "name"), [("my reviews.yaml", "my-reviews"), ("é.yaml", "e"), ("_.yaml", "recipe")]
+        ("file", "name"),
+        [("my reviews.yaml", "my-reviews"), ("é.yaml", "e"), ("_.yaml", "recipe"), ("レビュー2024.yaml", "2024")],
     )
     def test_any_file_name_gives_a_recipe_that_has_a_name(self, file, name, tmp_path, monkeypatch, capsys):
         monkeypatch.chdir(tmp_path)

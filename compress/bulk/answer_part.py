@@ -56,7 +56,7 @@ def answer_part(
         if values and (missing := [name for name in predictor.columns if name not in values]):
             faults.setdefault(row, f"it has no '{missing[0]}'{nearest(missing[0], values)}")
     cells: list[Sequence[Any]] = list(cells_of(part, (LINE,) if lines else predictor.columns, objects))
-    if lines and len(predictor.columns) > 1:
+    if lines and (len(predictor.columns) > 1 or predictor.model.kind.reads_one_text):
         cells = [line.split("\t") for (line,) in cells]
     found = predictor.answer([() if index in faults else row for index, row in enumerate(cells)], where)
     unread, faults = set(faults) - set(found.faults), {**faults, **found.faults}
@@ -105,7 +105,7 @@ def _write_answers(part: Part, predictor: BulkPredictor, job: BulkJob) -> PartIn
     if keep_bad:
         answers = [{**answer, ERROR: done.faults.get(index)} for index, answer in enumerate(answers)]
     if _is_orphan():  # another job may have begun in the same folder
-        sys.exit()
+        sys.exit(1)
     write_part(job.part_path(part.index), job.part_format, part, done.objects, job.added_columns, answers)
     columns = part.columns
     if done.objects is not None:

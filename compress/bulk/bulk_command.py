@@ -140,9 +140,10 @@ def _job(folder: Path, info: FolderInfo, path: Path, name: str, target: Path, op
 
 
 def _has_tab(lines: TableFile) -> bool:
-    """Whether the first line of a file has two texts."""
+    """Whether the first line of a file that is not empty has two texts."""
     part = next(lines.parts(), None)
-    return part is not None and any("\t" in line for (line,) in list(cells_of(part, (LINE,), None))[:1])
+    first = next((line for (line,) in cells_of(part, (LINE,), None) if line.strip()), "") if part else ""
+    return "\t" in first
 
 
 def is_table(name: str) -> bool:

@@ -16,7 +16,7 @@ from compress.data.loading.json_files import unique_keys
 from compress.data.loading.raw_rows import LONGEST_FIELD, recognise_delimiter
 from compress.data.loading.text_decoding import invalid_byte, reading, text_lines, without_invalid
 from compress.environment import require
-from compress.errors import DataError, UsageError, nearest, pluralize, suggestion
+from compress.errors import DataError, UsageError, nearest, suggestion
 
 PART_ROWS, PART_CHARACTERS = 1024, 1 << 24
 """A part ends with this row, or with the row that brings its text to so many characters."""
@@ -255,7 +255,7 @@ def _noted(lines: Iterable[str], read: list[str]) -> Iterator[str]:
 
 
 def _quoting_fault(lines: Sequence[str], delimiter: str) -> str | None:
-    """Return what is wrong with the quotes of a record of several lines, or one whose quotes do not close.
+    """Return what is wrong with the quotes of a record; those of one line that close are read as they can be.
 
     A quote that never closes takes all rows that follow into its field.
     """
@@ -264,7 +264,8 @@ def _quoting_fault(lines: Sequence[str], delimiter: str) -> str | None:
     try:
         list(csv.reader(lines, delimiter=delimiter, strict=True))
     except csv.Error:
-        return f"its quotes do not close, so that it takes up {pluralize(len(lines), 'line')}"
+        more = f", so that it takes up {len(lines):,} lines" if len(lines) > 1 else ""
+        return f"its quotes do not close, or do not enclose a field{more}"
     return None
 
 
@@ -282,7 +283,7 @@ def _fitted(
             fields[index] = without_invalid(text)
             fault = f"{invalid} of column '{columns[min(index, count - 1)]}' is not {encoding}"
     if len(fields) != count:
-        fault = f"it has {len(fields)} fields where {count} are expected ({', '.join(columns[:20])})"
+        fault = fault or f"it has {len(fields)} fields where {count} are expected ({', '.join(columns[:20])})"
         fields = [*fields[: count - 1], delimiter.join(fields[count - 1 :])]
         fields += [""] * (count - len(fields))
     return line, fields, characters, fault

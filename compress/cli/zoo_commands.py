@@ -94,7 +94,7 @@ def publish(options: argparse.Namespace, console: Console) -> None:
     folder = run_folder(options.run, options.runs)
     if (folder / REPLACING_FILE).is_file():
         reason = "a run was interrupted while it replaced its report and winners, which may not belong together."
-        raise ModelError(f"{folder}: {reason}", hint=f"compress run {folder / 'recipe.yaml'} ends it")
+        raise ModelError(f"{folder}: {reason}", hint="compress run its recipe again, which ends it")
     finished = read_report(folder)
     name = finished.name if options.name is None else options.name
     to = Destination(options.to, name, options.version, find_signer(options.sign))

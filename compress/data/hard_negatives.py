@@ -21,6 +21,8 @@ class KnownAnswers(NamedTuple):
 
     first_rows: Sequence[int]
     """The first row of each document."""
+    numbers: Mapping[bytes, int]
+    """Each document by its digest: a query's own text may be a document too, the answer of another."""
     answers: Mapping[bytes, set[int]]
     """The documents that answer each query."""
     without_negatives: Mapping[bytes, int]
@@ -45,7 +47,10 @@ def add_hard_negatives(folder: Path, role: str, count: int) -> float:
 
 
 def with_hard_negatives(rows: Sequence[Row], count: int) -> Iterator[Row]:
-    """Yield the rows; those without negatives get the ``count`` best of other rows' positives by BM25, best first."""
+    """Yield the rows; those without negatives get the ``count`` best of other rows' positives by BM25, best first.
+
+    None is the query's own text, which no model can keep apart from it.
+    """
     known = _known_answers(rows)
     negatives = dict(_mine(rows, known, count))
     for row in rows:
@@ -57,7 +62,7 @@ def with_hard_negatives(rows: Sequence[Row], count: int) -> Iterator[Row]:
 
 
 def _mine(rows: Sequence[Row], known: KnownAnswers, count: int) -> Iterator[tuple[bytes, list[int]]]:
-    """Yield for each query without negatives the ``count`` best documents that are no known answers."""
+    """Yield for each query without negatives the ``count`` best documents that are no known answers, nor the query."""
     index = Bm25(_positive(rows[row]) for row in known.first_rows)
     by_answers = defaultdict[int, list[bytes]](list)
     for query in known.without_negatives:
@@ -65,9 +70,10 @@ def _mine(rows: Sequence[Row], known: KnownAnswers, count: int) -> Iterator[tupl
     # Up to `most` of the best may be right, so that many more are retrieved.
     for most, queries in by_answers.items():
         texts = [rows[known.without_negatives[query]]["query"] for query in queries]
-        documents, scores = index.top(texts, count + most)
+        documents, scores = index.top(texts, count + most + 1)
         for query, best, values in zip(queries, documents, scores, strict=True):
-            wrong = [number for number in best[values > 0].tolist() if number not in known.answers[query]]
+            right = {*known.answers[query], known.numbers.get(query)}
+            wrong = [number for number in best[values > 0].tolist() if number not in right]
             yield query, wrong[:count]
 
 
@@ -82,7 +88,7 @@ def _known_answers(rows: Sequence[Row]) -> KnownAnswers:
         answers[query].add(numbers[document])
         if not row["negatives"]:
             without_negatives.setdefault(query, index)
-    return KnownAnswers(first_rows, answers, without_negatives)
+    return KnownAnswers(first_rows, numbers, answers, without_negatives)
 
 
 def _positive(row: Row) -> str:

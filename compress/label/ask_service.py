@@ -72,6 +72,8 @@ LONGEST_PAUSE = 600.0
 """Seconds; a service that asks for a longer pause is asked again by the next command."""
 HOPELESS = 20
 """If so many samples have no valid answer before any has, the prompt or the model does not fit the task."""
+MOST_UNANSWERED = 5
+"""Texts in a row without an answer that may be the texts' own fault; with the next one the service has failed."""
 HOPELESS_REFUSALS = 5
 """If so many texts are refused before anything is answered, it is not their content."""
 
@@ -106,6 +108,8 @@ class Asker:
     cut_off: int = 0
     refused: list[str] = field(default_factory=list)
     """The keys of texts that were refused before anything was answered."""
+    unanswered: list[str] = field(default_factory=list)
+    """Those of texts that got no answer since the last one that did."""
 
     def ask_all(self, samples: Iterable[Sample], progress: Progress) -> None:
         """Ask for samples: the first alone, since it shows whether the service can be used, then several at once.
@@ -163,6 +167,7 @@ class Asker:
         try:
             while sample.number in self.cache.missing_samples(sample.key):
                 answer, asked = self._repeated(sample), True
+                self.unanswered.clear()
                 if answer.valid:
                     self.valid += 1
                     return
@@ -209,7 +214,13 @@ class Asker:
                 self.pace.sleep(pause)
         again = f" after {pluralize(retry + 1, 'request')}" if retry else ""
         wish = f"; it asks to wait for {duration(failure.wait)}" if failure.wait and pause > LONGEST_PAUSE else ""
-        raise ServiceFailure(f"{self.recipe.endpoint.url} does not answer{again}: {failure.reason}{wish}.")
+        message = f"{self.recipe.endpoint.url} does not answer{again}: {failure.reason}{wish}."
+        if wish or failure.absent or not self.valid or len(self.unanswered) >= MOST_UNANSWERED:
+            for key in self.unanswered:
+                self.cache.forget_refusal(key)
+            raise ServiceFailure(message)
+        self.unanswered.append(sample.key)
+        raise Refused(message)  # it answers other texts: this one is left out, and counted
 
     def _within_limit(self, sample: Sample) -> Answer:
         """Send one request if its highest price is within the limit, and store its answer with what it cost.

@@ -94,6 +94,8 @@ def add_data(plan: Plan) -> None:
     del task["name"]  # only a label: recipes on the same rows share them and their teacher, whatever they are called
     if data["labelled"] is None:
         del data["labelled"]  # as before there was such a key
+    if task["hard_negatives"]:
+        task["negatives_leave_out"] = "the query itself"  # which could be one before there was such a key
     data["contents"] = contents_digest(recipe.task.data)
     checks = tuple(step.check_rows for step in steps_of(recipe) if step.check_rows)
     run = partial(prepare_data.data, task=recipe.task, checks=checks, every_class=bool(recipe.cascade))

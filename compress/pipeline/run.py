@@ -279,7 +279,7 @@ def _finish(folder: Path, plan: Plan, store: StepStore, outcome: Outcome) -> Rep
     copy_winners(packaged, folder)
     _write_recipe(folder, plan, store)
     write_lock(folder, plan.steps)
-    (folder / REPLACING_FILE).unlink()
+    (folder / REPLACING_FILE).unlink(missing_ok=True)
     return read_report(reported)
 
 

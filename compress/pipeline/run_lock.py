@@ -85,7 +85,7 @@ def _read(lock: Path) -> dict[str, Any]:
 def keep_in_previous(folder: Path, created: str) -> Path | None:
     """Copy the files and winners of a run or a search to where its former ones are; None if they are there."""
     kept = folder / PREVIOUS_FOLDER / created[:19].replace(":", "-")
-    if kept.is_dir():
+    if kept.is_dir() or (folder / REPLACING_FILE).is_file():  # which may not belong together
         return None
     with new_folder(kept) as work:
         for file in sorted(folder.iterdir()):

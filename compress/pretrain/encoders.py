@@ -30,9 +30,6 @@ from compress.pretrain.text.sentence_packing import PackedExamples, SpecialPiece
 from compress.train.loop import Evaluate
 from compress.train.objective import Objective
 
-HEAD_WIDTH = 64
-"""Width of an attention head where the recipe gives no number of heads."""
-
 
 def new_bert(
     shape: EncoderShape, vocabulary: int, length: int, special: SpecialPieces, *, pairs: bool, seed: int
@@ -49,23 +46,17 @@ def new_bert(
 def bert_config(shape: EncoderShape, vocabulary: int, length: int, special: SpecialPieces) -> BertConfig:
     """Return the config of a new BERT."""
     assert shape.hidden is not None
-    config = BertConfig(
+    return BertConfig(
         vocab_size=vocabulary,
         hidden_size=shape.hidden,
         num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads or max(1, shape.hidden // HEAD_WIDTH),
+        num_attention_heads=shape.head_count,
         intermediate_size=shape.ffn or 4 * shape.hidden,
         max_position_embeddings=shape.positions or length,
         hidden_dropout_prob=shape.dropout,
         attention_probs_dropout_prob=shape.dropout,
         pad_token_id=special.pad,
     )
-    if shape.hidden % config.num_attention_heads:
-        raise ModelError(
-            f"shape.hidden ({shape.hidden}) is no multiple of {config.num_attention_heads} heads.",
-            hint="shape.heads gives their number",
-        )
-    return config
 
 
 def load_encoder(folder: Path, *, pairs: bool, seed: int, console: Console) -> PreTrainedModel:

@@ -77,6 +77,10 @@ class Start(ShortForm):
     revision: PathText | None = None
 
 
+HEAD_WIDTH = 64
+"""Width of an attention head where the recipe gives no number of heads."""
+
+
 class EncoderShape(Frozen):
     """A new BERT with random weights; in general distillation what is left out is the teacher's."""
 
@@ -95,6 +99,11 @@ class EncoderShape(Frozen):
         if self.hidden and self.heads and self.hidden % self.heads:
             raise ValueError(f"hidden ({self.hidden}) should be a multiple of heads ({self.heads})")
         return self
+
+    @property
+    def head_count(self) -> int:
+        """The number of heads of a new model."""
+        return self.heads or max(1, (self.hidden or 0) // HEAD_WIDTH)
 
 
 class PretrainVocabulary(Frozen):
@@ -177,6 +186,10 @@ class PretrainSteps(Updates):
         return self
 
 
+TEACHERS_OWN = ("positions", "dropout")
+"""What a student has of its teacher, whatever its shape."""
+
+
 class PretrainRecipe(RecipeFile):
     """A complete pretraining: from scratch (`shape` and `vocabulary`), or going on from `start`."""
 
@@ -208,14 +221,28 @@ class PretrainRecipe(RecipeFile):
                 "start has a vocabulary, whose pieces its vectors belong to, so no other can be asked for: give"
                 " vocabulary.add for more pieces, or shape instead of start for a model of its own"
             )
-        if self.shape and not self.distill:
-            if self.vocabulary is None or self.vocabulary.size is None:
-                raise ValueError("a new model needs a vocabulary: vocabulary: {kind: wordpiece, size: 8000}")
-            if self.shape.hidden is None:
-                raise ValueError("shape.hidden is missing; a new BERT: shape: {layers: 4, hidden: 256}")
+        self._check_shape()
         if self.distill and self.vocabulary:
             raise ValueError("a student that is distilled has its teacher's vocabulary: leave vocabulary out")
         return self
+
+    def _check_shape(self) -> None:
+        """Refuse a new model without a vocabulary or a width, and a student's own of what it has of its teacher."""
+        if self.shape is None:
+            return
+        if self.distill:
+            usual = EncoderShape(layers=self.shape.layers)
+            for key in TEACHERS_OWN:
+                if getattr(self.shape, key) != getattr(usual, key):
+                    raise ValueError(f"shape.{key}: a student that is distilled has its teacher's {key}: leave it out")
+            return
+        if self.vocabulary is None or self.vocabulary.size is None:
+            raise ValueError("a new model needs a vocabulary: vocabulary: {kind: wordpiece, size: 8000}")
+        hidden, heads = self.shape.hidden, self.shape.head_count
+        if hidden is None:
+            raise ValueError("shape.hidden is missing; a new BERT: shape: {layers: 4, hidden: 256}")
+        if hidden % heads:
+            raise ValueError(f"shape.hidden ({hidden}) is no multiple of {heads} heads; give shape.heads")
 
     @model_validator(mode="after")
     def _check_objective(self) -> PretrainRecipe:

@@ -68,7 +68,7 @@ def compare_models(
             )
             for number, (name, row) in enumerate(zip(later.layers, matrix, strict=True))
         ),
-        heads=_kept_heads(heads, models[1]),
+        heads=_kept_heads(heads, *models),
         note=None
         if vocabularies[0] == vocabularies[1]
         else "Their tokenizers differ: words are aligned by characters.",
@@ -130,9 +130,16 @@ def _distance(own: dict[str, torch.nn.Parameter], other: dict[str, torch.nn.Para
     return float(np.sqrt(moved / size)) if size else None
 
 
-def _kept_heads(heads: Heads | str, later: ProbedModel) -> tuple[tuple[str, int, int], ...] | None:
-    """Return for each pattern how many heads had it, and how many pruning kept; dropped layers keep none."""
-    info = find_info(later.folder)
+def _kept_heads(
+    heads: Heads | str, earlier: ProbedModel, later: ProbedModel
+) -> tuple[tuple[str, int, int], ...] | None:
+    """Return for each pattern how many heads had it, and how many pruning kept; dropped layers keep none.
+
+    None where the earlier model was pruned too: what is known counts from the model before all pruning.
+    """
+    info, before = find_info(later.folder), find_info(earlier.folder)
+    if before and before.pruning:
+        return None
     pruning = info.pruning if info else None
     if isinstance(heads, str) or pruning is None or len(pruning.layers) != len(heads.per_layer):
         return None

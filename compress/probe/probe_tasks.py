@@ -182,7 +182,7 @@ def tags_of_column(
     task: Task, column: str, raw_rows: Iterable[tuple[bool, int, Mapping[str, Any], str]], corpus: Corpus, seed: int
 ) -> ProbeTask:
     """Return the task of a further column with a tag for each word (parts of speech), of any names."""
-    from compress.tasks.parsing.bio_tags import parse_words
+    from compress.tasks.parsing.bio_tags import parse_names, parse_words
     from compress.tasks.parsing.columns import column_value
 
     rows: list[tuple[bool, int, list[str], list[str]]] = []
@@ -190,8 +190,7 @@ def tags_of_column(
         words = list(parse_words(column_value(values, task.text[0], task, where), where))
         if column not in values:
             raise UsageError(f"--tags {column}: {where} has no such column{nearest(column, values)}.")
-        given = values[column]
-        tags = given.split() if isinstance(given, str) else [str(tag) for tag in given]
+        tags = parse_names(values[column], f"the tags of '{column}'", where)
         if len(tags) != len(words):
             raise DataError(f"{where}: {len(words)} words and {len(tags)} tags in '{column}'.")
         rows.append((held_out, number, words, tags))

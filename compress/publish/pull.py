@@ -88,7 +88,7 @@ def pull(
 
     text = str(source)
     model = find(text)
-    warn_of_withdrawn(model, warn)
+    _warn_of_withdrawn(model, warn)
     to = to or Path(model.record.name if model and model.record else text.rstrip("/").rpartition("/")[2].split("@")[0])
     above = next((parent for parent in to.absolute().parents if (parent / DIGESTS_FILE).is_file()), None)
     if above is not None:  # a further folder would make that entry fail its verification
@@ -124,7 +124,7 @@ def opened(address: str | Path, warn: Callable[[str], None] | None = None) -> Pa
     model = find(text)
     if model is None:
         return Path(text)
-    warn_of_withdrawn(model, warn)
+    _warn_of_withdrawn(model, warn)
     _, listed = checked_digests(model, keys)
     chosen = choose_variant(model, listed, None)
     if isinstance(model.place, FolderPlace):
@@ -146,7 +146,7 @@ def opened(address: str | Path, warn: Callable[[str], None] | None = None) -> Pa
     return cached
 
 
-def warn_of_withdrawn(model: PublishedModel | None, warn: Callable[[str], None] | None) -> None:
+def _warn_of_withdrawn(model: PublishedModel | None, warn: Callable[[str], None] | None) -> None:
     """Say why a version that was named was withdrawn."""
     if warn is not None and model and model.record and model.record.state == "withdrawn":
         warn(f"{model.name} was withdrawn: {model.record.why}")
@@ -167,7 +167,7 @@ def open_model(address: str | Path, placement: Placement | None = None) -> TextM
 def published_folder(address: str, warn: Callable[[str], None] | None = None) -> Path:
     """Return the whole folder of what an address names, to be verified; of another machine what `opened` returns."""
     model = find(address)
-    warn_of_withdrawn(model, warn)
+    _warn_of_withdrawn(model, warn)
     if model is None:
         return Path(address)
     return model.place.root / model.folder if isinstance(model.place, FolderPlace) else opened(address)

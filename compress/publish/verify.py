@@ -184,7 +184,8 @@ def find_damage(folder: Path) -> str | None:
     count = len(computed)
 
     def digest_once(path: Path) -> str:
-        key = f"{path.resolve()} {path.stat().st_size} {path.stat().st_mtime_ns}"
+        found = path.stat()  # the time of the last change cannot be set
+        key = f"{path.resolve()} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
         if key not in computed:
             computed[key] = file_digest(path)
         return computed[key]

@@ -139,7 +139,7 @@ def withdraw(place: Place, address: str, why: str) -> Record:
     if record.version == UNVERSIONED:
         raise UsageError(f"{address} was published before entries had versions, and cannot be withdrawn: remove it.")
     if record.state == "withdrawn":
-        if mend_index(place):
+        if mend_index(place) and record.why == why:
             return record
         raise UsageError(f"{record.address} is withdrawn already: {record.why}")
     withdrawn = Record.model_validate(record.model_dump() | {"state": "withdrawn", "why": why})

@@ -181,16 +181,16 @@ def choose(versions: Sequence[Record], place: str, name: str, version: str | Non
 
 
 def write_index(place: Place) -> None:
-    """Write index.json until it holds all that is there, as another publisher may finish meanwhile; then the page."""
+    """Write the page and index.json until they hold all that is there, as another publisher may finish meanwhile."""
     index = read_index(place)
     while True:
+        place.write(PAGE_FILE, index_page(index).encode())
         content = {"schema_version": index.schema_version, **index.model_dump(mode="json", exclude_defaults=True)}
         place.write(INDEX_FILE, (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
         now = read_index(place)
         if now == index:
             break
         index = now
-    place.write(PAGE_FILE, index_page(index).encode())
 
 
 def mend_index(place: Place) -> bool:

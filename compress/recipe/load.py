@@ -186,9 +186,8 @@ def _located(problem: Problem, raw: Any, document: Document, changed: Iterable[K
     above = any(each[: len(path)] == path for each in changed)
     if below or (above and path not in document.lines):
         return Problem(path, f"{problem.message} (given on the command line)")
-    return Problem(
-        path, problem.message, document.line(path) if path else None
-    )  # what is about several keys has no line
+    line = document.line(path) if path else None  # what is about several keys is in none
+    return Problem(path, problem.message, line)
 
 
 def _read(path: Path) -> str:

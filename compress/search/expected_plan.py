@@ -21,7 +21,6 @@ from compress.search.candidates import (
     Candidate,
     choose_finalists,
     file_bytes,
-    least_pieces,
     may_weigh,
     with_fewer_pieces,
 )
@@ -83,26 +82,29 @@ def _expected_finalists(recipe: Recipe, options: Options, count: int) -> tuple[l
     folder = local_folder(recipe.teacher.source, recipe.teacher.revision, options.cards)
     teacher = shape_of_folder(folder)
     vectors = WordVectors(recipe, options.cards)
-    light: list[AnyStudent] = [vectors.of_light(each) for each in light_students(recipe).values()]
+    light = {name: vectors.of_light(each) for name, each in light_students(recipe).items()}
     if teacher is None:
-        return [ANY_PART], light
+        return [ANY_PART], [*light.values()]
     whole, size = whole_student(recipe.shared), teacher_bytes(recipe, options.cards)
     shape = student_shape(teacher, whole) if whole else teacher
-    shape = with_fewer_pieces(shape, least_pieces(recipe.shared.vocabulary, shape.vocabulary) / shape.vocabulary)
-    parts = parts_of(shape)
-    if compared := compared_before(searches_folder(options.runs) / recipe.name, parts):
-        teacher_before = compared.teacher.model_copy(update={"bytes": size})
-        candidates = [with_fit(each, recipe, teacher_before) for each in compared.candidates]
-        known = [each for each in candidates if isinstance(each.student, Part)]
-        chosen = choose_finalists(known, count)
-        return [each.student for each in chosen], [each.student for each in kept_light(recipe, candidates)]
+    shape = with_fewer_pieces(shape, vectors.least.share(recipe.shared.vocabulary))
     tokenizer = vectors.least.tokenizer(recipe.shared.vocabulary)
-    placed = [vectors.of_part(each, shape, tokenizer) for each in parts]
-    sizes = [file_bytes(part_shape(each.shared, each.part)) + each.tokenizer for each in placed]
-    small = [each.part for each, weighs in zip(placed, sizes, strict=True) if may_weigh(weighs, recipe.budget, size)]
-    fit = small or parts
+    placed = [vectors.of_part(each, shape, tokenizer) for each in parts_of(shape)]
+    weights = {each.part: file_bytes(part_shape(each.shared, each.part)) + each.tokenizer for each in placed}
+    if compared := compared_before(searches_folder(options.runs) / recipe.name, [*weights]):
+        by_units = {part.units: part for part in weights}  # with the word vectors that this budget has room for
+        known = [each for each in compared.candidates if isinstance(each.student, Part)]
+        parts = [(each, by_units[each.student.units]) for each in known if isinstance(each.student, Part)]
+        found = [each.model_copy(update={"student": part, "bytes": weights[part]}) for each, part in parts]
+        reference = compared.teacher.model_copy(update={"bytes": size})
+        chosen = choose_finalists([with_fit(each, recipe, reference) for each in found], count)
+        fast = [with_fit(each, recipe, reference) for each in compared.candidates if each not in known]
+        names = {each.name for each in kept_light(recipe, fast)}
+        return [each.student for each in chosen], [light[name] for name in light if name in names]
+    small = [part for part, weighs in weights.items() if may_weigh(weighs, recipe.budget, size)]
+    fit = small or [*weights]
     step = max(1, len(fit) // count)
-    return [*fit[step - 1 :: step][:count]], light
+    return [*fit[step - 1 :: step][:count]], [*light.values()]
 
 
 def check_minutes(plan: Plan, options: Options, minutes: float) -> None:

@@ -67,17 +67,15 @@ def searched_recipe(recipe: Recipe, console: Console, cards: Sequence[Path] = ()
     if teacher and not teacher.heads:
         raise UsageError(f"a search takes layers apart, and {recipe.teacher.source} has no attention.")
     changes: dict[str, Any] = {}
-    shared = recipe.shared
     if recipe.prune is not None and recipe.student is None:
         console.note("search: prune is left out: the search chooses heads and neurons")
         changes["prune"] = None
         if recipe.prune.vocabulary:
-            shared = shared.model_copy(update={"vocabulary": recipe.prune.vocabulary})
+            changes[SECTION] = recipe.shared.model_copy(update={"vocabulary": recipe.prune.vocabulary})
     if recipe.parts:
         console.note("search: parts of the recipe's own are left out: the search chooses them")
     if recipe.quantize is None:
         changes["quantize"] = Quantize()
-    changes[SECTION] = shared
     return recipe.model_copy(update=changes)
 
 

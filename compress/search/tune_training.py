@@ -35,7 +35,7 @@ from compress.search.candidates import more_is_better, shown_score
 from compress.search.compare_candidates import plan_comparison
 from compress.steps.distillations import hashed_distillation, unlabelled_inputs, unlabelled_steps
 from compress.steps.model_step import PlannedModel
-from compress.steps.shared_step import SECTION, add_pieces, hashed_part
+from compress.steps.shared_step import SECTION, add_part_pieces, hashed_part
 from compress.tasks import KINDS, primary_metric
 from compress.train.core.auto_settings import TrainingFacts, resolve_auto
 
@@ -240,7 +240,7 @@ def add_trial(plan: Plan, cards: Sequence[Path] = (), *, part: Part, values: Val
     recipe = plan.recipe
     assert recipe.distill
     settings = with_settings(recipe.distill, values)
-    whole = add_pieces(plan, part)
+    whole = add_part_pieces(plan, part)
     hashed: dict[str, Any] = {"shape": hashed_part(part), "training": hashed_distillation(settings)}
     hashed |= {"seed": recipe.seed, "metric": recipe.task.metric}
     needs = ["data", plan.teacher.step, whole, *unlabelled_steps(plan)]

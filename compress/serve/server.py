@@ -26,6 +26,8 @@ from compress.storage.file_names import check_file_name
 if TYPE_CHECKING:
     from compress.serve.service import Service
 
+State = tuple[Path, tuple[object, ...]] | None
+"""The folder of a model, and what says that it changed: the sizes and times of its files."""
 LOCAL = "127.0.0.1"
 WATCH_SECONDS, WATCH_PLACE_SECONDS = 2.0, 30.0
 """How often a folder is looked at for changes, and a place elsewhere for a newer version."""
@@ -67,10 +69,11 @@ def serve(folders: Sequence[str], options: ServeOptions, console: Console) -> No
     placement = Placement("cuda" if options.device == "cuda" else "cpu")
     service = Service(Limits(queue=options.queue), Metrics(), options.max_wait / 1000, key, options.threads)
     with listen(options.host, options.port) as listening:
-        states = {}
+        states = dict[str, State]()
         for name, source in named.items():
             folder = opened(source, warn=console.warn)
-            states[name] = _state_of(folder)  # before it is opened: what changes from here on is a change
+            with suppress(OSError):
+                states[name] = _state_of(folder)  # before it is opened: what changes from here on is a change
             served = open_served(name, folder, placement)
             service.add(served)
             console.note(served.describe())
@@ -175,7 +178,7 @@ async def watch(
     """
     from compress.serve.served_model import open_served
 
-    known = dict(states)
+    known = {name: states.get(name) for name in named}
     asked = dict.fromkeys(named, time.monotonic())
     while True:
         await asyncio.sleep(WATCH_SECONDS)
@@ -194,9 +197,6 @@ async def watch(
                 console.warn(f"{name} stays as it is: {getattr(error, 'full_message', error)}")
                 continue
             console.note(f"replaced. {served.describe()}")
-
-
-State = tuple[Path, tuple[object, ...]] | None
 
 
 def _state(source: str) -> State:

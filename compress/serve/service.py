@@ -136,11 +136,15 @@ class Service:
             answers.append(found)
         return answers
 
-    def _check(self, inputs: Sequence[TaskInput]) -> None:
-        if not inputs:
+    def check_count(self, rows: Sequence[object]) -> None:
+        """Refuse a request without rows, and one with too many."""
+        if not rows:
             raise Refusal(422, "rows", "there is no text.")
-        if len(inputs) > self.limits.rows:
-            raise Refusal(413, "rows", f"a request may hold {self.limits.rows:,} texts; got {len(inputs):,}.")
+        if len(rows) > self.limits.rows:
+            raise Refusal(413, "rows", f"a request may hold {self.limits.rows:,} texts; got {len(rows):,}.")
+
+    def _check(self, inputs: Sequence[TaskInput]) -> None:
+        self.check_count(inputs)
         for number, given in enumerate(inputs, 1):
             for text in (given,) if isinstance(given, str) else given:
                 if len(text) > self.limits.characters:

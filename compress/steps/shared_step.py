@@ -42,8 +42,9 @@ def plan_shared(plan: Plan, cards: Sequence[Path], parent: str) -> None:
     add_shared(plan, cards)
     settings = plan.recipe.distill
     assert settings
+    sources = {name: add_part_pieces(plan, part) for name, part in plan.recipe.parts.items()}
     for name, part in plan.recipe.parts.items():
-        whole = add_pieces(plan, part)
+        whole = sources[name]
         hashed: dict[str, Any] = {"part": hashed_part(part), "distill": hashed_distillation(settings)}
         hashed |= {"seed": plan.recipe.seed, "parent": whole}
         bound: dict[str, Any] = {"part": part, "settings": settings, "seed": plan.recipe.seed, "step": name}
@@ -58,7 +59,7 @@ def hashed_part(part: Part) -> dict[str, Any]:
     return part.model_dump(mode="json", exclude={"vocabulary"}, exclude_none=True)
 
 
-def add_pieces(plan: Plan, part: Part) -> str:
+def add_part_pieces(plan: Plan, part: Part) -> str:
     """Return the step of the shared student with the pieces that a part keeps, which parts with equal rules share."""
     if part.vocabulary is None:
         return SECTION
@@ -122,7 +123,7 @@ def _problems(recipe: Recipe) -> Iterator[Problem]:
     if recipe.distill and recipe.distill.phases and recipe.shared.hard_label is not None:
         yield Problem((SECTION, "hard_label"), "has no effect beside distill.phases, which have weights of their own")
     if recipe.student is None and recipe.prune is not None:
-        reason = "parts of the shared student are not pruned further: give their shapes, and shared.vocabulary"
+        reason = "parts of the shared student are not pruned further: give their shapes, and their vocabulary"
         yield Problem(("prune",), reason)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from compress.errors import Problem, nearest, pluralize
-from compress.recipe.task_schema import Task
+from compress.recipe.task_schema import Data, Task
 from compress.tasks import KINDS, Kind
 from compress.tasks.parsing.columns import label_columns, soft_label_columns
 
@@ -102,6 +102,7 @@ def _source_problems(task: Task) -> Iterator[Problem]:
         for entry in (entries,) if isinstance(entries, str) else entries:
             if data.format == "txt" or (data.format is None and Path(entry).name.endswith((".txt", ".txt.gz"))):
                 yield Problem((*path, role), f"{entry} holds texts without labels; {TEXTS_ALONE}")
+    yield from _files_of_hub_sets(data)
     if data.hub is not None and data.builtin is not None:
         yield Problem(path, "gives both a hub set and a builtin one")
     if data.builtin is not None and files:
@@ -121,12 +122,23 @@ def _source_problems(task: Task) -> Iterator[Problem]:
         yield Problem(path, f"select_share and test_share split off {total:.0%} of train: nothing is left")
 
 
+def _files_of_hub_sets(data: Data) -> Iterator[Problem]:
+    """Yield files that are named where splits of a set on the hub are expected."""
+    for part in ("train", "select", "test", "corpus", "unlabelled") if data.hub is not None else ():
+        entries = getattr(data, part) or ()
+        for entry in (entries,) if isinstance(entries, str) else entries:
+            if Path(entry).is_file() or entry.endswith(FILE_ENDINGS):
+                message = f"{entry} is a file, where a split of the hub set {data.hub} is expected"
+                yield Problem(("task", "data", part), message)
+
+
 CONTRADICTORY_SHARE = 0.01
 """Share of rows with a contradictory label from which a warning is given."""
 SCORED, FEWEST = ("select", "test"), 30
 """Roles that models are scored on, and rows of them below which chance decides between models."""
 SHOWN = 3
 """Classes that one sentence names."""
+FILE_ENDINGS = (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".txt", ".gz")
 ABSENT = frozenset({"", "-", "?", "na", "n/a", "#n/a", "nan", "nil", "none", "null"})
 """How other programs write a value that is missing."""
 IMBALANCED = 20
@@ -158,7 +170,8 @@ def label_problems(
     yield from _differ_in_spelling(per_class.get("train", {}))
     if absent := [label for label, count in per_class.get("train", {}).items() if count and label.lower() in ABSENT]:
         named = " and ".join(f"'{label}' ({per_class['train'][label]:,} rows of train)" for label in absent)
-        yield f"The class {named} looks like a missing value: remove such rows, or leave their labels empty."
+        what = "The class {} may be a missing value" if len(absent) == 1 else "The classes {} may be missing values"
+        yield f"{what.format(named)}: remove such rows, or leave their labels empty."
     present = {label: count for label, count in per_class.get("train", {}).items() if count}
     if single := [label for label, count in present.items() if count == 1]:
         named = ", ".join(f"'{label}'" for label in single[:SHOWN])

@@ -66,13 +66,20 @@ def rows(tmp_path: Path) -> Path:
     return write_csv(tmp_path / "in.csv", [*texts(20), "", *texts(3)])
 
 
+def test_a_quote_that_is_open_in_the_middle_of_a_row_is_what_is_wrong(model, tmp_path, capsys) -> None:
+    (tmp_path / "in.csv").write_text('id,text,stars\n1,"Great movie,5\n2,bad,1\n')
+    assert predict(model, "--file", tmp_path / "in.csv", "--to", tmp_path / "out.csv") == 1
+    assert "its quotes do not close" in " ".join(capsys.readouterr().err.split())
+
+
 @pytest.mark.parametrize("end", ["\n", ""])
 def test_a_quote_that_never_closes_is_a_row_that_cannot_be_read(end, model, tmp_path, capsys) -> None:
     file = tmp_path / "in.csv"
     file.write_text(f'id,text\n0,"a good\nfilm"\n1,"Great movie\n2,bad\n3,good{end}')
     assert predict(model, "--file", file, "--to", tmp_path / "out.csv") == 1
-    assert "in.csv, row 2 (line 4): its quotes do not close, so that it takes up 3 lines" in " ".join(
-        capsys.readouterr().err.split()
+    assert (
+        "in.csv, row 2 (line 4): its quotes do not close, or do not enclose a field, so that it takes up 3 lines"
+        in " ".join(capsys.readouterr().err.split())
     )
     assert predict(model, "--file", file, "--to", tmp_path / "out.csv", "--bad-rows", "keep") == 0
     first, second = read_csv(tmp_path / "out.csv")
@@ -90,15 +97,19 @@ def test_a_first_line_without_names_is_one_message(head, fault, model, tmp_path,
 def test_lines_of_one_text_give_embeddings_of_a_model_that_compares_two(exported, tmp_path, capsys) -> None:
     model = exported("similarity")
     (tmp_path / "one.txt").write_text("a good film\nbad\n")
-    (tmp_path / "two.txt").write_text("a good film\tbad\ngood\n")
+    (tmp_path / "two.txt").write_text("\na good film\tbad\ngood\n")
+    (tmp_path / "mixed.txt").write_text("a good film\ngood\tbad\n")
     assert predict(model, "--file", tmp_path / "one.txt", "--to", tmp_path / "out.npy") == 0
     expected = [answer["embedding"] for answer in compress.open(model).predict(["a good film", "bad"])]
     np.testing.assert_allclose(np.load(tmp_path / "out.npy"), expected, atol=1e-5)
     assert predict(model, "--file", tmp_path / "two.txt", "--to", tmp_path / "out.csv") == 1
-    assert "row 2 (line 2): it has 1 text where 2 are expected" in " ".join(capsys.readouterr().err.split())
+    assert "row 3 (line 3): it has 1 text where 2 are expected" in " ".join(capsys.readouterr().err.split())
     assert predict(model, "--file", tmp_path / "two.txt", "--to", tmp_path / "out.csv", "--bad-rows", "keep") == 0
-    first, second = read_csv(tmp_path / "out.csv")
+    empty, first, second = read_csv(tmp_path / "out.csv")
     assert float(first["score"])
+    assert (empty["score"], empty["error"]) == ("", "")
+    assert predict(model, "--file", tmp_path / "mixed.txt", "--to", tmp_path / "mixed.npy") == 1
+    assert "row 2 (line 2): it has 2 texts where 1 are expected" in " ".join(capsys.readouterr().err.split())
     assert (second["score"], second["error"]) == ("", "it has 1 text where 2 are expected")
 
 

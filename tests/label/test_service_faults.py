@@ -8,6 +8,7 @@ import pytest
 
 from compress.console import Console
 from compress.errors import CompressError, UsageError
+from compress.label.ask_service import MOST_UNANSWERED
 from compress.label.chat_client import ServiceFailure, retry_after
 from compress.label.label import dry_run
 from compress.label.spending import LimitReached
@@ -46,9 +47,26 @@ def test_a_service_that_keeps_failing_ends_in_one_message(labelling, server, rep
         labelling.run("concurrency=1")
     assert "2 of 12 answers are stored" in failed.value.message
     assert "the same command goes on" in failed.value.hint
+    asked = 3 * (MOST_UNANSWERED + 1)  # so many texts in a row are not the texts' fault
+    assert len(server.requests) == 2 + asked
     server.reply = by_word
     labelling.run()
-    assert len(server.requests) == 2 + 3 + 10
+    assert len(server.requests) == 2 + asked + 10
+
+
+def test_a_text_that_is_never_answered_is_left_out(labelling, server):
+    hopeless = None
+
+    def reply(request):
+        nonlocal hopeless
+        text = request["messages"][-1]["content"]
+        if hopeless is None and len(server.requests) > 2:
+            hopeless = text
+        return failure(500, "too long for me") if text == hopeless else by_word(request)
+
+    server.reply = reply
+    made = labelling.run("concurrency=1")
+    assert (made.texts, len(server.requests)) == (11, 11 + 3)
 
 
 def test_one_failure_does_not_end_a_run(labelling, server):

@@ -164,6 +164,7 @@ def test_an_encoder_without_a_head_gets_a_new_one(masked_folder, tmp_path, capsy
         ({"start": "minilm-l6", "shape": None}, "so no other can be asked for"),
         ({"trian": {}}, "unknown key; did you mean train?"),
         ({"shape": {"layers": 1, "hidden": 16, "heads": 3}}, "should be a multiple of heads"),
+        ({"shape": {"layers": 1, "hidden": 400}}, "is no multiple of 6 heads"),
         ({"shape": {"layers": 1, "hidden": 16, "positions": 20}}, "is longer than shape.positions"),
         ({"text": {"files": ["none.txt"]}}, "there is no file none.txt"),
         ({"train": {"length": 32, "steps": 10_000_000}}, "passes over the texts"),
@@ -181,5 +182,5 @@ def test_sequences_longer_than_the_checkpoint_are_refused(masked_folder, tmp_pat
     text = write_text(tmp_path / "corpus.txt", make_documents())
     changes = {"start": str(masked_folder), "shape": None, "vocabulary": None, "next_sentence": False}
     recipe = write_recipe(tmp_path, text, train={"length": 1024}, **changes)
-    assert main(["pretrain", str(recipe), "--runs", str(tmp_path / "runs")]) == 1
+    assert main(["pretrain", str(recipe), "--runs", str(tmp_path / "runs")]) == 2
     assert "has 514 positions" in capsys.readouterr().err

@@ -505,17 +505,24 @@ def test_timings_whose_processes_died_are_tried_again(copy: Path, monkeypatch) -
 
     monkeypatch.setattr(measure_step, "time_jobs", killed)
     assert rerun(copy, "--from", "measure")[0] != 0
+    assert rerun(copy)[1][0] == "measure"  # again, and what ends in the same way twice is a result
+    assert "measure" not in rerun(copy)[1]
+    assert rerun(copy, "--from", "measure")[0] != 0
     monkeypatch.undo()
     code, steps = rerun(copy, *TIMED)
     assert (code, steps[0]) == (0, "measure")
 
 
+@pytest.mark.parametrize("form", ["human", "json"])
 @pytest.mark.parametrize(("arguments", "code"), [(["--until", "nope"], 2), (["--until", "data"], 0)])
-def test_a_dry_run_ends_where_the_run_would(arguments, code, finished_run: Path, capsys) -> None:
+def test_a_dry_run_ends_where_the_run_would(arguments, code, form, finished_run: Path, capsys) -> None:
     command = ["run", str(finished_run.parent / "tiny.yaml"), "--runs", str(finished_run.parent / "runs"), "--dry-run"]
-    assert main([*command, "--format", "json", *arguments]) == code
+    assert main([*command, "--format", form, *arguments]) == code
     shown = capsys.readouterr()
     if code:
         assert "no step 'nope'" in json.dumps(shown.out + shown.err)
+    elif form == "human":
+        assert "reading rows" in shown.out
+        assert "timing" not in shown.out
     else:
         assert [row["step"] for row in json.loads(shown.out)["steps"]] == ["data"]

@@ -242,10 +242,10 @@ class TestVersions:
             withdraw(place, "films-small@1", "wrong labels")
         publish(another(), report, published.parent, "films-small")
         index = json.loads((published.parent / "index.json").read_text())
-        assert [each["record"].get("state", "published") for each in index["versions"].values()] == [
-            "withdrawn",
-            "published",
-        ]
+        states = [each["record"].get("state", "published") for each in index["versions"].values()]
+        assert states == ["withdrawn", "published"]
+        page = (published.parent / "index.html").read_text()
+        assert ("films-small@2" in page, "films-small@1" in page) == (True, False)
 
     @pytest.mark.parametrize("command", ["pull", "verify"])
     def test_whoever_names_a_withdrawn_version_gets_the_reason(self, command, published, tmp_path, capsys):

@@ -69,7 +69,8 @@ def test_only_parts_that_are_too_large_get_smaller_word_vectors(word_vectors):
         placed = vectors.of_part(part, MINILM, vectors.least.tokenizer(None))
         weighs = file_bytes(part_shape(placed.shared, placed.part)) + placed.tokenizer
         assert placed.part.units == part.units
-        assert weighs <= 6e6 or placed.part.vocabulary in (None, "seen")
+        if placed.part.vocabulary not in (None, "seen"):
+            assert 0.8 * vectors._most < weighs <= vectors._most  # as many as there is room for
         return placed.part.factors, placed.part.vocabulary
 
     assert kept("p50: 1ms", LARGE) == kept("size: 40MB", LARGE) == kept("size: 10MB", SMALL) == (None, None)

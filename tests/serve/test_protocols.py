@@ -72,6 +72,11 @@ def test_a_row_that_is_no_text_fails_alone(wrong, service_of):
     assert client.post("/models/classification/predict", json={"texts": [wrong]}).status_code == 422
 
 
+def test_rows_that_are_no_texts_count(service_of):
+    answer = service_of("classification").client.post("/models/classification/predict", json={"texts": [1] * 2000})
+    assert (answer.status_code, "may hold 1,024 texts" in answer.text) == (413, True)
+
+
 def test_one_bad_row_fails_alone(service_of):
     body = {"texts": [["a", "b", "c"], "good", ""]}
     wrong, right, empty = (

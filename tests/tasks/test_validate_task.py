@@ -131,3 +131,11 @@ def test_few_rows_to_score_on_are_named():
     (sentence,) = label_problems("classification", "accuracy", {"train": 900, "select": 2, "test": 29}, {}, {})
     assert sentence == "select has 2 rows and test has 29 rows: too few to tell models apart."
     assert not list(label_problems("classification", "accuracy", {"train": 900, "select": 30, "test": 0}, {}, {}))
+
+
+@pytest.mark.parametrize("part", ["unlabelled", "train"])
+def test_a_file_is_no_split_of_a_hub_set(part):
+    data = {"hub": "owner/set", "train": "train", "test": "test", part: "texts.txt"}
+    task = Task.model_validate({"kind": "classification", "data": data})
+    (problem,) = (each for each in task_problems(task) if each.path == ("task", "data", part))
+    assert "texts.txt is a file, where a split of the hub set owner/set is expected" in problem.message

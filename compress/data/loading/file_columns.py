@@ -30,7 +30,7 @@ def missing_columns(task: Task) -> Iterator[MissingColumn]:
     for part in PARTS:
         for path in part_files(task.data, part):
             rows = file_rows(path, task.data, part)
-            first = next(rows)
+            first = next(raw for raw in rows if raw.fault is None)
             if (task.data.format or format_of(path)) in ("jsonl", "json"):  # an object may leave keys out
                 first = _with_keys_of_others(first, rows)
             checks: list[Callable[[], object]]

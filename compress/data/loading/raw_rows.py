@@ -94,6 +94,8 @@ DELIMITER_HINT = (
 )
 SHOWN_COLUMNS = 20
 """Columns that a message lists."""
+MOST_FAULTS = 1000
+"""Rows at the beginning of a file that cannot be read, from which on the file cannot."""
 
 
 Line = tuple[int, list[str]]
@@ -115,12 +117,15 @@ def file_rows(path: Path, data: Data, role: Part) -> Iterator[RawRow]:
         rows = _lines(path, data.encoding)
     else:
         rows = _table_rows(path, data, role, form)
-    first = next(rows, None)
-    if first is None:
-        raise DataError(f"{path} has no rows.")
-    if first.fault is not None:
-        raise first.fault
-    yield first
+    begin = list[RawRow]()
+    while not begin or begin[-1].fault is not None:
+        row = next(rows, None) if len(begin) < MOST_FAULTS else None
+        if row is None and not begin:
+            raise DataError(f"{path} has no rows.")
+        if row is None:
+            raise begin[0].fault or DataError(f"{path} has no rows.")
+        begin.append(row)
+    yield from begin
     yield from rows
 
 

@@ -254,7 +254,7 @@ def value_name(value: Any, column: str, where: str) -> str:
     if isinstance(value, (list, tuple, dict)):
         kind = type(value).__name__
         raise DataError(f"{where}: column '{column}' holds a {kind} where task.slices expects one value.")
-    name = " ".join(class_name(value).split())
+    name = " ".join(class_name(value).encode(errors="replace").decode().split())
     return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
 
 

@@ -5,10 +5,10 @@
 
 import tempfile
 from array import array
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import IO, Literal, NamedTuple
+from typing import IO, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -43,6 +43,7 @@ from compress.model_folder.model_info import TaskInfo
 from compress.recipe.field_types import Part, Role
 from compress.recipe.task_schema import Task
 from compress.tasks import Row, kind_of, task_info
+from compress.tasks.base import RawRow
 from compress.tasks.parsing.columns import column_value, has_column, label_columns
 from compress.tasks.parsing.labels import UnknownClass
 from compress.tasks.validate_task import label_problems, task_problems
@@ -178,10 +179,23 @@ def _learn_classes(task: Task, train: Source, copy: IO[bytes]) -> tuple[tuple[st
     """Return the classes, and a source of the rows: a copy where all were read because the recipe names no classes."""
     copied, columns = CopiedRows(train, copy), label_columns(task)
     readable = (raw for raw in copied() if raw.fault is None)
-    named = ((raw, column) for raw in readable for column in columns if has_column(raw.values, column, task))
-    values = (column_value(raw.values, column, task, raw.where) for raw, column in named)
-    labels = kind_of(task).labels(values, task)
+    labels = kind_of(task).labels(_label_values(readable, columns, task), task)
     return labels, copied if copied.is_complete else train
+
+
+def _label_values(rows: Iterable[RawRow], columns: Sequence[str], task: Task) -> Iterator[Any]:
+    """Yield what rows hold in the columns of labels, which some may lack; raise MissingColumn where all do."""
+    without = dict[str, RawRow]()
+    known = set[str]()
+    for raw in rows:
+        for column in columns:
+            if has_column(raw.values, column, task):
+                known.add(column)
+                yield column_value(raw.values, column, task, raw.where)
+            else:
+                without.setdefault(column, raw)
+    for column in without.keys() - known:
+        column_value(without[column].values, column, task, without[column].where)
 
 
 class SourceRows(NamedTuple):

@@ -25,9 +25,11 @@ def clean(runs: Path, *, dry_run: bool = False) -> list[dict[str, Any]]:
         if not folder.is_dir() or folder.name in named or store.is_held(folder.name):
             continue
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        rows.append({"folder": str(folder), "bytes": size, "why": why})
-        if not dry_run and folder.name not in _named(runs):  # a run may have begun meanwhile
+        if not dry_run:
+            if folder.name in _named(runs):  # a run has begun meanwhile
+                continue
             store.discard(folder)
+        rows.append({"folder": str(folder), "bytes": size, "why": why})
     if not dry_run:
         for leftover in (".trash", ".launch"):
             shutil.rmtree(store.steps / leftover, ignore_errors=True)

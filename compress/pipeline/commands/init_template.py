@@ -93,7 +93,7 @@ def write_starter(
     family = family_named(model_type) if model_type else None
     compression = LIGHT.format(student=student) if is_light else _compression(student, family)
     name = file_name_like(path.stem)
-    name = "" if name == path.stem else f"name: {name}\n"
+    name = "" if name == path.stem else f'name: "{name}"\n'
     content = TEMPLATE.format(
         name=name,
         path=shlex.quote(str(path)),

@@ -186,7 +186,7 @@ def stage_rows(plan: Plan, rows: Sequence[StepRow]) -> list[dict[str, Any]]:
     """Return a row a stage: what it does, how much of it is done, and about how long the rest takes."""
     by_step = {row["step"]: row for row in rows}
     shown = []
-    for stage, steps in stages_of(plan.steps):
+    for stage, steps in stages_of([step for step in plan.steps if step.name in by_step]):
         own = [by_step[step.name] for step in steps]
         due = [row for row in own if row["state"] not in ("done", "skipped")]
         started = any(row["state"] == "started" for row in due)

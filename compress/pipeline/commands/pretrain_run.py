@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from compress.console import Console
 from compress.errors import UsageError, nearest_file
+from compress.families import max_positions
 from compress.model_sources import identity
 from compress.pipeline.execute import Executor
 from compress.pipeline.graph import Step, StepPlan
@@ -27,6 +28,7 @@ from compress.pipeline.torchrun_launch import Launch, leave_group
 from compress.pretrain.pretrain_schema import PretrainRecipe, Start, Text
 from compress.recipe.load import dump_recipe, load_as, parse_as
 from compress.recipe.yaml_lines import dump_yaml
+from compress.steps.model_configs import config_of
 from compress.steps.model_step import hashed_settings
 from compress.storage.atomic_write import atomic_write, new_folder
 from compress.storage.file_digests import file_digest
@@ -113,6 +115,7 @@ class PretrainPlan(StepPlan):
 
 def make_pretrain_plan(recipe: PretrainRecipe, cards: Sequence[Path] = ()) -> PretrainPlan:
     """Lay out the steps of a pretraining; nothing runs, nothing heavy is loaded."""
+    _check_start(recipe, cards)
     plan, seed = PretrainPlan(recipe), recipe.seed
     text = {"text": _text_identity(recipe.text), "seed": seed}
     start = {"start": _model_identity(recipe.start, cards)}
@@ -141,6 +144,23 @@ def make_pretrain_plan(recipe: PretrainRecipe, cards: Sequence[Path] = ()) -> Pr
     named = {"name": recipe.name, "start": recipe.start and recipe.start.source}
     plan.add(steps.REPORT, "pretrain-report", named, [*needs, steps.PRETRAIN], partial(steps.report, **bound))
     return plan
+
+
+def _check_start(recipe: PretrainRecipe, cards: Sequence[Path]) -> None:
+    """Refuse, before any text is read, what an encoder that is on this machine cannot do."""
+    if recipe.start is None:
+        return
+    source, length = recipe.start.source, recipe.train.length
+    config = config_of(source, recipe.start.revision, cards)
+    positions = max_positions(config, config.get("pad_token_id"))
+    if positions is not None and length > positions:
+        message = f"train.length is {length} pieces, but the model {source} has {positions} positions."
+        raise UsageError(message, hint=f"train.length: {positions} or less")
+    family = config.get("model_type")
+    if recipe.next_sentence and family not in (None, "bert"):
+        raise UsageError(
+            f"next_sentence needs a BERT; {source} is of the family {family}.", hint="next_sentence: false"
+        )
 
 
 def _training_settings(recipe: PretrainRecipe, cards: Sequence[Path]) -> dict[str, Any]:

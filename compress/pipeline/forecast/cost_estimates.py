@@ -185,7 +185,7 @@ class Estimates:
     def rows(self, model: PlannedModel, limit: int | None = None) -> int | None:
         """Return the rows that a model is trained on, unlabelled and augmented ones included; None while unknown.
 
-        With a ``limit``, at most so many of them are labelled rows of train.
+        With a ``limit``, at most so many of them are labelled rows of train, and at most so many are unlabelled.
         """
         if (counts := self.known_counts) is None:
             return None
@@ -196,8 +196,12 @@ class Estimates:
         if model.training is None or UNLABELLED not in self.plan.step(model.step).needs:
             return rows
         if folder := self._folder(UNLABELLED):
-            return rows + unlabelled_info(folder).count
-        return rows + self.raw.unlabelled if self.raw else None
+            texts = unlabelled_info(folder).count
+        elif self.raw:
+            texts = self.raw.unlabelled
+        else:
+            return None
+        return rows + (texts if limit is None else min(texts, limit))
 
     def shape(self, model: PlannedModel) -> ShapeInfo | None:
         """Return the shape of a model: read from its folder, or computed from its parent's and its settings."""

@@ -13,6 +13,7 @@ from compress.data.loading.data_digest import part_files
 from compress.data.loading.quickstart_dataset import builtin_file
 from compress.data.loading.raw_rows import LINE, file_rows, format_of, header_of
 from compress.data.loading.text_decoding import opened, reading
+from compress.environment import require
 from compress.errors import CompressError
 from compress.model_folder.model_info import ShapeInfo
 from compress.model_shapes import shape_of_config
@@ -88,6 +89,7 @@ def raw_sample(task: Task) -> RawSample:
     files = not (data.hub or data.builtin)
     lengths = _lengths(task) if files else np.array([ASSUMED_LENGTH])
     unlabelled = _count(task, "unlabelled") if files and data.unlabelled else 0
+    unlabelled = min(unlabelled, data.limit or unlabelled)
     unlabelled += read - given["train"]
     return RawSample(given, lengths, float(examples), unlabelled, f"{known}{given['train']:,} rows")
 
@@ -99,6 +101,11 @@ def _count(task: Task, part: Part) -> int:
 def _rows_in(path: Path, task: Task, part: Part) -> int:
     """Return the lines of a file, which are its rows but for breaks within fields."""
     form = task.data.format or format_of(path)
+    if form == "parquet":
+        require("pyarrow", "train")
+        from pyarrow import parquet
+
+        return int(parquet.ParquetFile(path).metadata.num_rows)
     if form not in LINE_FORMATS:
         return sum(1 for _ in islice(file_rows(path, task.data, part), COUNTED))
     has_header = form in HEADED and header_of(task.data, part) is True

@@ -78,7 +78,7 @@ def check(plan: Plan, store: StepStore, forced: set[str], cards: Sequence[Path] 
     warnings = [*plan.left_out.values()]
     if due:
         warnings += _general_warnings(plan)
-        missing += _missing_disk(plan, store, cards)
+        missing += _missing_disk(plan, store, cards, len(models))
     if models and not libraries:
         from compress.pipeline.preflight.model_compatibility import compatibility_errors, compatibility_warnings
 
@@ -173,11 +173,12 @@ def _unwritable_folders(plan: Plan, store: StepStore) -> Iterator[str]:
             yield f"{name}: {reason}"
 
 
-def _missing_disk(plan: Plan, store: StepStore, cards: Sequence[Path]) -> Iterator[str]:
+def _missing_disk(plan: Plan, store: StepStore, cards: Sequence[Path], models: int) -> Iterator[str]:
+    """Say where there is too little room for so many models that are to be made."""
     teacher = plan.recipe.teacher
     folder = local_folder(teacher.source, teacher.revision, cards)
     weights = sum(path.stat().st_size for path in folder.glob("*.safetensors")) if folder else 0
-    free, needed = describe(store.root).disk_free, weights * DISK_PER_MODEL * len(plan.models)
+    free, needed = describe(store.root).disk_free, weights * DISK_PER_MODEL * models
     if free < needed:
         yield f"disk: {format_bytes(free)} free at {store.root}, the run may need {format_bytes(needed)}"
 

@@ -31,7 +31,7 @@ from compress.pipeline.step_context import StepContext
 from compress.pipeline.strip_paths import strip_paths_deep
 from compress.recipe.measure_schema import Measure, Target, TimingGrid
 from compress.runtime.predictor import Placement
-from compress.select.ledger import GridCell, Ledger, TargetResult, write_ledger
+from compress.select.ledger import LEDGER_FILE, GridCell, Ledger, TargetResult, read_ledger, write_ledger
 from compress.tasks import kind_of
 from compress.tasks.base import Row, TaskInput, evenly_spaced
 
@@ -90,11 +90,19 @@ def measure(context: StepContext, plan: Plan, limits: bool) -> None:
     everything = plan.present_targets, texts, recipe.measure, task.max_length, recipe.seed, limits, context.console
     measured = Measurement(models, *everything).run()
     ledger = Ledger.model_validate(strip_paths_deep(measured.model_dump(exclude_unset=True)))
+    before = _died(read_ledger(context.work)) if (context.work / LEDGER_FILE).is_file() else {}
     write_ledger(context.work, ledger)  # reports show it as it is
-    if died := {each.key: each.latency.reason for each in ledger.results if each.latency.died}:
-        key, reason = next(iter(died.items()))
-        which = key if len(died) == 1 else f"{len(died)} variants, {key} among them,"
-        raise StepIncomplete(f"{which} could not be timed: {reason}", hint="the next run times all again")
+    died, reference = _died(ledger), next((model.key for model in models), "")
+    is_lost = reference in died or died.keys() == {each.key for each in ledger.results}
+    if died and is_lost and died != before:
+        which = "no variant" if len(died) == len(models) else f"{reference}, with which all are compared,"
+        hint = "the next run times all again; what ends in the same way twice is a result"
+        raise StepIncomplete(f"{which} could be timed: {next(iter(died.values()))}", hint=hint)
+
+
+def _died(ledger: Ledger) -> dict[str, str | None]:
+    """Return why the processes of rows ended or hung, by key."""
+    return {each.key: each.latency.reason for each in ledger.results if each.latency.died}
 
 
 def _with_budget(reason: str | None, whole: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from transformers import AutoModel, AutoModelForMaskedLM, PreTrainedModel
 
-from compress.errors import ModelError, UsageError
+from compress.errors import ModelError
 from compress.models.encoder_parts import base_of
 from compress.models.fetch import fetch
 from compress.models.load_save import load_tokenizer, read_config
@@ -20,7 +20,7 @@ from compress.pretrain.encoders import Method, Setting, check_positions, load_en
 from compress.pretrain.methods.bert_pretraining import MaskedLMObjective
 from compress.pretrain.methods.relations import RelationsObjective
 from compress.pretrain.methods.triple import TripleObjective
-from compress.pretrain.pretrain_schema import EncoderShape
+from compress.pretrain.pretrain_schema import TEACHERS_OWN, EncoderShape
 from compress.pretrain.scores.held_out import make_evaluator, make_loss_evaluator
 from compress.recipe.student_schema import Student
 from compress.train.distillation.teachers import STUDENT_HINT, check_same_vocabulary
@@ -70,10 +70,6 @@ METHODS: Mapping[str, Callable[[Setting, Path], Method]] = {"triple": _triple, "
 """By `distill.method`."""
 
 
-TEACHERS_OWN = ("positions", "dropout")
-"""What a student has of its teacher, whatever its shape."""
-
-
 def load_teacher(folder: Path) -> PreTrainedModel:
     """Return an encoder without a head."""
     read_config(folder)
@@ -107,9 +103,6 @@ def new_student(encoder: PreTrainedModel, shape: EncoderShape, seed: int) -> Pre
 
     A narrower one has the most important parts of these layers, by the magnitude of weights.
     """
-    given = [key for key in TEACHERS_OWN if key in shape.model_fields_set]
-    if given:
-        raise UsageError(f"shape.{given[0]}: a student that is distilled has its teacher's {given[0]}: leave it out.")
     sizes = {key: value for key, value in shape if key not in TEACHERS_OWN and value is not None}
     return build_student(encoder, Student(**{**sizes, "layers": float(shape.layers)}), seed=seed)
 

@@ -85,8 +85,8 @@ def _result(text: str, answer: Mapping[str, Any], served: ServedModel) -> Any:
         return [
             {"label": served.model.task.labels[0] if served.model.task.labels else "LABEL_0", "score": answer["score"]}
         ]
-    shares = answer.get("probabilities", ()) or {}
-    if "probabilities" not in answer or not isinstance(shares, Mapping):
+    shares = (answer["probabilities"] or {}) if "probabilities" in answer else None
+    if not isinstance(shares, Mapping):
         raise Refusal(422, "kind", f"a model of {served.model.task.kind} is called at /models/{served.name}/predict.")
     return sorted(({"label": name, "score": share} for name, share in shares.items()), key=lambda each: -each["score"])
 

@@ -30,10 +30,12 @@ async def predict(request: Request, service: Service) -> dict[str, Any]:
     name = request.path_params.get("name")
     service.served(name)
     body = await service.read(request, PlainRequest)
-    read = [as_input(row) for row in body.texts if _is_row(row)]
+    service.check_count(body.texts)
+    fits = [_is_row(row) for row in body.texts]
+    read = [as_input(row) for row, is_row in zip(body.texts, fits, strict=True) if is_row]
     answered = iter(await service.answers(name, read) if read else ())
     wrong = UsageError("a row is a text, or a list of texts that are read together.")
-    found = [next(answered) if _is_row(row) else wrong for row in body.texts]
+    found = [next(answered) if is_row else wrong for is_row in fits]
     if len(found) == 1 and isinstance(found[0], CompressError):
         raise Refusal(422, "row", found[0].full_message)
     kind = service.served(name).model.kind

@@ -16,7 +16,7 @@ from compress.model_folder.model_info import TaskInfo
 from compress.tasks.base import Array, Arrays, Encode, Example, Row, Script, TaskInput
 from compress.tasks.kind import Kind
 from compress.tasks.kinds.text_kind import check_texts, model_output, same_argmax
-from compress.tasks.parsing.columns import SKIP_HINT, wrong_value
+from compress.tasks.parsing.columns import SKIP_HINT, whole_text, wrong_value
 
 MAX_TEXTS = 1000
 """Texts of the longest list: predictions of all rows are as wide as that, and in training a row goes into one batch."""
@@ -106,4 +106,5 @@ def check_list(texts: Sequence[Any], item: str, min_texts: int, where: str) -> l
     for number, text in enumerate(texts, 1):
         if not isinstance(text, str) or not text.strip():
             raise wrong_value(text, f"{item} {number} of {len(texts)}", "text", where, SKIP_HINT)
+        whole_text(text, f"{item} {number} of {len(texts)}", where)
     return list(texts)

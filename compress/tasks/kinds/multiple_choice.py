@@ -151,6 +151,8 @@ def _choices(raw: Mapping[str, Any], task: Task, where: str) -> tuple[Sequence[A
     if texts is None:
         hint = 'write a list (["one", "two"]), or name a column for each choice: text: [question, choice1, choice2]'
         raise wrong_value(value, f"column '{task.text[1]}'", "a list of choices", where, hint)
+    if names is not None and not isinstance(names, (list, tuple)):
+        raise wrong_value(names, "the labels of the choices", "a list", where, SKIP_HINT)
     if names is not None and len(names) != len(texts):
         counts = f"{pluralize(len(texts), 'choice')} and {pluralize(len(names), 'label')} of them"
         raise DataError(f"{where}: the row has {counts}.", hint=SKIP_HINT)

@@ -117,6 +117,14 @@ def parse_words(cell: Any, where: str) -> list[str]:
     return words
 
 
+def parse_names(cell: Any, what: str, where: str) -> list[str]:
+    """Return the tags of a cell, which may have any names; ``what`` they are in messages."""
+    entries = _cell_entries(cell, str, int)
+    if entries is None:
+        raise wrong_value(cell, what, "a list, or tags with spaces,", where)
+    return [str(entry) for entry in entries]
+
+
 def cell_tags(cell: Any, task: Task) -> Iterator[str]:
     """Yield the tags of a cell of train, valid or not; nothing where it cannot be read at all."""
     for value in _cell_entries(cell, str, int) or ():

@@ -79,12 +79,17 @@ def text_value(raw: Mapping[str, Any], name: str, task: Task, where: str) -> str
     value = column_value(raw, name, task, where)
     if not isinstance(value, str):
         raise wrong_value(value, f"column '{name}'", "text", where)
-    if not value.isascii():
+    return whole_text(value, f"column '{name}'", where)
+
+
+def whole_text(text: str, what: str, where: str) -> str:
+    """Return a text, or raise a DataError where it holds half of a character, which JSON may hold and no file can."""
+    if not text.isascii():
         try:
-            value.encode("utf-8")
+            text.encode("utf-8")
         except UnicodeEncodeError as error:
-            raise DataError(f"{where}: column '{name}' holds half a character ({error.reason}).") from error
-    return value
+            raise DataError(f"{where}: {what} holds half a character ({error.reason}).", hint=SKIP_HINT) from error
+    return text
 
 
 def parse_number(value: Any, what: str, where: str, expected: str = "a number", hint: str | None = None) -> float:

@@ -25,6 +25,7 @@ from compress.tasks.parsing.columns import (
     parse_number,
     soft_label_columns,
     text_fields,
+    whole_text,
     wrong_value,
 )
 
@@ -50,7 +51,7 @@ def collect_classes(values: Iterable[Any]) -> tuple[str, ...]:
             hint = "task.kind: multi_label reads lists of classes"
             raise DataError(f"a label is a list or mapping ({str(value)[:60]}) where one class is expected.", hint=hint)
         if not is_missing(value):
-            names.add(class_name(value))
+            names.add(whole_text(class_name(value), f"the label {class_name(value)[:40]!r}", "train"))
     _refuse_non_classes(names)
     return tuple(sorted(names, key=lambda name: (int(name), name)) if all(map(_is_whole, names)) else sorted(names))
 

@@ -262,6 +262,9 @@ def test_objects_without_the_label_are_rows_without_a_label(write, task_of, tmp_
     assert (info.counts["train"], info.skipped) == (32, 24)
     with pytest.raises(DataError, match=r"row 1 .*there is no column 'label'.*8 rows"):
         prepare_splits(task_of(train=path, select=path, test=path), 0, tmp_path)
+    wrong = write("w.jsonl", '{"text": "a", "lable": "b"}\n' * 9)
+    with pytest.raises(DataError, match="there is no column 'label'; the columns are 'text', 'lable'; did you mean"):
+        prepare_splits(task_of(train=wrong, select=wrong, test=wrong), 0, tmp_path)
     other = write("o.jsonl", "".join(f'{{"text": "{n}"}}\n' for n in range(9)))
     assert [missing.exit_code for missing in missing_columns(task_of(train=other))] == [2]
 
@@ -269,7 +272,7 @@ def test_objects_without_the_label_are_rows_without_a_label(write, task_of, tmp_
 def test_a_class_that_looks_like_a_missing_value_is_named(write, task_of, tmp_path, capsys):
     path = write("t.tsv", table(10) + "x\tNA\ny\tNA\n")
     prepare_splits(task_of(train=path, select=path, test=path), 0, tmp_path, Console("human"))
-    assert "The class 'NA' (2 rows of train) looks like a missing value" in " ".join(capsys.readouterr().err.split())
+    assert "The class 'NA' (2 rows of train) may be a missing value" in " ".join(capsys.readouterr().err.split())
 
 
 def test_one_class_under_a_limit(write, task_of, tmp_path):
@@ -454,3 +457,37 @@ def test_skipping_every_row_is_an_error_with_count_and_first_fault(write, task_o
         task = task.model_copy(update={"labels": ("x", "y")})
         with pytest.raises(DataError, match=r"train .*no rows left: 10 rows of train .*: .*s\.tsv, row 1"):
             prepare_splits(task, 0, tmp_path)
+
+
+HALF = "\\ud83d"
+
+
+CHOICES = {"kind": "multiple_choice", "text": ["question", "choices"], "label": "answer"}
+
+
+@pytest.mark.parametrize(
+    ("line", "options"),
+    [
+        (f'{{"text": "a", "label": "b{HALF}"}}', {}),
+        (f'{{"question": "q", "choices": ["a", "b{HALF}"], "answer": 0}}', CHOICES),
+        ('{"question": "q", "choices": {"text": ["a", "b"], "label": 5}, "answer": 0}', CHOICES),
+    ],
+)
+def test_half_a_character_is_a_row_that_cannot_be_read(line, options, write, task_of, tmp_path):
+    path = write("t.jsonl", f"{line}\n" * 9)
+    with pytest.raises(DataError, match=r"half a character|the labels of the choices"):
+        prepare_splits(task_of(train=path, select=path, test=path, **options), 0, tmp_path)
+
+
+def test_a_slice_of_half_a_character_has_a_name():
+    json.dumps(row_sources.value_name("\ud83d", "source", "row 1"), ensure_ascii=False).encode()
+
+
+def test_a_first_row_that_cannot_be_read_is_left_out_too(write, task_of, tmp_path):
+    path = write("t.csv", "text,label\na,b,c,d\n" + "".join(f"{n},{'ab'[n % 2]}\n" for n in range(20)))
+    task = task_of(train=path, select=path, test=path, bad_rows="skip")
+    assert not list(missing_columns(task))
+    assert prepare_splits(task, 0, tmp_path).skipped == 3
+    alone = write("o.csv", "text,label\na,b,c,d\n")
+    with pytest.raises(DataError, match="has 4 fields where 2 are expected"):
+        prepare_splits(task_of(train=alone, select=path, test=path, bad_rows="skip"), 0, tmp_path)
