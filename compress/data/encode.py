@@ -130,8 +130,10 @@ class EncodedRows:
 
     def piece_counts(self, size: int) -> NDArray[np.int64]:
         """Return how often each of ``size`` token ids occurs."""
-        counts = (np.bincount(block, minlength=size) for block in self._fields["input_ids"].blocks())
-        return np.sum([*counts], axis=0)
+        total = np.zeros(size, np.int64)
+        for block in self._fields["input_ids"].blocks():
+            total += np.bincount(block, minlength=size)
+        return total
 
     def vocabulary(self) -> NDArray[np.int64]:
         """Return the token ids that occur, that of padding included, ascending."""

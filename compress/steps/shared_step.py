@@ -122,9 +122,16 @@ def _problems(recipe: Recipe) -> Iterator[Problem]:
         yield Problem(("student",), "a part is taken from a student that is distilled, and distill is off")
     if recipe.distill and recipe.distill.phases and recipe.shared.hard_label is not None:
         yield Problem((SECTION, "hard_label"), "has no effect beside distill.phases, which have weights of their own")
+    if recipe.distill and recipe.shared.temperature is not None and _has_own_temperature(recipe.distill):
+        yield Problem((SECTION, "temperature"), "has no effect: distill.soft_label has a temperature of its own")
     if recipe.student is None and recipe.prune is not None:
         reason = "parts of the shared student are not pruned further: give their shapes, and their vocabulary"
         yield Problem(("prune",), reason)
+
+
+def _has_own_temperature(settings: Distill) -> bool:
+    soft = (phase.losses.soft_label for phase in settings.phases_or_default())
+    return any(each is not None and each.temperature is not None for each in soft)
 
 
 def _checks(configs: ModelConfigs) -> Iterator[Check]:

@@ -69,6 +69,8 @@ def check_further_teachers(settings: Distill, configs: ModelConfigs) -> None:
     """Refuse a further teacher that has another kind of head, other labels or pieces, or too few positions."""
     recipe, teacher = configs.recipe, configs.teacher
     named_teacher = recipe.teacher.source, recipe.teacher.revision
+    if settings.teachers:
+        _check_one_width(recipe, teacher, configs.cards)
     expected = tokenizer_of(*named_teacher, configs.cards) if settings.teachers else None
     for named in settings.teachers:
         who = f"teachers: {named.source}"
@@ -88,6 +90,22 @@ def check_further_teachers(settings: Distill, configs: ModelConfigs) -> None:
         theirs = tokenizer_of(named.source, named.revision)
         if theirs is not None and expected is not None:
             check_same_vocabulary(who, theirs, expected, TEACHERS_HINT)
+
+
+def _check_one_width(recipe: Recipe, teacher: Mapping[str, Any], cards: Sequence[Path]) -> None:
+    """Refuse a student with narrower embeddings beside further teachers: only the first one's would be reduced."""
+    if kind_of(recipe.task).head != "sentence-embedding":
+        return
+    width = _embedding_width(recipe, teacher, cards)
+    widths = [each.embedding for each in recipe.light_students.values()]
+    widths += [recipe.student.embedding] if recipe.student else []
+    for wanted in filter(None, widths):
+        if width is not None and wanted != width:
+            raise UsageError(
+                f"student.embedding: {wanted} is another width than the {width} of the teacher, and only one teacher's"
+                " embeddings can be reduced.",
+                hint="leave out embedding, or distill.teachers",
+            )
 
 
 def _embedding_width(recipe: Recipe, teacher: Mapping[str, Any], cards: Sequence[Path]) -> int | None:

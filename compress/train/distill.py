@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from compress.batch_arrays import LABELLED
 from compress.console import Console
 from compress.data.splits.prepare_splits import load_prepared
 from compress.data.tokenizer import TextTokenizer
@@ -101,9 +102,11 @@ def distill(
     tokens = training_data.fast_tokenizer(original.config, tokenizer)
     model = match_student_embedding(student, original, rows.train, task, tokens)
     vectors = int(model.config.vocab_size)
-    if student.source and teacher_ids is not None:
+    if student.source:
         config = read_config(fetch(student.source, student.revision))
-        tokens, vectors = training_data.fast_tokenizer(config, own), int(config.vocab_size)
+        vectors = int(config.vocab_size)
+        if teacher_ids is not None:
+            tokens = training_data.fast_tokenizer(config, own)
     if model is not original:
         size = embedding_size(model)
         context.console.note(f"{step}: the teacher's embeddings are reduced to {size} principal components")
@@ -209,7 +212,8 @@ def train_student(
     context.warn(settings_warnings_updates(resolved, updates))
     maps = LayerMapBuilder(teachers[0][0], settings, encoded.train, console, context.step, pruning)
     cache = make_teacher_cache(resolved, encoded.train, task, work, console, context.step)
-    teacher, weights = Teacher(teachers), class_weights(settings, rows.train, task)
+    labelled = (row for row in rows.train if row.get(LABELLED, True))  # no loss reads the labels of others
+    teacher, weights = Teacher(teachers), class_weights(settings, labelled, task)
 
     def objective(student: PreTrainedModel, seed: int) -> DistillObjective:
         return losses(student, teacher, settings, task, seed, pairs=maps(student, seed), cache=cache, weights=weights)

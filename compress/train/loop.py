@@ -283,6 +283,8 @@ class TrainingRun:
             waits = improves or not self.unfreezing.is_complete(state.done - 1)
             state.without_better = 0 if waits else state.without_better + 1
             state.trained_score = finite_score if improves else state.trained_score
+        if competes and not state.done:
+            state.start_score = finite_score
         better = competes and (state.best_at is None or self._is_best(score))
         state.add_evaluation(state.done / self.schedule.per_epoch, finite_score)
         seconds = time.monotonic() - started
@@ -293,9 +295,11 @@ class TrainingRun:
             self._save_best()
 
     def _is_best(self, score: float) -> bool:
-        """Return whether a score is within noise of the highest one, and not below that of the start."""
-        start = next((entry["score"] for entry in self.state.history if entry["update"] == 0), None)
-        return self._gain(score, start) >= 0 and self._gain(score, self.state.trained_score) >= -self.noise
+        """Return whether a score is within noise of the highest one, and not below that of a start that competes."""
+        return (
+            self._gain(score, self.state.start_score) >= 0
+            and self._gain(score, self.state.trained_score) >= -self.noise
+        )
 
     def _gain(self, score: float, other: float | None) -> float:
         """Return by how much a score is better than another, or than none at all."""

@@ -6,7 +6,7 @@ The training loop knows neither tasks nor teachers.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -24,7 +24,7 @@ from compress.tasks import kind_of
 from compress.tasks.base import Arrays, Row
 
 
-def class_weights(settings: Training, rows: Sequence[Row], task: TaskInfo) -> Tensor | None:
+def class_weights(settings: Training, rows: Iterable[Row], task: TaskInfo) -> Tensor | None:
     """Return the weight (2, classes) of labels that are not, and that are, each class; None where none are requested.
 
     With n rows, of which m have the class: ``n / (classes m)`` where a row has one class; else, for each class on its
@@ -34,11 +34,14 @@ def class_weights(settings: Training, rows: Sequence[Row], task: TaskInfo) -> Te
     if settings.class_weights is None:
         return None
     kind = kind_of(task)
-    counts = Counter(label for row in rows for label in kind.row_classes(row))
+    counts, total = Counter[int](), 0
+    for row in rows:
+        counts.update(kind.row_classes(row))
+        total += 1
     present = torch.tensor([counts[label] for label in range(len(task.labels))], dtype=torch.float64)
     parts = len(task.labels) if kind.exclusive else 2
-    by_label = torch.stack([len(rows) - present, present])
-    return (len(rows) / (parts * by_label.clamp(min=1))).float()
+    by_label = torch.stack([total - present, present])
+    return (total / (parts * by_label.clamp(min=1))).float()
 
 
 def with_label_weights(batch: Mapping[str, Tensor], weights: Tensor | None) -> Mapping[str, Tensor]:

@@ -7,14 +7,19 @@ import pytest
 
 from compress.errors import ModelError
 from compress.model_folder.model_info import TaskInfo
-from compress.model_shapes import part_shape, shape_of_folder
+from compress.model_shapes import part_shape, parts_of, shape_of_folder
 from compress.model_sources import local_folder
 from compress.models.tiny import write_tiny_model
 from compress.pipeline.preflight.resolve import resolve
-from compress.pipeline.run import read_recipe
+from compress.pipeline.run import Options, read_recipe
+from compress.pipeline.run_lock import searches_folder
 from compress.recipe.student_schema import LightStudent, Part, Vocabulary, VocabularyRule
-from compress.search.candidates import file_bytes
+from compress.search.candidates import Candidate, SearchInfo, file_bytes
+from compress.search.expected_plan import _expected_finalists
+from compress.search.run_search import wanted_of
+from compress.search.search_folder import SEARCH_FILE
 from compress.search.word_vectors import LeastPieces, WordVectors, tokenizer_bytes
+from compress.storage.atomic_write import write_model
 from compress.tasks import kind_of
 from tests.conftest import write_tiny_recipe
 
@@ -109,3 +114,28 @@ def test_of_a_tokenizer_whose_pieces_cannot_go_all_stay(word_vectors, monkeypatc
     monkeypatch.setattr("compress.search.word_vectors.keepable_pieces", refuse)
     placed = word_vectors("size: 1MB").of_part(SMALL, MINILM, 0)
     assert (placed.part.factors, placed.part.vocabulary, placed.shared) == (128, None, MINILM)
+
+
+def test_a_search_for_another_size_expects_parts_with_the_word_vectors_that_it_allows(tmp_path):
+    """What a former search compared is known by units, whatever its word vectors were."""
+    recipe_file = write_tiny_recipe(tmp_path)
+    given = ["shared={}", "teacher=minilm-l6", "student=null", "prune=null"]
+    small, large = (resolve(read_recipe(recipe_file, [f"budget={{size: {size}}}", *given])) for size in ("3MB", "40MB"))
+    options, vectors = Options(runs=tmp_path / "runs"), WordVectors(small, ())
+    placed = [vectors.of_part(part, MINILM, vectors.least.tokenizer(None)).part for part in parts_of(MINILM)]
+    rows = [
+        Candidate(name=part.name, student=part, milliseconds=number + 1, bytes=1, score=number / 200)
+        for number, part in enumerate(placed)
+    ]
+    light = Candidate(name="static", student=LightStudent(kind="static"), milliseconds=0.1, bytes=1)
+    found = SearchInfo(name="tiny", variant="onnx-int8", candidates=[*rows, light], run="x", **wanted_of(small))
+    folder = searches_folder(options.runs) / "tiny"
+    folder.mkdir(parents=True)
+    write_model(folder / SEARCH_FILE, found)
+    parts, students = _expected_finalists(large, options, 4)
+    assert len(parts) == 4
+    assert {(part.factors, part.vocabulary) for part in parts} == {(None, None)}
+    assert [each.kind for each in students] == ["static"]
+    parts, _ = _expected_finalists(small, options, 4)
+    assert {part.factors for part in parts} == {128}
+    assert parts[0].vocabulary is not None

@@ -72,6 +72,10 @@ def test_without_changes_it_begins_as_the_teacher(recipe_file):
         (["shared={epoch: 3}"], "did you mean epochs"),
         (["shared={between: 0}"], "between"),
         (
+            ["shared={temperature: 2}", "distill={soft_label: {weight: 1, temperature: 4}}"],
+            "shared.temperature: has no effect: distill.soft_label has a temperature of its own",
+        ),
+        (
             ["shared={hard_label: 0.1}", "distill={phases: [{share: 1.0, soft_label: 1.0}]}"],
             "no effect beside distill.phases",
         ),

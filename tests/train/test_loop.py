@@ -463,6 +463,27 @@ def test_patience_counts_trained_weights_alone(tiny_model, material, tmp_path):
     assert (result.updates, result.best_at) == (28, 0)
 
 
+class LastPhase(TaskObjective):
+    """As with phases, of which the first trains layers alone: only from the second on may weights be kept."""
+
+    is_last = False
+
+    def begin(self, progress, update=0):
+        super().begin(progress, update)
+        self.is_last = progress > 0.2
+
+    def is_selectable(self):
+        return self.is_last
+
+
+def test_a_start_that_may_not_be_kept_holds_nothing_back(tiny_model, material, tmp_path):
+    values, options = [0.9, 0.5, 0.6, 0.7], {"seed": 0, "work": tmp_path, "start_competes": True}
+    objective, settings = LastPhase(material.task), Training(**{**SETTINGS, "epochs": 3})
+    model = tiny_model("bert")
+    result = train(model, objective, material.train, settings, evaluate=scores(*values), **options)
+    assert (result.best_at, result.score) == (21, 0.7)
+
+
 def test_evaluating_the_start_changes_no_weights(tiny_model, material, tmp_path, same_weights):
     one, other = tiny_model("bert"), tiny_model("bert")
     run(one, material, tmp_path / "one", evaluate=scores(0.1, 0.2))

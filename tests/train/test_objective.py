@@ -39,6 +39,11 @@ def test_one_class_of_several():
     assert loss("classification", logits, batch) == pytest.approx(sum(losses) / 2)
 
 
+def test_rows_are_counted_as_they_come():
+    rows = [{"label": 0}] * 3 + [{"label": 1}]
+    assert class_weights(BALANCED, iter(rows), ONE).tolist() == class_weights(BALANCED, rows, ONE).tolist()
+
+
 def test_several_classes_a_row():
     rows = [{"label": [1.0, 0.0]}] * 3 + [{"label": [1.0, 1.0]}]
     weights = class_weights(BALANCED, rows, MANY)

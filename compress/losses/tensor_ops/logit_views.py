@@ -41,7 +41,7 @@ def pool_window_logits(logits: Tensor, groups: RowGroups, how: str) -> Tensor:
     if how == "mean":
         return groups.mean(logits)
     if how == "max":
-        return groups.pad(logits, MASKED_LOGIT).amax(dim=1)
+        return groups.pad(logits, -torch.inf).amax(dim=1)  # which stays what a probability of 0 is
     window_weights = groups.pad(logits[:, -1], MASKED_LOGIT).softmax(dim=1)
     return (groups.pad(logits[:, :-1]) * window_weights[:, :, None]).sum(dim=1)
 

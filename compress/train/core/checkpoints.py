@@ -68,6 +68,8 @@ class TrainState:
     seconds: float = 0.0
     best_at: int | None = None
     score: float | None = None
+    start_score: float | None = None
+    """Of update 0, where it competes."""
     without_better: int = 0
     sums: dict[str, float] = field(default_factory=dict)
     """Sum of each loss since the last evaluation."""

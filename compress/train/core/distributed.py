@@ -116,7 +116,7 @@ class Processes:
         torch.set_rng_state(states["cpu"][self.rank].clone())
         for generator, state in zip(others, states["cpu"][1:], strict=False):
             generator.set_state(state.clone())
-        if self.device.type == "cuda":
+        if self.device.type == "cuda" and "cuda" in states:
             torch.cuda.set_rng_state(states["cuda"][self.rank].clone(), self.device)
 
     @contextmanager

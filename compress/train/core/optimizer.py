@@ -123,6 +123,12 @@ class ModelAndOptimizer:
         self.weights_changed()
         for position, parameter in enumerate(self.parameters):
             state = strip_prefix(f"optimizer.{position}.", tensors)
+            if any(tensor.ndim and tensor.shape != parameter.shape for tensor in state.values()):
+                raise ModelError(
+                    "the checkpoint is of another kind of device, where the optimizer holds other rows of the word"
+                    " vectors (all on a GPU, those of the texts on a CPU).",
+                    hint="go on where the training began, or --from STEP trains anew",
+                )
             self.optimizer.state[parameter] = {name: tensor.to(parameter.device) for name, tensor in state.items()}
 
     def weights_changed(self) -> None:

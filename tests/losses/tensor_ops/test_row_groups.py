@@ -73,3 +73,9 @@ def test_one_window_is_pooled_to_itself(how):
     logits = drawn(3, 4)
     expected = logits[:, :-1] if how == "attention" else logits
     assert torch.allclose(pool_window_logits(logits, rows_of([1, 1, 1]), how), expected)
+
+
+def test_the_most_of_impossible_classes_is_impossible_however_many_windows_others_have():
+    logits = torch.tensor([[0.0, -torch.inf], [1.0, 2.0], [0.5, 1.0]])
+    pooled = pool_window_logits(logits, rows_of([1, 2]), "max")
+    assert pooled.tolist() == [[0.0, -torch.inf], [1.0, 2.0]]
