@@ -1,7 +1,7 @@
 """`python -m benchmarks.search`: hypervolume against training minutes; whether budgets are met when measured again."""
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.markdown_page import machine, origin, table
@@ -76,14 +76,17 @@ def compare(given: argparse.Namespace, work: Path, store: Store[SearchReport], c
 
 def attempt(case: Case, way: str, store: Store[SearchReport], console: Console) -> None:
     """Search one set in one way; runs that are stored are found done."""
+    known_before = {each.key for each in store.report.of(case.set, case.seed, way)}
     if way == "search":
         for stages, budget in case.search():
             for stage in stages:
                 add(store, console, stage)
+                known_before.discard(stage.key)
             stored = store.report.budgets
             known = {each.key for each in stored}
             store.update(budgets=in_place(stored, budget) if budget.key in known else (*stored, budget))
         store.update(floors={**store.report.floors, case.set: case.floor()})
+        forget(store, known_before)
         return
     longest = sum(each.minutes for each in store.report.of(case.set, case.seed, "search"))
     if way == "optuna" and not longest:
@@ -91,6 +94,13 @@ def attempt(case: Case, way: str, store: Store[SearchReport], console: Console) 
     runs = case.optuna(longest) if way == "optuna" else case.grid() if way == "grid" else case.init()
     for made in runs:
         add(store, console, made)
+        known_before.discard(made.key)
+    forget(store, known_before)
+
+
+def forget(store: Store[SearchReport], keys: Collection[str]) -> None:
+    """Remove what an earlier benchmark made and this one did not: it found other models."""
+    store.update(made=tuple(each for each in store.report.made if each.key not in keys))
 
 
 def add(store: Store[SearchReport], console: Console, made: Made) -> None:

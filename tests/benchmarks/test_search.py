@@ -1,13 +1,16 @@
 """The benchmark of search: what a front is worth, over time, and which budgets were met."""
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from benchmarks.report_store import beginning
+from benchmarks.report_store import Store, beginning
+from benchmarks.search import __main__ as command
 from benchmarks.search.__main__ import budget_lines, lines, page
 from benchmarks.search.search_results import Budget, Made, SearchReport, hypervolume, over_time, volume_at
+from compress.console import Console
 
 
 def made(way: str, number: int, minutes: float, *points: tuple[float, float], **facts: Any) -> Made:
@@ -56,3 +59,12 @@ def test_the_page_says_why_a_way_did_not_run() -> None:
     report = SearchReport(**beginning("command", trial=False), rows=100, made=(failed,))
     assert "mrpc/0/optuna/99: optuna cannot be installed" in page(report)
     assert math.isclose(hypervolume([(10.0, 1.0)], 1.0), 0.0)
+
+
+def test_what_another_benchmark_finds_takes_the_place_of_all_that_the_former_found():
+    former = [made("grid", number, 1.0) for number in range(3)]
+    report = SearchReport(**beginning("x", False), rows=9, made=(*former, made("init", 0, 1.0)))
+    store = Store(report, None, command.page)
+    case = SimpleNamespace(set="mrpc", seed=0, grid=lambda: [made("grid", 0, 2.0)])
+    command.attempt(case, "grid", store, Console("quiet"))
+    assert [(each.way, each.number, each.minutes) for each in store.report.made] == [("grid", 0, 2.0), ("init", 0, 1.0)]
