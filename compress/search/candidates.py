@@ -12,25 +12,28 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from compress import format_numbers as fmt
 from compress.model_folder.model_info import ShapeInfo
 from compress.model_shapes import light_shape, part_shape
+from compress.quantize import chosen_methods
 from compress.recipe.schema import Budget
 from compress.recipe.student_schema import LightStudent, Part, Vocabulary, held_out_rows
 from compress.steps.shared_step import SECTION
 from compress.storage.stored_info import Info, up_to
 from compress.tasks import primary_metric
+from compress.variants import competing_formats
 
 if TYPE_CHECKING:
     from compress.pipeline.graph import Plan
     from compress.pipeline.step_context import StepContext
+    from compress.recipe.schema import Recipe
     from compress.recipe.task_schema import Task
     from compress.search.candidate_times import PartTimes
 
-PIECE_BITS, OTHER_BITS, FP32_BITS = 4.5, 8.5, 32
-"""Bits of a parameter in the smallest file of a part: of word vectors in 4 bits, of the rest in 8, with scales."""
+FOUR_BITS = frozenset({"embeddings-4bit", "rows-4bit"})
+"""Methods that store word vectors in 4 bits."""
 COMPARE, COMPARING, SCORES_FILE = "compare-parts", "comparing parts", "scores.json"
 """The step that scores parts, its kind, as a run shows it, and what it writes."""
 SLOWEST = 1.4
@@ -132,13 +135,33 @@ def read_scores(folder: Path) -> dict[str, float]:
     return scores
 
 
-def estimate_light(name: str, student: LightStudent, milliseconds: float, pieces: int, tokenizer: int = 0) -> Candidate:
+class Bits(NamedTuple):
+    """Of a parameter in the smallest file that a recipe makes, scales included."""
+
+    pieces: float = 4.5
+    """Of word vectors."""
+    others: float = 8.5
+
+
+def bits_of(recipe: Recipe, *, has_attention: bool = True) -> Bits:
+    """Return them by the recipe's methods of quantization."""
+    formats = competing_formats(recipe, has_attention=has_attention)
+    methods = recipe.quantize.methods if recipe.quantize else ()
+    chosen = chosen_methods(methods, formats, has_attention=has_attention)
+    if not chosen:
+        return Bits(32, 32)
+    return Bits() if FOUR_BITS.intersection(chosen) else Bits(pieces=Bits().others)
+
+
+def estimate_light(
+    name: str, student: LightStudent, milliseconds: float, pieces: int, tokenizer: int, bits: Bits
+) -> Candidate:
     """Return the size of a student without attention of so many pieces beside its time.
 
     Its own pieces are known only once it is made: until then they are the fewest that it can have (`least_pieces`).
     ``tokenizer``: bytes of its files.
     """
-    size = light_shape(student, pieces).parameters * PIECE_BITS / 8 + tokenizer
+    size = light_shape(student, pieces).parameters * bits.pieces / 8 + tokenizer
     return Candidate(name=name, student=student, milliseconds=milliseconds, bytes=round(size))
 
 
@@ -156,17 +179,16 @@ def with_fewer_pieces(shape: ShapeInfo, share: float) -> ShapeInfo:
     return shape.model_copy(update={"vocabulary": pieces, "embedding_parameters": left})
 
 
-def estimate(times: PartTimes, shared: ShapeInfo, part: Part, tokenizer: int) -> Candidate:
+def estimate(times: PartTimes, shared: ShapeInfo, part: Part, tokenizer: int, bits: Bits) -> Candidate:
     """Return the time and size of a part of a shared student; ``tokenizer``: bytes of its files."""
-    size = file_bytes(part_shape(shared, part), quantized=times.variant != "onnx-fp32") + tokenizer
+    size = file_bytes(part_shape(shared, part), bits) + tokenizer
     return Candidate(name=part.name, student=part, milliseconds=times.of(part), bytes=size)
 
 
-def file_bytes(shape: ShapeInfo, *, quantized: bool = True) -> int:
+def file_bytes(shape: ShapeInfo, bits: Bits) -> int:
     """Return what the smallest file of a part takes, without its tokenizer."""
-    pieces, others = (PIECE_BITS, OTHER_BITS) if quantized else (FP32_BITS, FP32_BITS)
     inner = shape.parameters - shape.embedding_parameters
-    return round((shape.embedding_parameters * pieces + inner * others) / 8)
+    return round((shape.embedding_parameters * bits.pieces + inner * bits.others) / 8)
 
 
 def may_fit(candidate: Candidate, budgets: Sequence[Budget], target: str, teacher: Reference) -> bool:

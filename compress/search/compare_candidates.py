@@ -126,7 +126,7 @@ def _least_light(recipe: Recipe, times: LightTimes, vectors: WordVectors) -> Ite
     for name, each in light_students(recipe).items():
         student, least = vectors.of_light(each), vectors.least
         pieces, tokenizer = least.count(student.vocabulary), least.tokenizer(student.vocabulary)
-        yield estimate_light(name, student, times.milliseconds[name], pieces, tokenizer)
+        yield estimate_light(name, student, times.milliseconds[name], pieces, tokenizer, vectors.light_bits)
 
 
 def _least_parts(recipe: Recipe, times: PartTimes, shape: ShapeInfo, vectors: WordVectors) -> Iterator[Candidate]:
@@ -135,7 +135,7 @@ def _least_parts(recipe: Recipe, times: PartTimes, shape: ShapeInfo, vectors: Wo
     smallest, tokenizer = with_fewer_pieces(shape, least.share(rule)), least.tokenizer(rule)
     for each in parts_of(shape):
         part, shared, its_tokenizer = vectors.of_part(each, smallest, tokenizer)
-        yield estimate(times, shared, part, its_tokenizer)
+        yield estimate(times, shared, part, its_tokenizer, vectors.bits)
 
 
 def has_smaller_vectors(candidate: Candidate, recipe: Recipe) -> bool:
@@ -166,7 +166,8 @@ def _scored(
     for each in parts_of(shared):
         part, shape, its_tokenizer = vectors.of_part(each, shared, tokenizer)
         score = more_is_better(scores[each.name], plan.recipe.task)
-        yield estimate(times, shape, part, its_tokenizer).model_copy(update={"score": score})
+        made = estimate(times, shape, part, its_tokenizer, vectors.bits)
+        yield made.model_copy(update={"score": score})
 
 
 def select_too_small(rows: int, gate: Gate) -> str | None:

@@ -90,7 +90,9 @@ def _expected_finalists(recipe: Recipe, options: Options, count: int) -> tuple[l
     shape = with_fewer_pieces(shape, vectors.least.share(recipe.shared.vocabulary))
     tokenizer = vectors.least.tokenizer(recipe.shared.vocabulary)
     placed = [vectors.of_part(each, shape, tokenizer) for each in parts_of(shape)]
-    weights = {each.part: file_bytes(part_shape(each.shared, each.part)) + each.tokenizer for each in placed}
+    weights = {
+        each.part: file_bytes(part_shape(each.shared, each.part), vectors.bits) + each.tokenizer for each in placed
+    }
     if compared := compared_before(searches_folder(options.runs) / recipe.name, [*weights]):
         by_units = {part.units: part for part in weights}  # with the word vectors that this budget has room for
         known = [each for each in compared.candidates if isinstance(each.student, Part)]

@@ -17,7 +17,7 @@ from compress.model_sources import local_folder
 from compress.recipe.schema import Recipe
 from compress.recipe.student_schema import LightStudent, Part, Vocabulary, VocabularyRule
 from compress.runtime.model_formats import COMPANIONS
-from compress.search.candidates import PIECE_BITS, file_bytes, least_pieces, most_bytes, with_fewer_pieces
+from compress.search.candidates import Bits, bits_of, file_bytes, least_pieces, most_bytes, with_fewer_pieces
 
 FP32_BYTES = 4
 FACTORS = 3
@@ -54,6 +54,7 @@ class WordVectors:
         """``roles``: the rows, whose pieces are counted; None before they are prepared."""
         self._folder = local_folder(recipe.teacher.source, recipe.teacher.revision, cards)
         teacher = shape_of_folder(self._folder)
+        self.bits, self.light_bits = bits_of(recipe), bits_of(recipe, has_attention=False)
         self.least = LeastPieces(self._folder, teacher.vocabulary if teacher else 0, roles)
         self._most = most_bytes(recipe.budget, fp32_bytes(teacher, self._folder) if teacher else None)
         self._given, self._own = recipe.shared, (*recipe.light_students.values(),)
@@ -67,12 +68,13 @@ class WordVectors:
         ``tokenizer``: bytes of the shared student's.
         """
         for each in (part, self._in_factors(part)):
-            if file_bytes(part_shape(shared, each)) + tokenizer <= self._most:
+            if file_bytes(part_shape(shared, each), self.bits) + tokenizer <= self._most:
                 return Placed(each, shared, tokenizer)
         part = self._in_factors(part)
         shape = part_shape(shared, part)
         vectors = shape.embedding_parameters
-        rule = self._pieces(file_bytes(shape) - vectors * PIECE_BITS / 8, vectors / (shape.vocabulary or 1))
+        inner = file_bytes(shape, self.bits) - vectors * self.bits.pieces / 8
+        rule = self._pieces(inner, vectors / (shape.vocabulary or 1), self.bits)
         if rule is None:
             return Placed(part, shared, tokenizer)
         fewer = with_fewer_pieces(shared, self.least.share(rule))
@@ -81,22 +83,23 @@ class WordVectors:
     def of_light(self, student: LightStudent) -> LightStudent:
         """Return a student without attention with as many pieces as the budget has room for; the recipe's own as is."""
         pieces, numbers = self.least.count(None), (student.factors or student.hidden) + 1
-        size = light_shape(student, pieces).parameters * PIECE_BITS / 8
+        bits = self.light_bits
+        size = light_shape(student, pieces).parameters * bits.pieces / 8
         is_given = student.vocabulary is not None or student in self._own
         if is_given or size + self.least.tokenizer(None) <= self._most:
             return student
-        rule = self._pieces(size - pieces * numbers * PIECE_BITS / 8, numbers)
+        rule = self._pieces(size - pieces * numbers * bits.pieces / 8, numbers, bits)
         return student.model_copy(update={"vocabulary": rule})
 
     def _in_factors(self, part: Part) -> Part:
         return part.model_copy(update={"factors": self._factors}) if self._factors else part
 
-    def _pieces(self, others: float, numbers: float) -> Vocabulary | None:
+    def _pieces(self, others: float, numbers: float, bits: Bits) -> Vocabulary | None:
         """Return which pieces a model keeps whose vectors have so many numbers, beside ``others`` bytes; None: all."""
         table = self._table
         if "vocabulary" in self._given.model_fields_set or table is None:
             return None
-        each = numbers * PIECE_BITS / 8 + self.least.tokenizer(None) / table.all
+        each = numbers * bits.pieces / 8 + self.least.tokenizer(None) / table.all
         kept = int((self._most - others) / each) // STEP * STEP
         if kept >= table.most:
             return None

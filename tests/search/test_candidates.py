@@ -9,9 +9,11 @@ from compress.recipe.schema import Budget
 from compress.recipe.student_schema import LightStudent, Part, VocabularyRule
 from compress.search.candidate_times import PartTimes
 from compress.search.candidates import (
+    Bits,
     Candidate,
     Reference,
     SearchInfo,
+    bits_of,
     choose_finalists,
     estimate,
     estimate_light,
@@ -61,7 +63,7 @@ def candidate(milliseconds, score, **changes):
 )
 def test_time_is_that_of_the_timed_models_and_between_them_changes_steadily(sizes, milliseconds):
     layers, heads, ffn = sizes
-    part = estimate(TIMES, SHAPE, Part(layers=layers, heads=heads, ffn=ffn), 0)
+    part = estimate(TIMES, SHAPE, Part(layers=layers, heads=heads, ffn=ffn), 0, Bits())
     assert part.milliseconds == pytest.approx(milliseconds)
 
 
@@ -69,9 +71,22 @@ def test_size_is_that_of_the_smallest_file_with_its_tokenizer():
     part = Part(layers=2, heads=2, ffn=16)
     shape = part_shape(SHAPE, part)
     bits = 4.5 * shape.embedding_parameters + 8.5 * (shape.parameters - shape.embedding_parameters)
-    assert estimate(TIMES, SHAPE, part, 500).bytes == round(bits / 8 + 500)
-    exact = TIMES.model_copy(update={"variant": "onnx-fp32"})
-    assert estimate(exact, SHAPE, part, 500).bytes == 4 * shape.parameters + 500
+    assert estimate(TIMES, SHAPE, part, 500, Bits()).bytes == round(bits / 8 + 500)
+    assert estimate(TIMES, SHAPE, part, 500, Bits(32, 32)).bytes == 4 * shape.parameters + 500
+
+
+@pytest.mark.parametrize(
+    ("quantize", "parts", "light"),
+    [
+        ("int8", (4.5, 8.5), (4.5, 8.5)),
+        ("null", (32, 32), (32, 32)),
+        ("{methods: [dynamic, rows-8bit]}", (8.5, 8.5), (8.5, 8.5)),
+        ("{methods: [embeddings-4bit]}", (4.5, 8.5), (4.5, 8.5)),
+    ],
+)
+def test_bits_are_those_of_the_methods_of_the_recipe(quantize, parts, light, recipe_file):
+    recipe = read_recipe(recipe_file, [f"quantize={quantize}"])
+    assert (bits_of(recipe), bits_of(recipe, has_attention=False)) == (parts, light)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +123,7 @@ def test_a_teacher_that_was_not_timed_rules_nothing_out():
 )
 def test_a_light_student_has_at_least_the_pieces_that_its_rule_keeps(vocabulary, pieces):
     student = LightStudent(kind="static", vocabulary=vocabulary)
-    made = estimate_light("static", student, 0.04, least_pieces(student.vocabulary, 100, seen=30), tokenizer=500)
+    made = estimate_light("static", student, 0.04, least_pieces(student.vocabulary, 100, seen=30), 500, Bits())
     assert (made.milliseconds, made.score) == (0.04, None)
     assert made.bytes == round(light_shape(student, pieces).parameters * 4.5 / 8 + 500)
 
@@ -183,7 +198,10 @@ def test_every_part_has_one_name():
 
 @pytest.mark.parametrize(("rule", "share"), [(None, 1.0), ("seen", 0.0), (VocabularyRule(keep=25), 0.25)])
 def test_before_pieces_are_chosen_a_part_may_have_as_few_as_its_rule_allows(rule, share):
-    part, whole = Part(layers=1, heads=1, ffn=16), estimate(TIMES, SHAPE, Part(layers=1, heads=1, ffn=16), 0).bytes
+    part, whole = (
+        Part(layers=1, heads=1, ffn=16),
+        estimate(TIMES, SHAPE, Part(layers=1, heads=1, ffn=16), 0, Bits()).bytes,
+    )
     fewest = with_fewer_pieces(SHAPE, least_pieces(rule, SHAPE.vocabulary) / SHAPE.vocabulary)
-    least = estimate(TIMES, fewest, part, 0).bytes
+    least = estimate(TIMES, fewest, part, 0, Bits()).bytes
     assert least == pytest.approx(whole - (1 - share) * SHAPE.embedding_parameters * 4.5 / 8, abs=1)

@@ -62,7 +62,8 @@ SMALL, LARGE = Part(layers=1, heads=3, ffn=192), Part(layers=6, heads=12, ffn=15
 @pytest.fixture
 def word_vectors(tmp_path):
     def made(budget: str, shared: str = "{}", teacher: str = "minilm-l6", students: str = "null") -> WordVectors:
-        given = [f"budget={{{budget}}}", f"shared={shared}", f"teacher={teacher}", f"student={students}", "prune=null"]
+        given = [f"budget={{{budget}}}", f"shared={shared}", f"teacher={teacher}", f"student={students}"]
+        given += ["prune=null", "quantize=int8"]
         return WordVectors(resolve(read_recipe(write_tiny_recipe(tmp_path), given)), ())
 
     return made
@@ -72,7 +73,7 @@ def test_only_parts_that_are_too_large_get_smaller_word_vectors(word_vectors):
     def kept(budget: str, part: Part, shared: str = "{}") -> tuple[int | None, Vocabulary | None]:
         vectors = word_vectors(budget, shared)
         placed = vectors.of_part(part, MINILM, vectors.least.tokenizer(None))
-        weighs = file_bytes(part_shape(placed.shared, placed.part)) + placed.tokenizer
+        weighs = file_bytes(part_shape(placed.shared, placed.part), vectors.bits) + placed.tokenizer
         assert placed.part.units == part.units
         if placed.part.vocabulary not in (None, "seen"):
             assert 0.8 * vectors._most < weighs <= vectors._most  # as many as there is room for
@@ -119,7 +120,7 @@ def test_of_a_tokenizer_whose_pieces_cannot_go_all_stay(word_vectors, monkeypatc
 def test_a_search_for_another_size_expects_parts_with_the_word_vectors_that_it_allows(tmp_path):
     """What a former search compared is known by units, whatever its word vectors were."""
     recipe_file = write_tiny_recipe(tmp_path)
-    given = ["shared={}", "teacher=minilm-l6", "student=null", "prune=null"]
+    given = ["shared={}", "teacher=minilm-l6", "student=null", "prune=null", "quantize=int8"]
     small, large = (resolve(read_recipe(recipe_file, [f"budget={{size: {size}}}", *given])) for size in ("3MB", "40MB"))
     options, vectors = Options(runs=tmp_path / "runs"), WordVectors(small, ())
     placed = [vectors.of_part(part, MINILM, vectors.least.tokenizer(None)).part for part in parts_of(MINILM)]
