@@ -78,6 +78,10 @@ HOPELESS_REFUSALS = 5
 """If so many texts are refused before anything is answered, it is not their content."""
 
 
+class Unanswered(Exception):
+    """A text has no answer though others have one: it is left out."""
+
+
 @dataclass(frozen=True)
 class Sample:
     """One answer that is missing."""
@@ -108,8 +112,9 @@ class Asker:
     cut_off: int = 0
     refused: list[str] = field(default_factory=list)
     """The keys of texts that were refused before anything was answered."""
-    unanswered: list[str] = field(default_factory=list)
-    """Those of texts that got no answer since the last one that did."""
+    unanswered: dict[str, str] = field(default_factory=dict)
+    """By the key of each text that got no answer since the last one that did, the reason."""
+    lock: Lock = field(default_factory=Lock)
 
     def ask_all(self, samples: Iterable[Sample], progress: Progress) -> None:
         """Ask for samples: the first alone, since it shows whether the service can be used, then several at once.
@@ -129,6 +134,7 @@ class Asker:
                         self._collect(running, progress)
                 while running:
                     self._collect(running, progress)
+                self._leave_out_unanswered()
             except BaseException:
                 self.pace.stop.set()
                 pool.shutdown(cancel_futures=True)
@@ -167,14 +173,14 @@ class Asker:
         try:
             while sample.number in self.cache.missing_samples(sample.key):
                 answer, asked = self._repeated(sample), True
-                self.unanswered.clear()
+                self._leave_out_unanswered()
                 if answer.valid:
                     self.valid += 1
                     return
                 if answer.cut_off_at:  # asking again with the same limit would be cut off again
                     self.cut_off += 1
                     return
-        except Stopped:
+        except (Stopped, Unanswered):
             return
         except Refused as refusal:
             self._note_refusal(sample, refusal)
@@ -215,12 +221,19 @@ class Asker:
         again = f" after {pluralize(retry + 1, 'request')}" if retry else ""
         wish = f"; it asks to wait for {duration(failure.wait)}" if failure.wait and pause > LONGEST_PAUSE else ""
         message = f"{self.recipe.endpoint.url} does not answer{again}: {failure.reason}{wish}."
-        if wish or failure.absent or not self.valid or len(self.unanswered) >= MOST_UNANSWERED:
-            for key in self.unanswered:
-                self.cache.forget_refusal(key)
-            raise ServiceFailure(message)
-        self.unanswered.append(sample.key)
-        raise Refused(message)  # it answers other texts: this one is left out, and counted
+        with self.lock:
+            is_down = failure.absent or failure.limited or not self.client.has_answered
+            if wish or is_down or len(self.unanswered) >= MOST_UNANSWERED:
+                raise ServiceFailure(message)
+            self.unanswered[sample.key] = message
+        raise Unanswered
+
+    def _leave_out_unanswered(self) -> None:
+        """Store texts without an answer as refused, once the service has answered another one."""
+        with self.lock:
+            for key, reason in self.unanswered.items():
+                self.cache.add_refusal(key, reason)
+            self.unanswered.clear()
 
     def _within_limit(self, sample: Sample) -> Answer:
         """Send one request if its highest price is within the limit, and store its answer with what it cost.

@@ -39,9 +39,18 @@ class Refused(Exception):
 class Busy(Exception):
     """No answer this time; the request can be repeated."""
 
-    def __init__(self, reason: str, wait: float | None = None, maybe_paid: bool = False, absent: bool = False) -> None:
+    def __init__(
+        self,
+        reason: str,
+        wait: float | None = None,
+        maybe_paid: bool = False,
+        absent: bool = False,
+        limited: bool = False,
+    ) -> None:
+        """``limited``: too much was asked of the service, whatever the text is."""
         super().__init__(reason)
-        self.reason, self.wait, self.maybe_paid, self.absent = reason, wait, maybe_paid, absent
+        self.reason, self.wait, self.maybe_paid = reason, wait, maybe_paid
+        self.absent, self.limited = absent, limited
 
 
 class ChatClient:
@@ -112,7 +121,7 @@ class ChatClient:
             if error.code == NO_MONEY:
                 return ServiceFailure(f"the account at {self._recipe.endpoint.url} has no money left ({NO_MONEY}).")
             wait, maybe_paid = retry_after(error.response.headers), status in GATEWAY_STATUS
-            return Busy(f"status {status}: {reason}", wait, maybe_paid)
+            return Busy(f"status {status}: {reason}", wait, maybe_paid, limited=status == 429)
         return self._rejection(status, reason)
 
     def _rejection(self, status: int, reason: str) -> ServiceFailure:

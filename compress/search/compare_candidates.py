@@ -108,7 +108,7 @@ def compare(plan: Plan, recipe: Recipe, options: Options, console: Console, expe
     parts = [fits(each) for each in _least_parts(recipe, of_parts, shape, vectors)]
     check_any(recipe, [each for each in (*parts, *light) if each.within], [*parts, *light], teacher)
     if smaller := sum(has_smaller_vectors(each, recipe) for each in (*parts, *light) if each.within):
-        which = f"{smaller} of the candidates within it"
+        which = f"{smaller} of the candidates within the budget"
         console.note(f"search: {which} have smaller word vectors (factors, fewer pieces), as the budget's size needs")
     if problem := select_too_small(roles.info.counts["select"], recipe.gate):
         console.warn(problem)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -13,7 +12,7 @@ from pydantic import ValidationError
 
 from compress.data.splits.prepare_splits import load_prepared
 from compress.data.splits.unlabelled_texts import UNLABELLED, unlabelled_rows
-from compress.errors import ModelError, Problem, UsageError, first_error
+from compress.errors import ModelError, Problem, first_error
 from compress.families import family_named
 from compress.losses import LOSSES, LayerLoss, OutputLoss
 from compress.model_shapes import shape_of_folder
@@ -165,10 +164,6 @@ def distillation_problems(kind: str, path: KeyPath, settings: Distill) -> Iterat
             yield Problem((*key, "form"), f"{soft.form} {reason}")
         elif soft.temperature is not None:
             yield Problem((*key, "temperature"), reason)
-    with suppress(UsageError):  # phases without a loss are refused elsewhere
-        if settings.unfreeze and not loss_phases(settings)[0].trains_outputs:
-            which = "the first phase" if settings.phases else "this distillation"
-            yield Problem((*path, "unfreeze"), f"begins with the head alone, which {which} does not train")
     softened = any(soft.form != "mse" and soft.temperature is None for _, soft in soft_labels)
     if settings.temperature != defaults.temperature and (not softened or has_numbers):
         reason = "has no effect here: it softens what soft_label compares (forms kl and decoupled of probabilities)"

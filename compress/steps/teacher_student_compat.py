@@ -98,13 +98,15 @@ def _check_one_width(recipe: Recipe, teacher: Mapping[str, Any], cards: Sequence
         return
     width = _embedding_width(recipe, teacher, cards)
     widths = [each.embedding for each in recipe.light_students.values()]
-    widths += [recipe.student.embedding] if recipe.student else []
+    if student := recipe.student:
+        own = saved_embedding_size(Path(student.source).expanduser()) if student.source else None
+        widths.append(student.embedding or (own if own and width and own < width else None))
     for wanted in filter(None, widths):
         if width is not None and wanted != width:
             raise UsageError(
-                f"student.embedding: {wanted} is another width than the {width} of the teacher, and only one teacher's"
-                " embeddings can be reduced.",
-                hint="leave out embedding, or distill.teachers",
+                f"a student's embeddings have {wanted} numbers and the teacher's {width}, and only one teacher's can be"
+                " reduced.",
+                hint="a student as wide as the teacher, or no distill.teachers",
             )
 
 

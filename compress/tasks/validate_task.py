@@ -127,7 +127,7 @@ def _files_of_hub_sets(data: Data) -> Iterator[Problem]:
     for part in ("train", "select", "test", "corpus", "unlabelled") if data.hub is not None else ():
         entries = getattr(data, part) or ()
         for entry in (entries,) if isinstance(entries, str) else entries:
-            if Path(entry).is_file() or entry.endswith(FILE_ENDINGS):
+            if entry.endswith(FILE_ENDINGS) or ("/" in entry and Path(entry).is_file()):
                 message = f"{entry} is a file, where a split of the hub set {data.hub} is expected"
                 yield Problem(("task", "data", part), message)
 

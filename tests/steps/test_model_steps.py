@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from compress.errors import UsageError
-from compress.pipeline.run import Options, prepare, read_recipe
+from compress.pipeline.run import Options, prepare
 from tests.conftest import write_tiny_recipe
 
 
@@ -159,11 +158,3 @@ def test_settings_of_quantization_aware_training_change_no_other_model(plan_of):
     before, after = plan_of("quantize.training=true"), plan_of("quantize.training={epochs: 7}")
     models = {model.step for model in before.models}
     assert {name for name in models if before.step(name).fingerprint != after.step(name).fingerprint} == {"qat"}
-
-
-@pytest.mark.parametrize(
-    "losses", ["phases: [{share: 0.5, hidden_state: 1}, {share: 0.5, soft_label: 1}]", "hidden_state: 1, hard_label: 0"]
-)
-def test_what_begins_with_the_head_alone_needs_losses_on_outputs(losses, recipe_file):
-    with pytest.raises(UsageError, match=r"distill.unfreeze: begins with the head alone, which .* does not train"):
-        read_recipe(recipe_file, [f"distill={{unfreeze: gradual, {losses}}}"])

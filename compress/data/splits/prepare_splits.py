@@ -194,7 +194,7 @@ def _label_values(rows: Iterable[RawRow], columns: Sequence[str], task: Task) ->
                 yield column_value(raw.values, column, task, raw.where)
             else:
                 without.setdefault(column, raw)
-    for column in without.keys() - known:
+    for column in (each for each in columns if each in without and each not in known):
         column_value(without[column].values, column, task, without[column].where)
 
 

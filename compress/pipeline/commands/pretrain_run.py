@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from compress.console import Console
 from compress.errors import UsageError, nearest_file
-from compress.families import max_positions
+from compress.families import family_named, max_positions
 from compress.model_sources import identity
 from compress.pipeline.execute import Executor
 from compress.pipeline.graph import Step, StepPlan
@@ -147,17 +147,18 @@ def make_pretrain_plan(recipe: PretrainRecipe, cards: Sequence[Path] = ()) -> Pr
 
 
 def _check_start(recipe: PretrainRecipe, cards: Sequence[Path]) -> None:
-    """Refuse, before any text is read, what an encoder that is on this machine cannot do."""
-    if recipe.start is None:
+    """Refuse, before any text is read, what the encoder that it begins with cannot do, where that is here."""
+    start = recipe.start or (recipe.distill.teacher if recipe.distill else None)
+    if start is None:
         return
-    source, length = recipe.start.source, recipe.train.length
-    config = config_of(source, recipe.start.revision, cards)
+    source, length = start.source, recipe.train.length
+    config = config_of(source, start.revision, cards)
     positions = max_positions(config, config.get("pad_token_id"))
     if positions is not None and length > positions:
         message = f"train.length is {length} pieces, but the model {source} has {positions} positions."
         raise UsageError(message, hint=f"train.length: {positions} or less")
-    family = config.get("model_type")
-    if recipe.next_sentence and family not in (None, "bert"):
+    family = family_named(config["model_type"]).name if config.get("model_type") else "bert"
+    if recipe.next_sentence and family != "bert":
         raise UsageError(
             f"next_sentence needs a BERT; {source} is of the family {family}.", hint="next_sentence: false"
         )

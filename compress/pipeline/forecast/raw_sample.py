@@ -121,7 +121,7 @@ def _lengths(task: Task) -> NDArray[np.int64]:
     """Return the estimated lengths of the first rows of train."""
     rows = (row for path in part_files(task.data, "train") for row in file_rows(path, task.data, "train"))
     try:
-        pieces = [_pieces(row, task) for row in islice(rows, SAMPLE)]
+        pieces = [_pieces(row, task) for row in islice(rows, SAMPLE) if row.fault is None]
     except CompressError:  # a row that does not fit the task; preparing the data says so
         pieces = []
     lengths: NDArray[np.int64] = np.array(pieces or [ASSUMED_LENGTH]).astype(np.int64)

@@ -94,10 +94,13 @@ def measure(context: StepContext, plan: Plan, limits: bool) -> None:
     write_ledger(context.work, ledger)  # reports show it as it is
     died, reference = _died(ledger), next((model.key for model in models), "")
     is_lost = reference in died or died.keys() == {each.key for each in ledger.results}
-    if died and is_lost and died != before:
-        which = "no variant" if len(died) == len(models) else f"{reference}, with which all are compared,"
+    is_new = reference not in before if reference in died else died.keys() != before.keys()
+    if died and is_lost and is_new:
+        which = f"{reference}, with which all are compared," if reference in died else "all variants"
         hint = "the next run times all again; what ends in the same way twice is a result"
-        raise StepIncomplete(f"{which} could be timed: {next(iter(died.values()))}", hint=hint)
+        raise StepIncomplete(
+            f"{which} could not be timed: {died.get(reference) or next(iter(died.values()))}", hint=hint
+        )
 
 
 def _died(ledger: Ledger) -> dict[str, str | None]:

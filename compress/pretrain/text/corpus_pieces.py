@@ -94,6 +94,8 @@ def _hub_documents(text: Text) -> Iterator[Document]:
 
 def _read_row(row: RawRow, column: str) -> Document:
     """Return the sentences of a row; its text may be a list of them."""
+    if row.fault is not None:
+        raise row.fault
     if column not in row.values:
         raise DataError(
             f"{row.where} has no column '{column}'{nearest(column, list(row.values))}.",

@@ -91,7 +91,8 @@ class TrainState:
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> TrainState:
         """Create from a checkpoint; those of older versions lack some fields and have others that are not used."""
-        fields = {"trained_score": fields.get("score"), **fields}
+        start = next((each["score"] for each in fields.get("history", ()) if each["update"] == 0), None)
+        fields = {"trained_score": fields.get("score"), "start_score": start, **fields}
         return cls(**{key: value for key, value in fields.items() if key in cls.__dataclass_fields__})
 
     def add_losses(self, losses: Mapping[str, float]) -> None:

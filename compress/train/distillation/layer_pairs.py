@@ -110,19 +110,24 @@ class LayerPairs:
         return sorted({pair for phase, pairs in enumerate(self._pairs) for pair in self.projected(phase, pairs)})
 
     def check_trainable(self, settings: Distill, has_projections: bool) -> None:
-        """Refuse a phase whose initial losses depend on frozen layers alone (`freeze`); projections are trained."""
-        if settings.freeze is None:
+        """Refuse a phase whose initial losses depend on frozen layers alone; projections are trained.
+
+        With `unfreeze` all layers are frozen where the first phase begins.
+        """
+        if settings.freeze is None and settings.unfreeze is None:
             return
         frozen = settings.freeze if isinstance(settings.freeze, int) else 0
-        for number, phase in enumerate(self._phases):
+        key = "freeze" if settings.unfreeze is None else "unfreeze"
+        for number, phase in enumerate(self._phases if settings.unfreeze is None else self._phases[:1]):
             names = phase.weights(phase.start)
             layers = self.parts(number, names, STUDENT)
             trains_outputs = not names.keys() <= phase.layer_losses.keys()
             projects = has_projections and self.projected(number, names)
-            if not (trains_outputs or projects or max(layers) >= frozen):
+            trains_layers = settings.unfreeze is None and layers and max(layers) >= frozen
+            if not (trains_outputs or projects or trains_layers):
                 where = f" in phase {number + 1}" if settings.phases else ""
                 raise ModelError(
-                    f"freeze: {settings.freeze} leaves nothing to train{where}: "
+                    f"{key}: {getattr(settings, key)} leaves nothing to train{where}: "
                     f"everything that {' and '.join(names)} depends on is frozen.",
                     hint="freeze fewer layers, or use a loss on higher layers; soft_label depends on the whole model",
                 )

@@ -45,6 +45,8 @@ def begin(tiny_model, tiny_task):
             "nothing to train in phase 2: everything that hidden_state and attention depends on",
         ),
         ({"freeze": 1, "similarity": 1.0, "soft_label": RISING}, "everything that similarity depends on"),
+        ({"unfreeze": "gradual", "hidden_state": 1.0}, "unfreeze: gradual leaves nothing to train: everything that"),
+        ({"unfreeze": 2, "similarity": 1.0, "soft_label": RISING}, "unfreeze: 2.* leaves nothing to train"),
     ],
 )
 def test_phase_on_frozen_weights_alone_is_refused(settings, message, begin):
@@ -59,6 +61,7 @@ def test_phase_on_frozen_weights_alone_is_refused(settings, message, begin):
         {"freeze": 1, "hidden_state": 1.0, "soft_label": 1.0},
         {"freeze": 1, "hidden_state": 1.0, "hard_label": 0.5},
         {"freeze": "embeddings", "phases": HALVES},
+        {"unfreeze": "gradual", "soft_label": 1.0},
         {"freeze": "embeddings", "embedding": 1.0, "hidden_state": 1.0},
     ],
 )
