@@ -146,7 +146,7 @@ def student_shape(origin: ShapeInfo, student: Student) -> ShapeInfo:
         "heads": tuple(heads for heads, _ in shape.layer_shapes),
         "ffn": tuple(ffn for _, ffn in shape.layer_shapes),
         "head_size": shape.head_size,
-        "embedding_parameters": _in_factors(origin, embedding, shape.hidden),
+        "embedding_parameters": _embedding_parameters(origin, embedding, shape.hidden),
         "embedding_size": embedding if embedding != shape.hidden else None,
     }
     return _with_parameters(origin.model_copy(update=changes))
@@ -168,7 +168,7 @@ def part_shape(shared: ShapeInfo, part: Part) -> ShapeInfo:
     changes: dict[str, Any] = {"heads": (part.heads,) * part.layers, "ffn": (part.ffn,) * part.layers}
     if part.factors is not None:
         _check_factors(shared, part.factors, shared.embedding_size or shared.hidden)
-        changes["embedding_parameters"] = _in_factors(shared, part.factors, shared.hidden)
+        changes["embedding_parameters"] = _embedding_parameters(shared, part.factors, shared.hidden)
         changes["embedding_size"] = part.factors
     return _with_parameters(shared.model_copy(update=changes))
 
@@ -231,7 +231,7 @@ def plan_student_shape(origin: ShapeInfo, student: Student) -> StudentShape:
     return StudentShape(start, chosen, widths.hidden, shapes, size, student.factors or inherited)
 
 
-def _in_factors(origin: ShapeInfo, size: int, hidden: int) -> int:
+def _embedding_parameters(origin: ShapeInfo, size: int, hidden: int) -> int:
     """Return the parameters of embeddings whose word vectors have ``size`` numbers, in a model of this hidden size."""
     if origin.embedding_size is not None or size == hidden:
         return round(origin.embedding_parameters / (origin.embedding_size or origin.hidden) * size)

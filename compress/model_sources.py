@@ -11,6 +11,7 @@ from compress.errors import CompressError, ModelError, UsageError, nearest
 from compress.model_folder.model_info import VariantInfo, find_info
 from compress.model_folder.sentence_transformers_files import list_modules
 from compress.storage.file_digests import combined_digest, digests, file_digest
+from compress.storage.file_names import RECORD_FILE
 
 Location = TypeVar("Location")
 
@@ -21,7 +22,7 @@ MODEL_FILES = ("*.json", "*.txt", "*.model", "*.safetensors", "*.bin")
 """The files of a model folder: configuration, tokenizer, weights."""
 
 
-RECORD_FILES = ("step.json", "trainer_state.json")
+RECORD_FILES = (RECORD_FILE, "trainer_state.json")
 """Records of how a model was made, which are no part of it."""
 
 

@@ -4,7 +4,6 @@ A part has up to `PART_ROWS` rows, fewer in small files, so that there is work f
 from the file alone. Rows that cannot be read carry the reason.
 """
 
-import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,8 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from compress.bulk.delimited_records import csv_records, fit_record, tsv_records
 from compress.data.loading.json_files import unique_keys
-from compress.data.loading.raw_rows import LONGEST_FIELD, recognise_delimiter
+from compress.data.loading.raw_rows import recognise_delimiter
 from compress.data.loading.text_decoding import invalid_byte, reading, text_lines, without_invalid
 from compress.environment import require
 from compress.errors import DataError, UsageError, nearest, suggestion
@@ -197,7 +197,8 @@ def _table_parts(file: TableFile) -> Iterator[Part]:
     delimiter = "\t"
     if file.format == "csv":
         delimiter = recognise_delimiter(file.path, file.encoding, file.header, quoting=True, option=ENCODING)
-    records = _records(file, delimiter)
+    lines = _lines(file, "\n" if file.format == "tsv" else "")
+    records = tsv_records(lines) if file.format == "tsv" else csv_records(lines, delimiter, file.shown)
     first = next(records, None)
     if first is None:
         raise DataError(f"{file.shown} is empty.")
@@ -213,80 +214,11 @@ def _table_parts(file: TableFile) -> Iterator[Part]:
 
     def rows() -> Iterator[tuple[int, list[str], int, str | None]]:
         if not file.header:
-            yield _fitted(first, columns, delimiter, file.encoding)
+            yield fit_record(first, columns, delimiter, file.encoding)
         for record in records:
-            yield _fitted(record, columns, delimiter, file.encoding)
+            yield fit_record(record, columns, delimiter, file.encoding)
 
     yield from _filled(file, rows(), columns)
-
-
-Record = tuple[int, list[str], str | None]
-"""A line's number, its fields, and why it cannot be read."""
-
-
-def _records(file: TableFile, delimiter: str) -> Iterator[Record]:
-    if file.format == "tsv":
-        for number, line in enumerate(_lines(file, "\n"), 1):
-            text = line.removesuffix("\n").removesuffix("\r")
-            yield number, text.split(delimiter) if text else [], None
-        return
-    csv.field_size_limit(max(LONGEST_FIELD, csv.field_size_limit()))  # of the whole process
-    read = list[str]()
-    reader = csv.reader(_noted(_lines(file, ""), read), delimiter=delimiter)
-    start = 1
-    try:
-        for fields in reader:
-            yield start, fields, _quoting_fault(read, delimiter)
-            read.clear()
-            start = reader.line_num + 1
-    except csv.Error as error:
-        raise DataError(
-            f"{file.shown}, line {start:,}: the quotes do not close, or a field is longer than {LONGEST_FIELD:,}"
-            f" characters ({error}).",
-            hint="parquet and jsonl hold longer fields",
-        ) from error
-
-
-def _noted(lines: Iterable[str], read: list[str]) -> Iterator[str]:
-    """Yield lines, each of which is added to ``read``."""
-    for line in lines:
-        read.append(line)
-        yield line
-
-
-def _quoting_fault(lines: Sequence[str], delimiter: str) -> str | None:
-    """Return what is wrong with the quotes of a record; those of one line that close are read as they can be.
-
-    A quote that never closes takes all rows that follow into its field.
-    """
-    if len(lines) == 1 and lines[0].count('"') % 2 == 0:
-        return None
-    try:
-        list(csv.reader(lines, delimiter=delimiter, strict=True))
-    except csv.Error:
-        more = f", so that it takes up {len(lines):,} lines" if len(lines) > 1 else ""
-        return f"its quotes do not close, or do not enclose a field{more}"
-    return None
-
-
-def _fitted(
-    record: Record, columns: tuple[str, ...], delimiter: str, encoding: str
-) -> tuple[int, list[str], int, str | None]:
-    """Return a row with a field for each column, and what is wrong with it."""
-    line, fields, fault = record
-    characters = sum(map(len, fields)) + len(fields)
-    count = len(columns)
-    if not fields:  # an empty line
-        return line, [""] * count, characters, None
-    for index, text in enumerate(fields):
-        if invalid := invalid_byte(text):
-            fields[index] = without_invalid(text)
-            fault = f"{invalid} of column '{columns[min(index, count - 1)]}' is not {encoding}"
-    if len(fields) != count:
-        fault = fault or f"it has {len(fields)} fields where {count} are expected ({', '.join(columns[:20])})"
-        fields = [*fields[: count - 1], delimiter.join(fields[count - 1 :])]
-        fields += [""] * (count - len(fields))
-    return line, fields, characters, fault
 
 
 def parsed_objects(part: Part) -> tuple[list[dict[str, Any]], dict[int, str]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from compress.cli.arguments import OUTPUTS, AddCommand, latency, size
 from compress.console import Console
-from compress.errors import ModelError, UsageError
+from compress.errors import UsageError
 from compress.formats import EXPORTS
 
 KEY_HELP = "the public key of minisign that must have signed it, or its file (COMPRESS_TRUSTED_KEYS)"
@@ -84,7 +84,7 @@ def add_publish(command: AddCommand) -> None:
 def publish(options: argparse.Namespace, console: Console) -> None:
     """Publish a finished run's winners."""
     from compress.pipeline.commands.listing import run_folder
-    from compress.pipeline.run_lock import REPLACING_FILE
+    from compress.pipeline.run_lock import check_replaced
     from compress.pipeline.steps.publish_step import Destination, publish_row, publish_winners
     from compress.publish.published_model import ALL
     from compress.publish.pull import pull as fetch
@@ -92,9 +92,7 @@ def publish(options: argparse.Namespace, console: Console) -> None:
     from compress.report.report_schema import read_report
 
     folder = run_folder(options.run, options.runs)
-    if (folder / REPLACING_FILE).is_file():
-        reason = "a run was interrupted while it replaced its report and winners, which may not belong together."
-        raise ModelError(f"{folder}: {reason}", hint="compress run its recipe again, which ends it")
+    check_replaced(folder)
     finished = read_report(folder)
     name = finished.name if options.name is None else options.name
     to = Destination(options.to, name, options.version, find_signer(options.sign))
@@ -164,8 +162,14 @@ def pull(options: argparse.Namespace, console: Console) -> None:
     from compress.publish.signatures import trusted_keys
 
     keys = trusted_keys(options.key)
-    wanted = {"variant": options.variant, "update": options.update, "keys": keys}
-    target = fetch(options.source, options.to, **wanted, warn=console.warn)
+    target = fetch(
+        options.source,
+        options.to,
+        variant=options.variant,
+        update=options.update,
+        keys=keys,
+        warn=console.warn,
+    )
     pulled = read_pulled(target)
     signed = " and is signed by a trusted key" if keys else ""
     named = f" holds {pulled.version} ({pulled.variant});" if pulled and pulled.version else ":"

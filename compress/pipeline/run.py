@@ -23,7 +23,7 @@ from compress.pipeline.plan import make_plan
 from compress.pipeline.preflight.preflight import Findings, check, source_problems
 from compress.pipeline.preflight.recipe_checks import NAMES, service_problems, unused_settings
 from compress.pipeline.preflight.resolve import resolve
-from compress.pipeline.run_lock import REPLACING_FILE, keep_in_previous, write_lock
+from compress.pipeline.run_lock import keep_in_previous, replacing, write_lock
 from compress.pipeline.run_output import LOG_FILE, Remaining
 from compress.pipeline.step_store import StepStore
 from compress.pipeline.steps.latency_step import goal_problems
@@ -269,17 +269,16 @@ def _finish(folder: Path, plan: Plan, store: StepStore, outcome: Outcome) -> Rep
             _write_recipe(folder, plan, store)
         return None
     reported, packaged = (store.folder(name, plan.step(name).fingerprint) for name in ("report", "package"))
-    (folder / REPLACING_FILE).touch()
-    for file in sorted(reported.iterdir()):
-        if file.name.startswith("report.") or file.name in BESIDE_REPORT:
-            atomic_write(folder / file.name, file.read_text(encoding="utf-8"))
-    for name in BESIDE_REPORT:
-        if not (reported / name).is_file():
-            (folder / name).unlink(missing_ok=True)  # that of an earlier report
-    copy_winners(packaged, folder)
-    _write_recipe(folder, plan, store)
-    write_lock(folder, plan.steps)
-    (folder / REPLACING_FILE).unlink(missing_ok=True)
+    with replacing(folder):
+        for file in sorted(reported.iterdir()):
+            if file.name.startswith("report.") or file.name in BESIDE_REPORT:
+                atomic_write(folder / file.name, file.read_text(encoding="utf-8"))
+        for name in BESIDE_REPORT:
+            if not (reported / name).is_file():
+                (folder / name).unlink(missing_ok=True)  # that of an earlier report
+        copy_winners(packaged, folder)
+        _write_recipe(folder, plan, store)
+        write_lock(folder, plan.steps)
     return read_report(reported)
 
 

@@ -2,13 +2,14 @@
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from compress.environment import LIBRARIES, versions
-from compress.errors import CompressError, UsageError
+from compress.errors import CompressError, ModelError, UsageError
 from compress.pipeline.graph import Step
 from compress.pipeline.step_store import share_folder
 from compress.pipeline.steps.package_step import WINNER_FOLDER
@@ -80,6 +81,21 @@ def _read(lock: Path) -> dict[str, Any]:
             f"{lock} cannot be read, so which steps its run needs is unknown; nothing is removed.",
             hint=f"delete {lock.parent}, and run its recipe again",
         ) from error
+
+
+@contextmanager
+def replacing(folder: Path) -> Iterator[None]:
+    """Mark a run's folder while its report and winners are replaced; the mark of one that is interrupted remains."""
+    (folder / REPLACING_FILE).touch()
+    yield
+    (folder / REPLACING_FILE).unlink(missing_ok=True)
+
+
+def check_replaced(folder: Path) -> None:
+    """Refuse a run's folder whose report and winners may not belong together."""
+    if (folder / REPLACING_FILE).is_file():
+        reason = "a run was interrupted while it replaced its report and winners, which may not belong together."
+        raise ModelError(f"{folder}: {reason}", hint="compress run its recipe again, which ends it")
 
 
 def keep_in_previous(folder: Path, created: str) -> Path | None:

@@ -22,10 +22,9 @@ from compress.console import Console
 from compress.errors import CompressError
 from compress.storage.atomic_write import atomic_replace_folder, atomic_write, copy_content
 from compress.storage.file_digests import combined_digest, digests
-from compress.storage.file_names import STEPS_FOLDER
+from compress.storage.file_names import RECORD_FILE, STEPS_FOLDER
 from compress.storage.stored_info import Info, up_to
 
-RECORD_FILE = "step.json"
 INPUTS_FILE = "inputs.json"
 """Of a step that is being built: the digests of its inputs."""
 

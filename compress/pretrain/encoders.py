@@ -13,17 +13,16 @@ from transformers import (
     BertConfig,
     BertForMaskedLM,
     BertForPreTraining,
-    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 
 from compress.console import Console
 from compress.errors import ModelError
-from compress.families import max_positions
 from compress.models.encoder_parts import family_of
 from compress.models.load_save import load_tokenizer, read_config
 from compress.models.read_checkpoint import check_finite, missing_head_weights, quiet, read_checkpoint
+from compress.pretrain.encoder_limits import check_pairs
 from compress.pretrain.pretrain_schema import EncoderShape, PretrainRecipe
 from compress.pretrain.text.corpus_pieces import CorpusPart
 from compress.pretrain.text.sentence_packing import PackedExamples, SpecialPieces
@@ -61,12 +60,8 @@ def bert_config(shape: EncoderShape, vocabulary: int, length: int, special: Spec
 
 def load_encoder(folder: Path, *, pairs: bool, seed: int, console: Console) -> PreTrainedModel:
     """Return a checkpoint with a head for words, and one for ``pairs``; heads that it lacks are random."""
-    config = read_config(folder)
-    if pairs and family_of(config).name != "bert":
-        raise ModelError(
-            f"next_sentence needs a BERT; {folder} is of the family {family_of(config).name}.",
-            hint="next_sentence: false",
-        )
+    if pairs:
+        check_pairs(read_config(folder).to_dict(), str(folder))
     auto = BertForPreTraining if pairs else AutoModelForMaskedLM
     return load_with_head(auto, folder, seed, console)
 
@@ -107,16 +102,6 @@ def special_pieces(tokenizer: PreTrainedTokenizerBase, source: str) -> SpecialPi
         raise ModelError(f"the tokenizer of {source} has no {', '.join(absent)}.")
     others = tuple(sorted(set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}))
     return SpecialPieces(**ids, others=others)
-
-
-def check_positions(config: PreTrainedConfig, length: int, source: str) -> None:
-    """Refuse sequences that are longer than the positions of a model."""
-    positions = max_positions(config.to_dict(), config.pad_token_id)
-    if positions is not None and length > positions:
-        raise ModelError(
-            f"train.length is {length} pieces, but the model {source} has {positions} positions.",
-            hint=f"train.length: {positions} or less",
-        )
 
 
 @dataclass(frozen=True)

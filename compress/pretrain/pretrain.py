@@ -14,7 +14,8 @@ from compress import __version__
 from compress.errors import DataError
 from compress.model_folder.model_info import FolderInfo, ShapeInfo
 from compress.models.load_save import save_model
-from compress.pretrain.encoders import Method, Setting, check_positions, load_encoder, new_bert
+from compress.pretrain.encoder_limits import check_length
+from compress.pretrain.encoders import Method, Setting, load_encoder, new_bert
 from compress.pretrain.methods.bert_pretraining import MaskedLMObjective
 from compress.pretrain.methods.general_distillation import general_distillation
 from compress.pretrain.methods.replaced_tokens import replaced_tokens
@@ -70,7 +71,7 @@ def start_model(setting: Setting) -> PreTrainedModel:
             seed=recipe.seed,
         )
     model = load_encoder(setting.start, pairs=recipe.next_sentence, seed=recipe.seed, console=setting.console)
-    check_positions(model.config, recipe.train.length, str(setting.start))
+    check_length(model.config.to_dict(), recipe.train.length, str(setting.start))
     return model
 
 

@@ -18,7 +18,7 @@ from compress import format_numbers as fmt
 from compress.model_folder.model_info import ShapeInfo
 from compress.model_shapes import light_shape, part_shape
 from compress.quantize import chosen_methods
-from compress.recipe.schema import Budget
+from compress.recipe.schema import Budget, Recipe
 from compress.recipe.student_schema import LightStudent, Part, Vocabulary, held_out_rows
 from compress.steps.shared_step import SECTION
 from compress.storage.stored_info import Info, up_to
@@ -28,11 +28,12 @@ from compress.variants import competing_formats
 if TYPE_CHECKING:
     from compress.pipeline.graph import Plan
     from compress.pipeline.step_context import StepContext
-    from compress.recipe.schema import Recipe
     from compress.recipe.task_schema import Task
     from compress.search.candidate_times import PartTimes
 
-FOUR_BITS = frozenset({"embeddings-4bit", "rows-4bit"})
+FLOAT32, EIGHT, FOUR = 32, 8.5, 4.5
+"""Bits of a parameter in a file that stores it so, scales included."""
+FOUR_BIT_METHODS = frozenset({"embeddings-4bit", "rows-4bit"})
 """Methods that store word vectors in 4 bits."""
 COMPARE, COMPARING, SCORES_FILE = "compare-parts", "comparing parts", "scores.json"
 """The step that scores parts, its kind, as a run shows it, and what it writes."""
@@ -138,9 +139,9 @@ def read_scores(folder: Path) -> dict[str, float]:
 class Bits(NamedTuple):
     """Of a parameter in the smallest file that a recipe makes, scales included."""
 
-    pieces: float = 4.5
+    pieces: float
     """Of word vectors."""
-    others: float = 8.5
+    others: float
 
 
 def bits_of(recipe: Recipe, *, has_attention: bool = True) -> Bits:
@@ -149,8 +150,8 @@ def bits_of(recipe: Recipe, *, has_attention: bool = True) -> Bits:
     methods = recipe.quantize.methods if recipe.quantize else ()
     chosen = chosen_methods(methods, formats, has_attention=has_attention)
     if not chosen:
-        return Bits(32, 32)
-    return Bits() if FOUR_BITS.intersection(chosen) else Bits(pieces=Bits().others)
+        return Bits(FLOAT32, FLOAT32)
+    return Bits(FOUR if FOUR_BIT_METHODS.intersection(chosen) else EIGHT, EIGHT)
 
 
 def estimate_light(

@@ -14,6 +14,9 @@ STEPS_FOLDER = ".steps"
 ANSWERS_FILE = "answers.npz"
 """A model's predictions, in the folders of steps that store some."""
 
+RECORD_FILE = "step.json"
+"""What a step was computed from and took, in its folder."""
+
 MAX_NAME_LENGTH = 100
 """File systems allow 255 bytes; temporary folders add a prefix and a process id."""
 

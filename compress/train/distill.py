@@ -101,12 +101,9 @@ def distill(
     original = load_model(teacher, task)
     tokens = training_data.fast_tokenizer(original.config, tokenizer)
     model = match_student_embedding(student, original, rows.train, task, tokens)
-    vectors = int(model.config.vocab_size)
-    if student.source:
-        config = read_config(fetch(student.source, student.revision))
-        vectors = int(config.vocab_size)
-        if teacher_ids is not None:
-            tokens = training_data.fast_tokenizer(config, own)
+    config = read_config(fetch(student.source, student.revision)) if student.source else model.config
+    if teacher_ids is not None:
+        tokens = training_data.fast_tokenizer(config, own)
     if model is not original:
         size = embedding_size(model)
         context.console.note(f"{step}: the teacher's embeddings are reduced to {size} principal components")
@@ -114,7 +111,8 @@ def distill(
     context.warn(settings_warnings_start(start, student))
     further = further_teachers(settings, model, task, tokenizer) if settings else []
     importance = importance_for_student(student, model, rows.train, task, tokens, seed)
-    counts = count_pieces(vectors, rows.train, task, tokens) if student.factors else None
+    vocabulary = int(config.vocab_size)
+    counts = count_pieces(vocabulary, rows.train, task, tokens) if student.factors else None
 
     def build(seed: int) -> PreTrainedModel:
         return build_student(model, student, task, seed=seed, importance=importance, piece_counts=counts)

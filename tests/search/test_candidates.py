@@ -9,6 +9,9 @@ from compress.recipe.schema import Budget
 from compress.recipe.student_schema import LightStudent, Part, VocabularyRule
 from compress.search.candidate_times import PartTimes
 from compress.search.candidates import (
+    EIGHT,
+    FLOAT32,
+    FOUR,
     Bits,
     Candidate,
     Reference,
@@ -35,6 +38,7 @@ SHAPE = ShapeInfo(
     embedding_parameters=3200,
     head_size=8,
 )
+SMALLEST = Bits(FOUR, EIGHT)
 TIMES = PartTimes(
     variant="onnx-int8",
     largest=2.4,
@@ -63,7 +67,7 @@ def candidate(milliseconds, score, **changes):
 )
 def test_time_is_that_of_the_timed_models_and_between_them_changes_steadily(sizes, milliseconds):
     layers, heads, ffn = sizes
-    part = estimate(TIMES, SHAPE, Part(layers=layers, heads=heads, ffn=ffn), 0, Bits())
+    part = estimate(TIMES, SHAPE, Part(layers=layers, heads=heads, ffn=ffn), 0, SMALLEST)
     assert part.milliseconds == pytest.approx(milliseconds)
 
 
@@ -71,8 +75,8 @@ def test_size_is_that_of_the_smallest_file_with_its_tokenizer():
     part = Part(layers=2, heads=2, ffn=16)
     shape = part_shape(SHAPE, part)
     bits = 4.5 * shape.embedding_parameters + 8.5 * (shape.parameters - shape.embedding_parameters)
-    assert estimate(TIMES, SHAPE, part, 500, Bits()).bytes == round(bits / 8 + 500)
-    assert estimate(TIMES, SHAPE, part, 500, Bits(32, 32)).bytes == 4 * shape.parameters + 500
+    assert estimate(TIMES, SHAPE, part, 500, SMALLEST).bytes == round(bits / 8 + 500)
+    assert estimate(TIMES, SHAPE, part, 500, Bits(FLOAT32, FLOAT32)).bytes == 4 * shape.parameters + 500
 
 
 @pytest.mark.parametrize(
@@ -123,7 +127,7 @@ def test_a_teacher_that_was_not_timed_rules_nothing_out():
 )
 def test_a_light_student_has_at_least_the_pieces_that_its_rule_keeps(vocabulary, pieces):
     student = LightStudent(kind="static", vocabulary=vocabulary)
-    made = estimate_light("static", student, 0.04, least_pieces(student.vocabulary, 100, seen=30), 500, Bits())
+    made = estimate_light("static", student, 0.04, least_pieces(student.vocabulary, 100, seen=30), 500, SMALLEST)
     assert (made.milliseconds, made.score) == (0.04, None)
     assert made.bytes == round(light_shape(student, pieces).parameters * 4.5 / 8 + 500)
 
@@ -200,8 +204,8 @@ def test_every_part_has_one_name():
 def test_before_pieces_are_chosen_a_part_may_have_as_few_as_its_rule_allows(rule, share):
     part, whole = (
         Part(layers=1, heads=1, ffn=16),
-        estimate(TIMES, SHAPE, Part(layers=1, heads=1, ffn=16), 0, Bits()).bytes,
+        estimate(TIMES, SHAPE, Part(layers=1, heads=1, ffn=16), 0, SMALLEST).bytes,
     )
     fewest = with_fewer_pieces(SHAPE, least_pieces(rule, SHAPE.vocabulary) / SHAPE.vocabulary)
-    least = estimate(TIMES, fewest, part, 0, Bits()).bytes
+    least = estimate(TIMES, fewest, part, 0, SMALLEST).bytes
     assert least == pytest.approx(whole - (1 - share) * SHAPE.embedding_parameters * 4.5 / 8, abs=1)

@@ -95,7 +95,7 @@ DELIMITER_HINT = (
 SHOWN_COLUMNS = 20
 """Columns that a message lists."""
 MOST_FAULTS = 1000
-"""Rows at the beginning of a file that cannot be read, from which on the file cannot."""
+"""A file that begins with so many rows that cannot be read is refused for the first of them."""
 
 
 Line = tuple[int, list[str]]
@@ -117,16 +117,13 @@ def file_rows(path: Path, data: Data, role: Part) -> Iterator[RawRow]:
         rows = _lines(path, data.encoding)
     else:
         rows = _table_rows(path, data, role, form)
-    begin = list[RawRow]()
-    while not begin or begin[-1].fault is not None:
-        row = next(rows, None) if len(begin) < MOST_FAULTS else None
-        if row is None and not begin:
-            raise DataError(f"{path} has no rows.")
-        if row is None:
-            raise begin[0].fault or DataError(f"{path} has no rows.")
-        begin.append(row)
-    yield from begin
-    yield from rows
+    faulty = list[RawRow]()
+    for row in islice(rows, MOST_FAULTS):
+        if row.fault is None:
+            yield from chain(faulty, [row], rows)
+            return
+        faulty.append(row)
+    raise next((row.fault for row in faulty if row.fault), DataError(f"{path} has no rows."))
 
 
 def format_of(path: Path) -> str:

@@ -73,7 +73,7 @@ def check_roles(
 
 
 def _check_scored_roles(statistics: RowStatistics, task: Task, folder: Path, console: Console) -> None:
-    """Refuse select and test where all labels are the same and the metric then tells no model from another.
+    """Refuse select and test where all labels are the same and the metric then cannot distinguish models.
 
     Where the recipe takes some rows alone, as a first try does, this is a warning.
     """
@@ -83,7 +83,7 @@ def _check_scored_roles(statistics: RowStatistics, task: Task, folder: Path, con
         if statistics.is_varied(rows) or kind.has_varied_labels(kind.gold(rows)):
             continue
         message = (
-            f"{describe_source(task.data, role)}: its labels are all the same: {metric.name} tells no models apart."
+            f"{describe_source(task.data, role)}: its labels are all the same: {metric.name} cannot distinguish models."
         )
         if task.data.limit is None and task.data.labelled is None:
             raise DataError(message, hint="rows with other labels, or a metric such as accuracy")

@@ -19,9 +19,9 @@ from compress.measure.result_base import ResultModel
 from compress.model_folder.model_info import GOLDEN_FILE, INFO_FILE, ShapeInfo, VariantInfo, read_info
 from compress.runtime import runtime_of
 from compress.runtime.model_formats import COMPANIONS, describe_model_file
-from compress.storage.file_names import ANSWERS_FILE
+from compress.storage.file_names import ANSWERS_FILE, RECORD_FILE
 
-DESCRIPTIONS = (GOLDEN_FILE, ANSWERS_FILE, "step.json", "README.md", "LICENSE", "digests.json", ".gitattributes")
+DESCRIPTIONS = (GOLDEN_FILE, ANSWERS_FILE, RECORD_FILE, "README.md", "LICENSE", "digests.json", ".gitattributes")
 """Files of a step, or of an exported or published folder, that describe the model and are not read to predict."""
 DESCRIPTION_FOLDERS = ("report", "variants")
 LENGTH = 128

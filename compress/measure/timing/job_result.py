@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,7 +59,9 @@ def job_result(worker: Worker, last: Latency, settings: Measure, seed: int, core
         "end_to_end": full,
         "device": device,
         "rows_per_second": per_second or throughput(model_rounds, batch),
-        "under_load": () if worker.weights else tuple(_under_loads(worker, settings.callers, cores)),
+        "under_load": tuple(
+            _under_load(worker, callers, cores) for callers in settings.callers if callers in worker.laps
+        ),
         "resident_memory": last.resident_memory,
         "peak_memory": last.peak_memory,
         "device_memory": last.device_memory,
@@ -71,11 +73,6 @@ def job_result(worker: Worker, last: Latency, settings: Measure, seed: int, core
         "seconds": worker.seconds,
     }
     return loaded.model_copy(update=changes)
-
-
-def _under_loads(worker: Worker, numbers: Sequence[int], cores: Cores) -> Iterator[UnderLoad]:
-    """Yield what each number of callers that could be timed took."""
-    yield from (_under_load(worker, callers, cores) for callers in numbers if callers not in worker.overloaded)
 
 
 def _under_load(worker: Worker, callers: int, cores: Cores) -> UnderLoad:

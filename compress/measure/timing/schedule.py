@@ -100,36 +100,38 @@ def rounds_that_fit(left: float, restart: float, round_seconds: float) -> int:
     return int(np.clip((left - restart) / max(round_seconds, 1e-9), 0, BUDGET_ROUNDS))
 
 
-OF_BUDGET = "the budget of "
-"""How reasons begin that are about the budget for timing."""
+def _named_budget(budget: float, whole: float) -> str:
+    share = "" if budget == whole else f", its share of {whole:.3g} s,"
+    return f"the budget of {budget:.3g} s{share} for timing"
 
 
-def budget_too_small(budget: float, jobs: int, starting: float | None, more: float) -> str:
+def budget_too_small(budget: float, whole: float, jobs: int, starting: float | None, more: float) -> str:
     """Return the reason why a budget is too small, with the least that would do.
 
     Args:
-        budget: in seconds.
+        budget: in seconds, of these jobs.
+        whole: the budget that the user set for all sessions.
         jobs: number of jobs.
         starting: seconds that starting all of them takes; None where none has started.
         more: seconds that everything after starting takes.
     """
-    reason = f"{OF_BUDGET}{budget:.3g} s for timing is too small for {pluralize(jobs, 'model')}"
+    reason = f"{_named_budget(budget, whole)} is too small for {pluralize(jobs, 'model')}"
     if starting is None:
         return f"{reason}: it was used up before the first had started"
     return f"{reason}; it takes at least {ceil(starting + more)} s, {starting:.0f} s of them for starting"
 
 
-def left_out(budget: float, jobs: int, starting: float) -> str:
+def left_out(budget: float, whole: float, jobs: int, starting: float) -> str:
     """Return the reason of a job that is not started because a budget has no time for it.
 
     Args:
-        budget: in seconds.
+        budget: in seconds, of these jobs.
+        whole: the budget that the user set for all sessions.
         jobs: number of jobs.
         starting: seconds that starting all of them would take.
     """
     return (
-        f"{OF_BUDGET}{budget:.3g} s for timing went to the models before it: starting all {jobs} takes about"
-        f" {starting:.0f} s"
+        f"{_named_budget(budget, whole)} went to the models before it: starting all {jobs} takes about {starting:.0f} s"
     )
 
 

@@ -122,6 +122,11 @@ class Session:
         return self.settings.budget is not None
 
     @property
+    def _budgets(self) -> tuple[float, float]:
+        """Seconds for this session, and those that the user set for all."""
+        return self.budget or 0.0, self.settings.budget or 0.0
+
+    @property
     def left(self) -> float:
         """Seconds left of the budget for rounds."""
         if self.budget is None:
@@ -211,7 +216,7 @@ class Session:
 
     def _leave_out(self, keys: Sequence[str]) -> None:
         """Time none of these jobs."""
-        reason = schedule.left_out(self.budget or 0.0, len(self.pool.jobs), self._until_started(len(keys)))
+        reason = schedule.left_out(*self._budgets, len(self.pool.jobs), self._until_started(len(keys)))
         self.pool.results |= {key: Latency(status="not measured", reason=reason) for key in keys}
 
     def _lacks(self, seconds: float) -> bool:
@@ -221,7 +226,7 @@ class Session:
         count = len(self.pool.jobs)
         rounds = schedule.MIN_ROUNDS * (self.round_seconds or count * schedule.MIN_TURN_SECONDS)
         starting = self._until_started(count - len(self.pool.all)) if self.pool.all else None
-        reason = schedule.budget_too_small(self.budget or 0.0, count, starting, rounds + self.load_seconds)
+        reason = schedule.budget_too_small(*self._budgets, count, starting, rounds + self.load_seconds)
         for key in self.pool.jobs:
             self.pool.results.setdefault(key, Latency(status="not measured", reason=reason))
         return True

@@ -61,7 +61,7 @@ class Worker:
     unsteady: int = 0
     """Processes whose warm-up ended before their call time was steady."""
     laps: dict[int, list[Reply]] = field(default_factory=lambda: defaultdict(list))
-    """By number of callers."""
+    """By number of callers, of those that could be timed."""
     overloaded: dict[int, str] = field(default_factory=dict)
     """By number of callers that could not be timed, the reason."""
     lost: tuple[str, ...] = ()
@@ -151,9 +151,10 @@ class WorkerPool:
                 continue  # calls that count differently, as some of cascades do, say nothing of their rate together
             worker, begin = self.all[key], time.perf_counter()
             try:
-                worker.laps[callers].append(worker.process.request(command, TURN_TIMEOUT + 10 * expected))
+                worker.laps[callers].append(self._request(worker, command, TURN_TIMEOUT + 10 * expected))
             except WorkerLost as end:
                 worker.overloaded[callers] = str(end)
+                worker.laps.pop(callers, None)
                 with self._catch_failure(key):
                     self._renew(worker)
                     worker.process.request(self._warm_up, START_TIMEOUT)

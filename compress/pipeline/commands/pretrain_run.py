@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 from compress.console import Console
 from compress.errors import UsageError, nearest_file
-from compress.families import family_named, max_positions
 from compress.model_sources import identity
 from compress.pipeline.execute import Executor
 from compress.pipeline.graph import Step, StepPlan
 from compress.pipeline.preflight.recipe_checks import NAMES
 from compress.pipeline.run_lock import write_lock
 from compress.pipeline.run_output import LOG_FILE
-from compress.pipeline.step_store import RECORD_FILE, StepStore, share_folder
+from compress.pipeline.step_store import StepStore, share_folder
 from compress.pipeline.steps import pretrain_steps as steps
 from compress.pipeline.steps.pretrain_steps import PRETRAIN, REPORT
 from compress.pipeline.torchrun_launch import Launch, leave_group
+from compress.pretrain.encoder_limits import check_length, check_pairs
 from compress.pretrain.pretrain_schema import PretrainRecipe, Start, Text
 from compress.recipe.load import dump_recipe, load_as, parse_as
 from compress.recipe.yaml_lines import dump_yaml
@@ -32,6 +32,7 @@ from compress.steps.model_configs import config_of
 from compress.steps.model_step import hashed_settings
 from compress.storage.atomic_write import atomic_write, new_folder
 from compress.storage.file_digests import file_digest
+from compress.storage.file_names import RECORD_FILE
 
 if TYPE_CHECKING:
     from compress.pretrain.pretrain_report import PretrainReport
@@ -151,17 +152,10 @@ def _check_start(recipe: PretrainRecipe, cards: Sequence[Path]) -> None:
     start = recipe.start or (recipe.distill.teacher if recipe.distill else None)
     if start is None:
         return
-    source, length = start.source, recipe.train.length
-    config = config_of(source, start.revision, cards)
-    positions = max_positions(config, config.get("pad_token_id"))
-    if positions is not None and length > positions:
-        message = f"train.length is {length} pieces, but the model {source} has {positions} positions."
-        raise UsageError(message, hint=f"train.length: {positions} or less")
-    family = family_named(config["model_type"]).name if config.get("model_type") else "bert"
-    if recipe.next_sentence and family != "bert":
-        raise UsageError(
-            f"next_sentence needs a BERT; {source} is of the family {family}.", hint="next_sentence: false"
-        )
+    config = config_of(start.source, start.revision, cards)
+    check_length(config, recipe.train.length, start.source)
+    if recipe.next_sentence:
+        check_pairs(config, start.source)
 
 
 def _training_settings(recipe: PretrainRecipe, cards: Sequence[Path]) -> dict[str, Any]:

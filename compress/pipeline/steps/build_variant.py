@@ -14,7 +14,8 @@ from compress.data.splits.split_indices import stratified_sample
 from compress.data.tokenizer import TextTokenizer
 from compress.export import BuildContext
 from compress.pipeline.step_context import StepContext
-from compress.pipeline.step_store import RECORD_FILE, share_folder
+from compress.pipeline.step_store import share_folder
+from compress.storage.file_names import RECORD_FILE
 from compress.variants import Variant
 
 if TYPE_CHECKING:

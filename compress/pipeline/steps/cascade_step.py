@@ -16,13 +16,13 @@ from compress.measure import BootstrapScorer, Quality, score_model
 from compress.model_folder.cascade_info import CASCADE, FIRST, THEN, CascadeInfo, read_cascade, write_cascade
 from compress.model_folder.model_info import FolderInfo, VariantInfo, read_info, write_info
 from compress.pipeline.step_context import StepContext
-from compress.pipeline.step_store import RECORD_FILE, share_folder
+from compress.pipeline.step_store import share_folder
 from compress.pipeline.steps.scoring_steps import LENGTHS, SCORED_FILE
 from compress.select.cascade_threshold import CascadeFacts, check_classes, find_threshold, passed
 from compress.select.gate import gate
 from compress.select.ledger import GateResult, Rules
 from compress.select.quantized_files import Fallback
-from compress.storage.file_names import ANSWERS_FILE
+from compress.storage.file_names import ANSWERS_FILE, RECORD_FILE
 from compress.tasks import kind_of
 from compress.variants import Variant
 

@@ -24,7 +24,6 @@ from compress.measure.resources.footprint import footprint
 from compress.measure.resources.serving_memory import ServingMemory, serving_memory
 from compress.measure.roofline.roofline import LimitShares, MachineLimits, find_limits, machine_limits, shares_of_limits
 from compress.measure.timing.latency import describe_precision, ratio
-from compress.measure.timing.schedule import OF_BUDGET
 from compress.measure.timing.worker_process import RunningProcesses
 from compress.model_folder.model_info import VariantInfo, find_info
 from compress.pipeline.step_context import StepContext
@@ -92,7 +91,12 @@ def measure(context: StepContext, plan: Plan, limits: bool) -> None:
     ledger = Ledger.model_validate(strip_paths_deep(measured.model_dump(exclude_unset=True)))
     before = _died(read_ledger(context.work)) if (context.work / LEDGER_FILE).is_file() else {}
     write_ledger(context.work, ledger)  # reports show it as it is
-    died, reference = _died(ledger), next((model.key for model in models), "")
+    _check_processes(ledger, before, next((model.key for model in models), ""))
+
+
+def _check_processes(ledger: Ledger, before: Mapping[str, str | None], reference: str) -> None:
+    """Fail where processes died, and not so before, of all variants or of the one with which all are compared."""
+    died = _died(ledger)
     is_lost = reference in died or died.keys() == {each.key for each in ledger.results}
     is_new = reference not in before if reference in died else died.keys() != before.keys()
     if died and is_lost and is_new:
@@ -106,11 +110,6 @@ def measure(context: StepContext, plan: Plan, limits: bool) -> None:
 def _died(ledger: Ledger) -> dict[str, str | None]:
     """Return why the processes of rows ended or hung, by key."""
     return {each.key: each.latency.reason for each in ledger.results if each.latency.died}
-
-
-def _with_budget(reason: str | None, whole: str) -> dict[str, str]:
-    """Return a reason that is about the budget for timing with what that is a share of."""
-    return {"reason": f"{reason}{whole}"} if reason and reason.startswith(OF_BUDGET) else {}
 
 
 def sample_texts(rows: Sequence[Row], kind: Kind) -> list[TaskInput]:
@@ -213,9 +212,7 @@ class Measurement:
             return not is_reference, sum(path.stat().st_size for path in job.folder.rglob("*") if path.is_file())
 
         ordered = sorted(jobs, key=importance)
-        timed = time_jobs(ordered, self.texts, settings, seed=self.seed, console=self.console, budget=budget)
-        whole = f" (of measure.budget, {self.settings.budget:.3g} s)" if self.settings.budget else ""
-        return {key: each.model_copy(update=_with_budget(each.reason, whole)) for key, each in timed.items()}
+        return time_jobs(ordered, self.texts, settings, seed=self.seed, console=self.console, budget=budget)
 
     def _cells(self, target: Target, grid: TimingGrid, timed: Mapping[str, Latency]) -> Iterator[GridCell]:
         for length, batch in product(grid.length, grid.batch):

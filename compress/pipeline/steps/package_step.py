@@ -14,7 +14,7 @@ from compress.model_folder.model_info import INFO_FILE, FolderInfo, Parent, Vari
 from compress.model_folder.tokenizer_files import write_tokenizer_files
 from compress.pipeline.graph import ModelVariant, Plan
 from compress.pipeline.step_context import StepContext
-from compress.pipeline.step_store import RECORD_FILE, StepRecord, share_folder
+from compress.pipeline.step_store import StepRecord, share_folder
 from compress.pipeline.steps.scoring_steps import scoring_batch
 from compress.pipeline.strip_paths import recipe_without_paths
 from compress.recipe.measure_schema import Target
@@ -23,7 +23,7 @@ from compress.report.report_schema import Report
 from compress.select.ledger import read_ledger
 from compress.storage.atomic_write import atomic_copy_folder
 from compress.storage.file_digests import digests
-from compress.storage.file_names import ANSWERS_FILE
+from compress.storage.file_names import ANSWERS_FILE, RECORD_FILE
 
 PACKAGE_FILE = "package.json"
 WINNER_FOLDER = "winner"

@@ -21,7 +21,7 @@ from compress.errors import CompressError, ModelError, ScreenedOut, pluralize
 from compress.measure import BootstrapScorer
 from compress.measure.resources.footprint import footprint
 from compress.pipeline.step_context import StepContext
-from compress.pipeline.step_store import RECORD_FILE, share_folder
+from compress.pipeline.step_store import share_folder
 from compress.pipeline.steps.build_variant import PARITY_BATCH, SAMPLE_ROWS, build_context, in_batches, sample_train
 from compress.pipeline.steps.scoring_steps import Device, predict_sets
 from compress.runtime import open_predictor
@@ -36,7 +36,7 @@ from compress.select.quantized_files import (
     screen,
 )
 from compress.storage.atomic_write import write_model
-from compress.storage.file_names import ANSWERS_FILE
+from compress.storage.file_names import ANSWERS_FILE, RECORD_FILE
 from compress.tasks import kind_of
 from compress.variants import Variant
 

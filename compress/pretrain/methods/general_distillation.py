@@ -16,7 +16,8 @@ from compress.models.load_save import load_tokenizer, read_config
 from compress.models.nonuniform_models import from_config
 from compress.models.read_checkpoint import check_finite, missing_head_weights, read_checkpoint
 from compress.models.student.build_student import build_student
-from compress.pretrain.encoders import Method, Setting, check_positions, load_encoder
+from compress.pretrain.encoder_limits import check_length
+from compress.pretrain.encoders import Method, Setting, load_encoder
 from compress.pretrain.methods.bert_pretraining import MaskedLMObjective
 from compress.pretrain.methods.relations import RelationsObjective
 from compress.pretrain.methods.triple import TripleObjective
@@ -34,7 +35,7 @@ def general_distillation(setting: Setting) -> Method:
     if setting.start is not None:
         check_student_tokenizer(setting.start, teacher)
     method = METHODS[section.method](setting, teacher)
-    check_positions(method.model.config, setting.recipe.train.length, "student")
+    check_length(method.model.config.to_dict(), setting.recipe.train.length, "student")
     return method
 
 

@@ -18,7 +18,8 @@ from compress.errors import ModelError
 from compress.models.encoder_parts import base_of, family_of, head_size, word_embeddings
 from compress.models.load_save import read_config
 from compress.models.read_checkpoint import quiet
-from compress.pretrain.encoders import Method, Setting, bert_config, check_positions, load_with_head
+from compress.pretrain.encoder_limits import check_length
+from compress.pretrain.encoders import Method, Setting, bert_config, load_with_head
 from compress.pretrain.methods.bert_pretraining import MaskedLMObjective, mean_over_rows, predict_at, word_losses
 from compress.pretrain.methods.masking import PIECE, Hashes
 from compress.pretrain.pretrain_schema import ReplacedTokens
@@ -178,5 +179,5 @@ def _start(setting: Setting) -> PreTrainedModel:
             f"replaced_tokens trains an ELECTRA; {setting.start} is of the family {family_of(config).name}.",
             hint="leave replaced_tokens out, or give shape and vocabulary instead of start",
         )
-    check_positions(config, recipe.train.length, str(setting.start))
+    check_length(config.to_dict(), recipe.train.length, str(setting.start))
     return load_with_head(ElectraForPreTraining, setting.start, recipe.seed, setting.console)

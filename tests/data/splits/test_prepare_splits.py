@@ -248,7 +248,7 @@ def test_one_class_in_test(write, task_of, tmp_path, metric, is_refused, capsys)
     if not is_refused:
         prepare_splits(task, 0, tmp_path)
         return
-    with pytest.raises(DataError, match=r"e.tsv.*its labels are all the same: matthews tells no models apart"):
+    with pytest.raises(DataError, match=r"e.tsv.*its labels are all the same: matthews cannot distinguish models"):
         prepare_splits(task, 0, tmp_path)
     prepare_splits(task_of(**files, metric=metric, limit=9), 0, tmp_path, Console("human"))
     assert "its labels are all the same" in capsys.readouterr().err

@@ -3,9 +3,8 @@ import pytest
 from compress.errors import ModelError
 from compress.measure.resources.footprint import Footprint, flops, footprint, needed_files
 from compress.model_folder.model_info import TaskInfo, read_info, write_info
-from compress.pipeline.step_store import RECORD_FILE
 from compress.runtime import RUN_MODES
-from compress.storage.file_names import ANSWERS_FILE
+from compress.storage.file_names import ANSWERS_FILE, RECORD_FILE
 
 
 def test_variant_counts_the_files_that_predicting_needs(small, tmp_path):

@@ -83,9 +83,10 @@ def test_laps_are_long_enough_for_a_p95_within_a_limit():
 def test_too_small_budget_names_the_least_that_would_do():
     least = "it takes at least 26 s, 25 s of them for starting"
     reason = f"the budget of 10 s for timing is too small for 4 models; {least}"
-    assert budget_too_small(10.0, jobs=4, starting=24.6, more=1.2) == reason
-    assert budget_too_small(2.5, 1, 1.0, 9.0).endswith("at least 10 s, 1 s of them for starting")
-    assert budget_too_small(0.1, 1, None, 0.0).endswith("for 1 model: it was used up before the first had started")
+    assert budget_too_small(10.0, 10.0, jobs=4, starting=24.6, more=1.2) == reason
+    assert budget_too_small(2.5, 2.5, 1, 1.0, 9.0).endswith("at least 10 s, 1 s of them for starting")
+    assert budget_too_small(0.1, 0.1, 1, None, 0.0).endswith("for 1 model: it was used up before the first had started")
+    assert budget_too_small(5.0, 20.0, 1, 1.0, 9.0).startswith("the budget of 5 s, its share of 20 s, for timing is")
 
 
 def test_load_test_time_is_planned():

@@ -13,7 +13,6 @@ from compress.data.splits.prepare_splits import prepare_splits
 from compress.errors import CompressError, ScreenedOut
 from compress.model_folder.model_info import read_info
 from compress.pipeline.step_context import StepContext
-from compress.pipeline.step_store import RECORD_FILE
 from compress.pipeline.steps import quantized_steps, scoring_steps
 from compress.pipeline.steps.quantized_steps import FallbackSettings, fallback
 from compress.recipe.task_schema import Task
@@ -21,6 +20,7 @@ from compress.runtime.text_model import TextModel
 from compress.select.ledger import Rules
 from compress.select.quantized_files import SCREENING_FILE, Fallback, QuantizationLoss, Screening, read_screening
 from compress.storage.file_digests import digests
+from compress.storage.file_names import RECORD_FILE
 from compress.variants import VARIANTS
 from tests.conftest import WORDS
 from tests.variant_builder import build
