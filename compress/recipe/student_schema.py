@@ -193,8 +193,12 @@ class Shared(Frozen):
     Their weights are shared, so one training is that of all `part` students of the list; each is trained on from there.
     """
 
+    source: PathText | None = None
+    """A checkpoint that it begins as, as of other students; by default the teacher."""
+    revision: PathText | None = None
+    pooling: Literal["mean", "cls"] | None = None
     layers: Number | None = None
-    """How many of the teacher's layers it has, or which share; by default all."""
+    """How many of the layers it has, or which share; by default all."""
     check_layers = field_validator("layers")(_number_of_layers)
     factors: Width | None = None
     """As of other students: word vectors of this many numbers and one matrix."""
@@ -210,6 +214,13 @@ class Shared(Frozen):
     hard_label: Weight | None = None
     batch_size: BatchSize | Auto = AUTO
     learning_rate: LearningRate | Auto = AUTO
+
+    @model_validator(mode="after")
+    def _check_source(self) -> Shared:
+        for name in ("revision", "pooling"):
+            if self.source is None and getattr(self, name) is not None:
+                raise ValueError(f"{name} is of a checkpoint, and there is no source; without one it is the teacher")
+        return self
 
 
 AND_THEN = "-then-"

@@ -124,7 +124,7 @@ def compare(plan: Plan, recipe: Recipe, options: Options, console: Console, expe
 def _least_light(recipe: Recipe, times: LightTimes, vectors: WordVectors) -> Iterator[Candidate]:
     """Yield the students without attention as small as they may become."""
     for name, each in light_students(recipe).items():
-        student, least = vectors.of_light(each), vectors.least
+        student, least = vectors.of_light(each), vectors.light_least
         pieces, tokenizer = least.count(student.vocabulary), least.tokenizer(student.vocabulary)
         yield estimate_light(name, student, times.milliseconds[name], pieces, tokenizer, vectors.light_bits)
 

@@ -5,8 +5,7 @@ from functools import partial
 
 from compress.console import Console, duration
 from compress.errors import UsageError
-from compress.model_shapes import part_shape, parts_of, shape_of_folder, student_shape
-from compress.model_sources import local_folder
+from compress.model_shapes import part_shape, parts_of, student_shape
 from compress.pipeline.forecast.step_forecasts import StepForecasts, StepRow
 from compress.pipeline.graph import Plan
 from compress.pipeline.plan import make_plan
@@ -28,7 +27,7 @@ from compress.search.compare_candidates import ANY_PART, plan_comparison, with_f
 from compress.search.search_folder import compared_before
 from compress.search.search_recipes import finalists_recipe, light_students, searched_recipe
 from compress.search.tune_training import TRIAL, add_trial
-from compress.search.word_vectors import WordVectors, teacher_bytes
+from compress.search.word_vectors import WordVectors, shared_origin, teacher_bytes
 from compress.steps.shared_step import whole_student
 
 
@@ -79,14 +78,13 @@ def _expected_finalists(recipe: Recipe, options: Options, count: int) -> tuple[l
     Where it has compared all parts, for any budget, these are known; else they are spread over those that do not weigh
     too much.
     """
-    folder = local_folder(recipe.teacher.source, recipe.teacher.revision, options.cards)
-    teacher = shape_of_folder(folder)
+    _, origin = shared_origin(recipe, options.cards)
     vectors = WordVectors(recipe, options.cards)
     light = {name: vectors.of_light(each) for name, each in light_students(recipe).items()}
-    if teacher is None:
+    if origin is None:
         return [ANY_PART], [*light.values()]
     whole, size = whole_student(recipe.shared), teacher_bytes(recipe, options.cards)
-    shape = student_shape(teacher, whole) if whole else teacher
+    shape = student_shape(origin, whole) if whole else origin
     shape = with_fewer_pieces(shape, vectors.least.share(recipe.shared.vocabulary))
     tokenizer = vectors.least.tokenizer(recipe.shared.vocabulary)
     placed = [vectors.of_part(each, shape, tokenizer) for each in parts_of(shape)]

@@ -55,10 +55,6 @@ def _is_number(text: str) -> bool:
 
 def searched_recipe(recipe: Recipe, console: Console, cards: Sequence[Path] = ()) -> Recipe:
     """Return the recipe without what the search decides; refuse tasks and budgets that it cannot serve."""
-    kind = KINDS[recipe.task.kind]
-    if kind.searches:
-        reason = "parts are compared on rows of train, for which there are no documents to search"
-        raise UsageError(f"a search cannot serve {recipe.task.kind}: {reason}.")
     if not recipe.budget:
         raise UsageError("a search needs a budget.", hint="--budget p50=0.5ms,size=5MB, or the section budget")
     if not recipe.distill:

@@ -52,15 +52,17 @@ class WordVectors:
 
     def __init__(self, recipe: Recipe, cards: Sequence[Path], roles: PreparedData | None = None) -> None:
         """``roles``: the rows, whose pieces are counted; None before they are prepared."""
-        self._folder = local_folder(recipe.teacher.source, recipe.teacher.revision, cards)
-        teacher = shape_of_folder(self._folder)
+        folder = local_folder(recipe.teacher.source, recipe.teacher.revision, cards)
+        teacher = shape_of_folder(folder)
+        self._folder, whole = shared_origin(recipe, cards)
         self.bits, self.light_bits = bits_of(recipe), bits_of(recipe, has_attention=False)
-        self.least = LeastPieces(self._folder, teacher.vocabulary if teacher else 0, roles)
-        self._most = most_bytes(recipe.budget, fp32_bytes(teacher, self._folder) if teacher else None)
+        self.least = LeastPieces(self._folder, whole.vocabulary if whole else 0, roles)
+        self.light_least = LeastPieces(folder, teacher.vocabulary if teacher else 0, roles)
+        self._most = most_bytes(recipe.budget, fp32_bytes(teacher, folder) if teacher else None)
         self._given, self._own = recipe.shared, (*recipe.light_students.values(),)
-        has_own_size = not teacher or teacher.embedding_size or family_named(teacher.family).own_embedding_size
+        has_own_size = not whole or whole.embedding_size or family_named(whole.family).own_embedding_size
         is_given = has_own_size or "factors" in self._given.model_fields_set
-        self._factors = None if is_given or not teacher else teacher.hidden // FACTORS
+        self._factors = None if is_given or not whole else whole.hidden // FACTORS
 
     def of_part(self, part: Part, shared: ShapeInfo, tokenizer: int) -> Placed:
         """Return a part of a shared student of this shape with word vectors that the budget has room for, if any has.
@@ -82,11 +84,11 @@ class WordVectors:
 
     def of_light(self, student: LightStudent) -> LightStudent:
         """Return a student without attention with as many pieces as the budget has room for; the recipe's own as is."""
-        pieces, numbers = self.least.count(None), (student.factors or student.hidden) + 1
+        pieces, numbers = self.light_least.count(None), (student.factors or student.hidden) + 1
         bits = self.light_bits
         size = light_shape(student, pieces).parameters * bits.pieces / 8
         is_given = student.vocabulary is not None or student in self._own
-        if is_given or size + self.least.tokenizer(None) <= self._most:
+        if is_given or size + self.light_least.tokenizer(None) <= self._most:
             return student
         rule = self._pieces(size - pieces * numbers * bits.pieces / 8, numbers, bits)
         return student.model_copy(update={"vocabulary": rule})
@@ -152,6 +154,13 @@ class LeastPieces:
         first = [rows[number] for number in range(min(len(rows), COUNTED_ROWS))]
         texts = TaskTexts(self._roles.info.task_info, TextTokenizer.load(self._folder)).pieces(first, whole)
         return len({piece for ids in texts for piece in ids.tolist()})
+
+
+def shared_origin(recipe: Recipe, cards: Sequence[Path]) -> tuple[Path | None, ShapeInfo | None]:
+    """Return the folder and the shape of what the shared student begins as, each None where it is not here."""
+    begins = recipe.shared if recipe.shared.source else recipe.teacher
+    folder = local_folder(str(begins.source), begins.revision, cards)
+    return folder, shape_of_folder(folder)
 
 
 def teacher_bytes(recipe: Recipe, cards: Sequence[Path]) -> int | None:

@@ -24,8 +24,8 @@ from compress.steps.distillations import (
     teacher_checks,
     unlabelled_steps,
 )
-from compress.steps.model_configs import Check, ModelConfigs, known_shape
-from compress.steps.model_step import ModelStep, PlannedModel, Smoke, StepKind
+from compress.steps.model_configs import Check, Config, ModelConfigs, config_of, known_shape
+from compress.steps.model_step import ModelStep, NamedModel, PlannedModel, Smoke, StepKind
 from compress.steps.vocabulary_step import add_vocabulary, check_pieces_left, check_vocabulary, smoke_rule
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from compress.pipeline.step_context import StepContext
 
 SECTION, PART = "shared", "part"
+OF_STUDENT = {"source", "revision", "pooling", "layers", "factors", "vocabulary"}
+"""Keys of the section that are those of a student."""
 SMALL = {"heads": 2, "ffn": 8, "layers": 1}
 """A part of the tiny model of a smoke run."""
 
@@ -140,20 +142,30 @@ def _checks(configs: ModelConfigs) -> Iterator[Check]:
     recipe = configs.recipe
     if recipe.distill and not recipe.student and not recipe.light_students:  # else it is checked for these
         yield from teacher_checks(configs, ("distill",), recipe.distill)
+    whole = whole_student(recipe.shared)
+    named = whole if whole and whole.source else recipe.teacher
     if rule := recipe.shared.vocabulary:
-        yield SECTION, partial(check_vocabulary, rule, configs, recipe.teacher)
+        yield SECTION, partial(check_vocabulary, rule, configs, named)
     for part in recipe.parts.values():
         if part.vocabulary:
-            yield "student", partial(check_vocabulary, part.vocabulary, configs, recipe.teacher)
+            yield "student", partial(check_vocabulary, part.vocabulary, configs, named)
             yield "student", partial(check_pieces_left, part.vocabulary, recipe.shared.vocabulary, SECTION)
 
 
 def _check_parts(configs: ModelConfigs) -> None:
     """Refuse families whose heads and neurons cannot be taken apart, and parts that are larger than the whole."""
-    require_prunable(family_named(configs.teacher["model_type"]))
-    if (teacher := known_shape(configs.teacher)) is None:
+    student = whole_student(configs.recipe.shared)
+    config = configs.teacher
+    if student and student.source:
+        from compress.steps.teacher_student_compat import check_student
+
+        check_student(student, configs)
+        config = config_of(student.source, student.revision)
+    if config:
+        _check_separable(config)
+    if (origin := known_shape(config)) is None:
         return
-    whole = student_shape(teacher, student) if (student := whole_student(configs.recipe.shared)) else teacher
+    whole = student_shape(origin, student) if student else origin
     for name, part in configs.recipe.parts.items():
         try:
             part_shape(whole, part)
@@ -161,10 +173,23 @@ def _check_parts(configs: ModelConfigs) -> None:
             raise UsageError(f"{name}: {error.message}") from error
 
 
+def _check_separable(config: Config) -> None:
+    try:
+        require_prunable(family_named(config["model_type"]))
+    except ModelError as error:
+        hint = "shared: {source: …}, a checkpoint of one of these families with the same word pieces"
+        raise ModelError(error.message, hint=hint) from error
+
+
 def whole_student(shared: Shared) -> Student | None:
-    """Return the shared student as one of the teacher's layers, before it is trained; None where it is the teacher."""
-    settings = shared.model_dump(include={"layers", "factors", "vocabulary"}, exclude_none=True)
+    """Return the shared student as it is before it is trained; None where it is the teacher."""
+    settings = shared.model_dump(include=OF_STUDENT, exclude_none=True)
     return Student.model_validate(settings) if settings else None
+
+
+def _named_models(recipe: Recipe) -> Iterator[NamedModel]:
+    if recipe.parts and recipe.shared.source:
+        yield NamedModel((SECTION,), recipe.shared.source, recipe.shared.revision, "students")
 
 
 def _shape(part: Part, parent: ShapeInfo | None, cards: Sequence[Path]) -> ShapeInfo | None:
@@ -183,6 +208,9 @@ def _shrink(recipe: Recipe, smoke: Smoke) -> Recipe:
     changes = {
         "vocabulary": smoke_rule(shared.vocabulary),
         "factors": shared.factors and 8,
+        "source": None,
+        "revision": None,
+        "pooling": None,
         "layers": None,
         "epochs": 1,
     }
@@ -215,6 +243,7 @@ SHARED = ModelStep(
     shape=_shape,
     follows=("distill",),
     reads_unlabelled=_in_effect,
+    named_models=_named_models,
     problems=_problems,
     checks=_checks,
     shrink=_shrink,

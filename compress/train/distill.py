@@ -146,6 +146,7 @@ def distill_from_model(
     console: Console | None = None,
     track: str | None = None,
     unlabelled_rows: Sequence[Row] = (),
+    documents: Sequence[Row] = (),
     pruning: PruningInfo | None = None,
     student_tokenizer: PreTrainedTokenizerBase | None = None,
     within: Within = nullcontext,
@@ -154,10 +155,11 @@ def distill_from_model(
 
     Several teachers have a weight each: their outputs are averaged, and layers are those of the first.
     ``build_student`` creates a student of any shape. With a ``work`` folder a killed training resumes from there.
-    ``unlabelled_rows``, as `Kind.from_input` returns them, are trained on the teacher's outputs. ``pruning``: of a
-    student that recovers from it, by which the layer map leaves out layers that were dropped. A student whose
-    vocabulary is a part of the teacher's has a ``student_tokenizer``; ``tokenizer`` is the teacher's. ``within`` makes
-    the context in which the student is trained and evaluated.
+    ``unlabelled_rows``, as `Kind.from_input` returns them, are trained on the teacher's outputs. ``documents``: those
+    that queries of ``select_rows`` are searched in, for retrieval. ``pruning``: of a student that recovers from it, by
+    which the layer map leaves out layers that were dropped. A student whose vocabulary is a part of the teacher's has a
+    ``student_tokenizer``; ``tokenizer`` is the teacher's. ``within`` makes the context in which the student is trained
+    and evaluated.
     """
     settings = settings or Distill()
     (first, weight), *others = [(teacher, 1.0)] if isinstance(teacher, PreTrainedModel) else teacher
@@ -172,7 +174,7 @@ def distill_from_model(
     teachers = [(first, weight), *others, *further_teachers(settings, first, task, tokenizer)]
     if teacher_ids is not None:
         tokens = training_data.fast_tokenizer(student.config, own)
-    rows = DistillData(train_rows, select_rows, unlabelled=unlabelled_rows)
+    rows = DistillData(train_rows, select_rows, documents, unlabelled_rows)
     build = reset_weights_builder(student, settings)
     with context_in_memory("distill", seed, work, console, track, within) as context:
         options: dict[str, Any] = {"pruning": pruning, "teacher_ids": teacher_ids}

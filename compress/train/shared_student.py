@@ -26,6 +26,7 @@ from compress.models.load_save import load_model, load_tokenizer, save_model
 from compress.models.student.parts import order_units, run_part, take_part
 from compress.recipe.distill_schema import Distill, SharedDistill
 from compress.recipe.student_schema import Part, Student, held_out_rows
+from compress.tasks import kind_of
 from compress.tasks.base import Row
 from compress.train.core import training_data
 from compress.train.core.distributed import current_processes, returned
@@ -33,6 +34,7 @@ from compress.train.core.seed_restarts import TrainContext
 from compress.train.distill import DistillData, distill, distill_from_model, train_student
 from compress.train.distillation.activation_importance import count_pieces, sample_importance
 from compress.train.distillation.distill_objective import BatchView, DistillObjective
+from compress.train.distillation.embedding_projection import match_embedding_width
 from compress.train.distillation.teachers import STUDENT_HINT, Teacher, further_teachers, ids_in_teacher
 from compress.train.objective import Batch, Losses, with_label_weights
 from compress.train.save_trained import TrainedModel, save_trained_model
@@ -63,6 +65,7 @@ def train_shared(
     task, every = roles.info.task_info, roles.rows("train")
     model, student = load_model(teacher, task), load_model(start, task)
     tokens = training_data.fast_tokenizer(student.config, own)
+    model = match_embedding_width(student, model, every, task, training_data.fast_tokenizer(model.config, tokenizer))
     order_units(student, sample_importance(student, every, task, tokens, seed))
     seen = np.setdiff1d(np.arange(len(every)), held_out(len(every), seed))
     trained, result, _, augmented = train_student(
@@ -124,8 +127,8 @@ def try_part(
     task, roles = read_info(shared).task, load_prepared(data)
     assert task is not None
     every = roles.rows("train")
-    held = held_out(len(every), seed)
-    rows, tokens = SelectedRows(every, held), TextTokenizer.load(shared)
+    held, tokens = held_out(len(every), seed), TextTokenizer.load(shared)
+    rows, documents = compared_rows(every, task, seed)
     trained = distill_from_model(
         load_model(teacher, task),
         _taken(shared, part, roles),
@@ -137,11 +140,13 @@ def try_part(
         seed=seed,
         work=work,
         student_tokenizer=load_tokenizer(shared),
+        documents=documents,
         **options,
     )
+    score = training_data.make_scorer(rows, task, tokens, documents)
     with returned(trained):
         nn.Module.to(trained, current_processes().device)
-        return training_data.make_scorer(rows, task, tokens)(training_data.predict_function(trained.train(False)))
+        return score(training_data.predict_function(trained.train(False)))
 
 
 def _taken(shared: Path, part: Part, roles: PreparedData) -> PreTrainedModel:
@@ -157,6 +162,23 @@ def _taken(shared: Path, part: Part, roles: PreparedData) -> PreTrainedModel:
 def held_out(rows: int, seed: int) -> NDArray[np.int64]:
     """Return the numbers of the rows of train on which parts are compared, ascending."""
     return np.sort(np.random.default_rng([seed, rows]).permutation(rows)[: held_out_rows(rows)])
+
+
+def compared_rows(train: Sequence[Row], task: TaskInfo, seed: int) -> tuple[Sequence[Row], Sequence[Row]]:
+    """Return the rows on which parts are compared, in the form of select, and the documents in which they search.
+
+    These are the ones that the rows themselves name: train has no others.
+    """
+    kind, rows = kind_of(task), SelectedRows(train, held_out(len(train), seed))
+    if not kind.searches:
+        return rows, ()
+    numbers = dict[str, int]()
+
+    def number(text: str) -> int:
+        return numbers.setdefault(text, len(numbers))
+
+    stored = [each for row in rows for each in kind.store_rows(row, number)]
+    return stored, [{"document": text} for text in numbers]
 
 
 class SharedObjective(DistillObjective):
@@ -204,13 +226,14 @@ def compare_parts(shared: Path, data: Path, seed: int, console: Console) -> list
     """Return what every part of a shared student scores, as it is, on the rows that its training did not see."""
     roles, task = load_prepared(data), read_info(shared).task
     assert task is not None
-    every, model = roles.rows("train"), load_model(shared, task).train(False)
-    rows = SelectedRows(every, held_out(len(every), seed))
+    model = load_model(shared, task).train(False)
+    rows, documents = compared_rows(roles.rows("train"), task, seed)
     if len(rows) < FEW_ROWS:
         console.warn(
             f"parts are compared on {pluralize(len(rows), 'row')} of train: chance decides between most of them."
         )
-    score, compared = training_data.make_scorer(rows, task, TextTokenizer.load(shared)), list[tuple[Part, float]]()
+    score = training_data.make_scorer(rows, task, TextTokenizer.load(shared), documents)
+    compared = list[tuple[Part, float]]()
     parts = parts_of(shape_of(model))
     with returned(model), console.progress(len(parts), "comparing parts", "parts") as progress:
         nn.Module.to(model, current_processes().device)

@@ -11,6 +11,7 @@ from compress.cli import main
 from compress.console import Console
 from compress.errors import UsageError
 from compress.model_folder.model_info import ShapeInfo
+from compress.models.tiny import write_tiny_model
 from compress.pipeline.commands.clean import clean
 from compress.pipeline.plan import make_plan
 from compress.pipeline.preflight.resolve import resolve
@@ -395,3 +396,26 @@ def test_a_teacher_that_cannot_be_had_is_one_message(more, recipe_file, capsys):
     message = " ".join(capsys.readouterr().err.split())
     assert "teacher: there is no folder owner/model" in message
     assert not (runs / ".steps").exists()
+
+
+@pytest.mark.slow
+def test_a_search_serves_retrieval_from_another_checkpoint(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("teacher", "other"):
+        write_tiny_model(tmp_path / folder, "bert", seed=len(folder))
+    for name, count in (("train", 120), ("test", 30)):
+        rows = [
+            {"query": f"what on day {number} ?", "positives": [f"day {number} was fine"]} for number in range(count)
+        ]
+        Path(f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    training = "{epochs: 1, batch_size: 16, learning_rate: 0.003}"
+    Path("my.yaml").write_text(
+        "task: {kind: retrieval, data: {train: train.jsonl, test: test.jsonl}, max_length: 32}\nteacher: teacher\n"
+        f"finetune: {training}\ndistill: {training}\nshared: {{source: other, epochs: 1, batch_size: 16}}\n"
+        f"student: {LIGHT}\nmeasure: {{rounds: 3, processes: 1, seconds: 0.02, bootstrap: 100, memory: []}}\n"
+    )
+    found = search_recipe("my.yaml", "size=5MB,drop=1", finalists=1)
+    scored = [each.score for each in found.info.candidates if each.name.startswith("part-")]
+    assert all(score is not None and 0 < score <= 1 for score in scored)
+    assert found.info.winner
+    assert [*(tmp_path / "runs" / ".steps").glob("build-shared-*")]

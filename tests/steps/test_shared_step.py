@@ -6,6 +6,7 @@ import pytest
 
 from compress.cli import main
 from compress.errors import UsageError
+from compress.model_sources import identity
 from compress.models.tiny import write_tiny_model
 from compress.pipeline.plan import make_plan
 from compress.pipeline.preflight.resolve import resolve
@@ -71,6 +72,8 @@ def test_without_changes_it_begins_as_the_teacher(recipe_file):
         (["student={kind: part, layers: 1, heads: 1, ffn: 8, hidden: 8}"], "hidden"),
         (["shared={epoch: 3}"], "did you mean epochs"),
         (["shared={between: 0}"], "between"),
+        (["shared={pooling: mean}"], "pooling is of a checkpoint, and there is no source"),
+        (["shared={revision: main}"], "revision is of a checkpoint, and there is no source"),
         (
             ["shared={temperature: 2}", "distill={soft_label: {weight: 1, temperature: 4}}"],
             "shared.temperature: has no effect: distill.soft_label has a temperature of its own",
@@ -129,6 +132,38 @@ def test_a_family_whose_heads_cannot_be_taken_apart_is_refused(recipe_file, tmp_
     options = ["--set", "prune=null", "--set", PARTS, "--set", f"teacher={tmp_path / 'albert'}", "--dry-run"]
     assert main(["run", str(recipe_file), *options]) != 0
     assert "albert" in capsys.readouterr().err
+
+
+def test_it_may_begin_as_another_checkpoint(recipe_file, tmp_path):
+    write_tiny_model(tmp_path / "other", "bert")
+    other = planned(recipe_file, f"shared={{source: {tmp_path / 'other'}, vocabulary: {{keep: 50}}}}")
+    assert [step for step in other.step("shared").needs if step != "data"] == ["finetune", "shared-vocabulary"]
+    built = [step for step in other.steps if step.name == "build-shared"]
+    assert built[0].settings["student"]["source"] == identity(str(tmp_path / "other"), None)
+    card = resolve(read_recipe(recipe_file, [*ALONE, "shared={source: minilm-6x384, epochs: 2}"])).shared
+    assert (card.source, card.revision, card.epochs) == ("nreimers/MiniLM-L6-H384-uncased", "main", 2)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("half-depth", "shared.source: the card half-depth names no checkpoint"),
+        ("static", "shared.source: the card static names no checkpoint"),
+        ("minilm-l66", "minilm-l66"),
+        ("{folder}/albert", "albert cannot be pruned"),
+        ("{folder}/bert", "another vocabulary"),
+        ("{folder}/nowhere", "there is no folder"),
+    ],
+)
+def test_a_checkpoint_that_it_cannot_begin_as_is_refused_before_a_run(source, message, recipe_file, tmp_path, capsys):
+    for family in ("albert", "bert"):
+        write_tiny_model(tmp_path / family, family)
+    words = tmp_path / "bert" / "tokenizer.json"
+    words.write_text(words.read_text().replace('"##~"', '"##~~"'))
+    options = [*ALONE, f"shared.source={source.format(folder=tmp_path)}"]
+    command = ["run", str(recipe_file), "--dry-run", *(f"--set={each}" for each in options)]
+    assert main(command) != 0
+    assert message in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.slow

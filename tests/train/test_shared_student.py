@@ -6,7 +6,7 @@ import torch
 from torch.nn.utils import parameters_to_vector
 
 from compress.console import Console
-from compress.model_folder.model_info import read_info
+from compress.model_folder.model_info import TaskInfo, read_info
 from compress.model_shapes import part_shape, parts_of
 from compress.models import load
 from compress.models.encoder_parts import layer_shapes, shape_of
@@ -14,7 +14,14 @@ from compress.models.student.factorised_embeddings import factor_count
 from compress.recipe.distill_schema import Distill, SharedDistill
 from compress.recipe.student_schema import Part
 from compress.train.distillation.teachers import Teacher
-from compress.train.shared_student import SharedObjective, compare_parts, distill_part, held_out, train_shared
+from compress.train.shared_student import (
+    SharedObjective,
+    compare_parts,
+    compared_rows,
+    distill_part,
+    held_out,
+    train_shared,
+)
 
 SETTINGS = SharedDistill(epochs=4.0, batch_size=8, learning_rate=3e-3, precision="fp32")
 
@@ -55,6 +62,17 @@ def test_all_its_parts_are_compared_on_rows_that_it_did_not_see(shared, prepared
     assert len(rows) == 5
     assert rows.tolist() == sorted(set(rows.tolist()))
     assert len(held_out(100_000, 0)) == 1000
+
+
+def test_queries_search_the_documents_of_all_rows_that_are_compared():
+    task = TaskInfo(name="days", kind="retrieval", text=("query",), max_length=32, metric="mrr")
+    train = [{"query": f"what {n}", "positives": [f"day {n // 2}"], "negatives": ["none"]} for n in range(40)]
+    rows, documents = compared_rows(train, task, 0)
+    numbers = held_out(40, 0).tolist()
+    assert [row["query"] for row in rows] == [f"what {n}" for n in numbers]
+    assert {each["document"] for each in documents} == {*(f"day {n // 2}" for n in numbers), "none"}
+    for row, number in zip(rows, numbers, strict=True):
+        assert [documents[each]["document"] for each in row["relevant"]] == [f"day {number // 2}"]
 
 
 def test_a_part_is_trained_on_alone(shared, teacher, prepared, tmp_path):

@@ -11,7 +11,7 @@ from compress.errors import UsageError, first_error
 from compress.model_sources import source_kind
 from compress.pipeline.preflight.recipe_checks import NAMES
 from compress.recipe.schema import Recipe
-from compress.recipe.student_schema import AnyStudent, LightStudent, Part, Student, one_transformer
+from compress.recipe.student_schema import AnyStudent, LightStudent, Part, Shared, Student, one_transformer
 from compress.recipe.training_schema import Training
 from compress.variants import listed_formats
 
@@ -27,6 +27,7 @@ def resolve(recipe: Recipe, cards: Sequence[Path] = ()) -> Recipe:
     for _, named in students:
         if named and named.distill and recipe.distill:
             changes["distill"] = _below(recipe.distill, named.distill, f"student card {named.name}")
+    changes["shared"] = _of_checkpoint(recipe.shared, cards)
     changes["students"] = one_transformer(tuple(student for student, _ in students))
     return recipe.model_copy(update=changes)
 
@@ -39,6 +40,20 @@ def _of_card(student: AnyStudent, cards: Sequence[Path]) -> tuple[AnyStudent, St
         return student, None
     card = find_student(student.source, cards)
     return _student(student, card), card
+
+
+def _of_checkpoint(shared: Shared, cards: Sequence[Path]) -> Shared:
+    """Return a shared student with the checkpoint that its card names."""
+    if shared.source is None or source_kind(shared.source, "students", cards) != "card":
+        return shared
+    card = find_student(shared.source, cards)
+    named = None if isinstance(card.shape, LightStudent) else _student(Student(source=card.name), card)
+    if not isinstance(named, Student) or named.source is None:
+        reason = f"the card {card.name} names no checkpoint, which a shared student begins as"
+        raise UsageError(f"shared.source: {reason}.", hint="shared: {layers: 3} has some of the teacher's layers")
+    own = shared.model_dump(include=shared.model_fields_set - {"source"})
+    theirs = named.model_dump(include={"source", "revision", "pooling"}, exclude_none=True)
+    return Shared.model_validate({**theirs, **own})
 
 
 def _below(section: Training, card: Mapping[str, Any], title: str) -> Training:
