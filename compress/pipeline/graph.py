@@ -13,6 +13,7 @@ from compress.recipe.schema import Recipe
 from compress.recipe.yaml_lines import KeyPath
 from compress.steps import STEPS, distillations
 from compress.steps.model_step import PlannedModel
+from compress.tasks import KINDS
 from compress.variants import Variant
 
 Run = Callable[[StepContext], Mapping[str, Any] | None]
@@ -131,6 +132,15 @@ class Plan(StepPlan):
     """Targets that are not on this machine, and why."""
     left_out: Mapping[str, str] = field(default_factory=dict)
     """A warning for each format that `export: all` leaves out, by format."""
+
+    def add(
+        self, name: str, kind: str, settings: Mapping[str, Any], needs: Sequence[str], run: Run, **flags: Any
+    ) -> str:
+        """Append a step after those it needs; returns its name. Trainings depend on how the task's kind learns."""
+        version = KINDS[self.recipe.task.kind].training_version
+        if flags.get("trains") and version > 1:
+            settings = {**settings, "training_version": version}
+        return super().add(name, kind, settings, needs, run, **flags)
 
     @property
     def track(self) -> str | None:

@@ -38,6 +38,16 @@ class PublishedModel:
         """`films@2`, or the address of what has no version."""
         return self.record.address if self.record else self.address
 
+    @property
+    def signed_as(self) -> str:
+        """What its signature has to be of: `compress films@2 .`; empty for a folder that has no version.
+
+        The version that its record has, else the one that its address names: without records one model is no other.
+        """
+        last = self.address.rpartition("/")[2]
+        version = self.record.address if self.record else last if "@" in last and is_address(last) else None
+        return f"compress {version} ." if version else ""
+
     def path(self, name: str) -> str:
         """Return where the place has a file of it."""
         return f"{self.folder}/{name}" if self.folder else name
@@ -70,6 +80,9 @@ def check_file(path: Path, name: str, listed: Digests) -> None:
 def checked_digests(model: PublishedModel, keys: Sequence[PublicKey]) -> tuple[bytes, Digests]:
     """Return the list of digests of a published model, as a file and read, once record and signature agree with it."""
     where = f"{model.place.address}/{model.path(DIGESTS_FILE)}"
+    if keys and not (model.signed_as or isinstance(model.place, FolderPlace)):
+        reason = "no record there names its version, so its signature may be that of another model"
+        raise ModelError(f"{model.address}: {reason}.", hint="name the version: PLACE/name@version")
     try:
         content = read(model.place, model.path(DIGESTS_FILE), MAX_DIGESTS_BYTES)
     except Absent as error:
@@ -86,7 +99,7 @@ def checked_digests(model: PublishedModel, keys: Sequence[PublicKey]) -> tuple[b
             signature = read(model.place, model.path(DIGESTS_FILE + SIGNATURE_SUFFIX), MAX_SIGNATURE_BYTES)
         except Absent:
             signature = None
-        check_signature(content, signature, keys, model.name, f"compress {model.name} ." if model.record else "")
+        check_signature(content, signature, keys, model.name, model.signed_as)
     return content, listed
 
 

@@ -182,8 +182,8 @@ def check_folder_signature(folder: Path, keys: Sequence[PublicKey]) -> str:
     except OSError as error:
         raise ModelError(f"{folder} has no {DIGESTS_FILE} that could be signed: {error.strerror}.") from error
     model, pulled = find(str(folder)), read_pulled(folder)
-    names = f"compress {model.record.address} ." if model and model.record else ""
-    if pulled and pulled.version:
+    names = model.signed_as if model else ""
+    if pulled and pulled.version and not (model and model.record):
         names = f"compress {pulled.version} {'.' if pulled.variant in (ROOT, ALL) else pulled.variant}"
     return check_signature(content, signature, keys, str(folder), names)
 

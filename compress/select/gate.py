@@ -3,9 +3,11 @@
 It is evaluated on the select rows, so that test stays unseen until the end. A candidate may lose ``max_drop`` against
 the teacher, a quantized one also ``quantize.max_drop`` against its own unquantized model, and with ``max_class_drop``
 so much recall of each class. Each loss is *passed* or *missed* where it is at least one standard error of the paired
-difference away from what is allowed, and *undecided* between; the worst of them counts. The loss against the own
-unquantized model is a second rule: a candidate that passed against the teacher is held back by it only where it is
-missed. With ``strict`` the whole 95 % interval must be within, and everything else is missed.
+difference away from what is allowed, and *undecided* between; the worst of them counts. Where right answers are
+counted, a loss passes only if one of just what is allowed would lose so few rows no more often than that: resamples of
+rows of which none was lost have none. The loss against the own unquantized model is a second rule: a candidate that
+passed against the teacher is held back by it only where it is missed. With ``strict`` the whole 95 % interval must be
+within, and everything else is missed.
 
 Among many variants some seem better than they are. With more than `MANY` different ones, errors and intervals are
 widened so that the chance that any of them is misjudged is no larger than with `MANY` (Bonferroni's correction).
@@ -30,6 +32,8 @@ MANY = 10
 MOST_ROWS = 100
 """How many times the select rows are still worth naming as what would decide."""
 SEVERITY: tuple[Outcome, ...] = ("passed", "undecided", "missed")
+ONE_ERROR, OUTSIDE = NormalDist().cdf(-1.0), 0.025
+"""The chance to be one standard error below what is expected, and to be below a 95 % interval."""
 UNQUANTIZED = "its own unquantized model"
 """What a quantized candidate is compared with beside the teacher."""
 
@@ -47,6 +51,8 @@ class QualityLoss:
     """Standard error of the drop."""
     highest: float
     """The end of its 95 % interval."""
+    above: float
+    """What is added to the drop where it has to be within: the standard error, or more where few rows were lost."""
     second_rule: bool = False
     """Whether it matters only where it is missed, once all other losses passed."""
 
@@ -59,17 +65,19 @@ class QualityLoss:
         """Whether the loss is within the allowance."""
         if strict:
             return "passed" if self.highest <= self.allowed + ROUNDING else "missed"
-        if abs(self.excess) < self.error - ROUNDING:
-            return "undecided"
-        return "passed" if self.excess <= ROUNDING else "missed"
+        if self.excess + self.above <= ROUNDING:
+            return "passed"
+        return "missed" if self.excess >= self.error - ROUNDING else "undecided"
 
     def widened(self, factor: float) -> QualityLoss:
         """Return it with a standard error and an interval that are ``factor`` times as wide."""
-        return replace(self, error=factor * self.error, highest=self.drop + factor * (self.highest - self.drop))
+        highest = self.drop + factor * (self.highest - self.drop)
+        return replace(self, error=factor * self.error, above=factor * self.above, highest=highest)
 
     def more_rows(self, rows: int) -> int | None:
         """How many rows beside ``rows`` would make the standard error as small as the excess; None if too many."""
-        factor = (self.error / max(abs(self.excess), ROUNDING)) ** 2 - 1
+        error = self.above if self.excess < 0 else self.error
+        factor = (error / max(abs(self.excess), ROUNDING)) ** 2 - 1
         return round_rows(factor * rows) if factor <= MOST_ROWS else None
 
 
@@ -129,8 +137,7 @@ def correction(compared: int, *, strict: bool) -> float:
 
     A loss of just what is allowed passes with a probability of 0.16, with ``strict`` of 0.025.
     """
-    normal = NormalDist()
-    wrong = (1 - 0.95) / 2 if strict else normal.cdf(-1.0)
+    normal, wrong = NormalDist(), OUTSIDE if strict else ONE_ERROR
     return normal.inv_cdf(wrong * min(1.0, MANY / compared)) / normal.inv_cdf(wrong)
 
 
@@ -154,9 +161,12 @@ def round_rows(rows: float) -> int:
 
 def loss_against(baseline: str, difference: Difference, allowed: float) -> QualityLoss:
     """Return the loss that a paired difference of scores shows."""
-    error = (difference.high - difference.low) / (2.0 * TWO_SIDED)
-    second_rule = baseline == UNQUANTIZED
-    return QualityLoss(f"against {baseline}", -difference.value, allowed, error, -difference.low, second_rule)
+    drop, highest = -difference.value, -difference.low
+    error = above = (difference.high - difference.low) / (2.0 * TWO_SIDED)
+    if difference.changed:
+        above = max(above, difference.changed.most_lost(ONE_ERROR) - drop)
+        highest = max(highest, difference.changed.most_lost(OUTSIDE))
+    return QualityLoss(f"against {baseline}", drop, allowed, error, highest, above, baseline == UNQUANTIZED)
 
 
 def _class_losses(select: Quality, teachers: Mapping[str, ClassScore], allowed: float) -> Iterator[QualityLoss]:
@@ -167,7 +177,7 @@ def _class_losses(select: Quality, teachers: Mapping[str, ClassScore], allowed: 
         if teacher.rows >= CLASS_ROWS and label in select.per_class:
             drop = teacher.recall - select.per_class[label].recall
             error = sqrt((max(differing, abs(drop)) - drop**2) / teacher.rows)
-            yield QualityLoss(f"of recall on '{label}'", drop, allowed, error, drop + TWO_SIDED * error)
+            yield QualityLoss(f"of recall on '{label}'", drop, allowed, error, drop + TWO_SIDED * error, error)
 
 
 def _reason(loss: QualityLoss, outcome: Outcome, strict: bool, select: Quality, compared: int) -> str:

@@ -5,10 +5,13 @@ import glob
 import os
 import re
 import shutil
+import socket
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from stat import S_IMODE
 from threading import get_ident
@@ -58,10 +61,11 @@ def why_unwritable(folder: Path) -> str | None:
 def new_folder(target: Path) -> Iterator[Path]:
     """Yield an empty hidden folder that replaces ``target`` when the block ends, unless it raises.
 
-    Hidden folders of processes that were killed before that are removed too.
+    Hidden folders of processes that were killed before that are removed too; those of other machines and containers,
+    whose processes are not visible here, once nothing was created in them for a day.
     """
     target = target.absolute()
-    work = target.with_name(f".{target.name}.new-{os.getpid()}-{time.monotonic_ns()}")
+    work = _hidden(target, "new")
     try:
         work.mkdir(parents=True)
     except OSError as error:
@@ -72,19 +76,38 @@ def new_folder(target: Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(work, ignore_errors=True)
     for path in target.parent.glob(f".{glob.escape(target.name)}.*-*"):
-        state, process, *_ = path.name.removeprefix(f".{target.name}.").split("-")
-        if state in ("new", "old") and process.isdecimal() and not _is_of_running(path, int(process)):
+        state, process, *rest = path.name.removeprefix(f".{target.name}.").split("-")
+        if state in ("new", "old") and process.isdecimal() and not _is_in_use(path, int(process), rest[-1:]):
             shutil.rmtree(path, ignore_errors=True)
+
+
+def _hidden(target: Path, state: str) -> Path:
+    """Return the hidden folder beside ``target`` that this process writes into next."""
+    return target.with_name(f".{target.name}.{state}-{os.getpid()}-{time.monotonic_ns()}-{_processes()}")
+
+
+@cache
+def _processes() -> str:
+    """Return a name of what numbers processes: this machine, or a container on it."""
+    with suppress(OSError):
+        return sha256(f"{socket.gethostname()} {Path('/proc/self/ns/pid').readlink()}".encode()).hexdigest()[:12]
+    return sha256(socket.gethostname().encode()).hexdigest()[:12]
 
 
 CLOCK_TOLERANCE = 5.0
 """Seconds between the clocks of files and of processes."""
+ABANDONED = 24 * 3600.0
+"""Seconds after which a folder of another machine is one that its process left."""
 
 
-def _is_of_running(path: Path, process: int) -> bool:
+def _is_in_use(path: Path, process: int, numbered_by: Sequence[str]) -> bool:
     """Whether a process of this number runs that did not begin after the folder: in containers numbers repeat."""
     import psutil
 
+    if [*numbered_by] != [_processes()]:
+        with suppress(OSError):
+            return time.time() - path.stat().st_mtime < ABANDONED
+        return False
     try:
         return psutil.Process(process).create_time() <= path.stat().st_mtime + CLOCK_TOLERANCE
     except (psutil.NoSuchProcess, FileNotFoundError):
@@ -141,7 +164,7 @@ def atomic_replace_folder(work: Path, target: Path) -> None:
     if target.exists() and _exchange(work, target):
         old = work
     else:
-        old = target.with_name(f".{target.name}.old-{os.getpid()}-{time.monotonic_ns()}")
+        old = _hidden(target, "old")
         if target.exists():
             target.rename(old)
         work.rename(target)

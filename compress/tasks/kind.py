@@ -148,6 +148,8 @@ class ModelInterface(ABC):
     problem: str
     """What outputs are trained for; a config's `problem_type` where transformers has it. The head of a checkpoint fits
     a task if it is the same. Some have their own rules of training (`train/core/auto_settings.py`)."""
+    training_version: int = 1
+    """Counts changes of how models of this kind learn: what was trained before is not used for it any more."""
     loss: TaskLoss
     """The loss on true labels: which outputs are compared with which arrays of a batch."""
     outputs: OutputForm
@@ -251,6 +253,8 @@ class Kind(RowReader, ModelInterface, Scorer):
     """The class of sentence-transformers that predicts the same."""
     reads_lists: bool = False
     """A cell may hold a list of texts: words, choices, candidates."""
+    unnamed_columns: tuple[str, ...] = ()
+    """Columns that are read where rows have them, although a task does not name them."""
     reads_one_text: bool = False
     """An input to predict may hold one text where a row has two: it is embedded."""
     web_difference: str = ""

@@ -1,6 +1,6 @@
 """Distillation of a student from its teacher; recovery after pruning is the same with a pruned student."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +53,7 @@ from compress.train.distillation.teachers import (
     further_teachers,
     ids_in_teacher,
 )
+from compress.train.label_scale import label_scale
 from compress.train.objective import class_weights
 from compress.train.save_trained import TrainedModel, save_trained_model
 from compress.train.teacher_cache.cache import make_teacher_cache
@@ -212,14 +213,22 @@ def train_student(
     context.warn(settings_warnings_updates(resolved, updates))
     maps = LayerMapBuilder(teachers[0][0], settings, encoded.train, console, context.step, pruning)
     cache = make_teacher_cache(resolved, encoded.train, task, work, console, context.step)
-    labelled = (row for row in rows.train if row.get(LABELLED, True))  # no loss reads the labels of others
-    teacher, weights = Teacher(teachers), class_weights(settings, labelled, task)
+    teacher, fixed = Teacher(teachers), {"cache": cache, **of_labels(settings, rows.train, task)}
 
     def objective(student: PreTrainedModel, seed: int) -> DistillObjective:
-        return losses(student, teacher, settings, task, seed, pairs=maps(student, seed), cache=cache, weights=weights)
+        return losses(student, teacher, settings, task, seed, pairs=maps(student, seed), **fixed)
 
     model, result = train_best(build, objective, encoded, settings, context, start_competes)
     return model, result, maps.last, len(augmented)
+
+
+def of_labels(settings: Distill, rows: Sequence[Row], task: TaskInfo) -> dict[str, Any]:
+    """Return what an objective knows of the labels of train: the weights of classes, the scale of numbers."""
+
+    def labelled() -> Iterator[Row]:
+        return (row for row in rows if row.get(LABELLED, True))  # no loss reads the labels of others
+
+    return {"weights": class_weights(settings, labelled(), task), "scale": label_scale(labelled(), task)}
 
 
 def _kept_of(student: Student) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from compress.train.core.last_layer_effort import fit_budget
 from compress.train.core.seed_restarts import TrainContext, context_in_memory, reset_weights_builder, train_best
 from compress.train.core.training_data import TrainingData
 from compress.train.frozen_encoder import fit_frozen, train_bilstm
+from compress.train.label_scale import label_scale
 from compress.train.last_layer_fit import START, WHOLE
 from compress.train.objective import TaskObjective, class_weights
 from compress.train.save_trained import TrainedModel, predict_role, save_trained_model, tune_thresholds
@@ -70,7 +71,7 @@ def finetune(
     rows = roles.rows("train"), roles.rows("select")
     encoded = training_data.from_rows(*rows, task, tokens, console, roles.documents("select"))
     context = TrainContext("finetune", seed, work, console, track)
-    objective = TaskObjective(task, class_weights(settings, rows[0], task))
+    objective = TaskObjective(task, class_weights(settings, rows[0], task), label_scale(rows[0], task))
     pooling = None if fits else settings.pooling
     score_on_test = (lambda model: _score_on_test(model, tokenizer, roles)) if settings.seeds > 1 else None
     if settings.head == "bilstm":
@@ -187,6 +188,6 @@ def finetune_from_model(
     with context_in_memory("finetune", seed, work, console, track) as context:
         data = training_data.from_rows(train_rows, select_rows, task, tokens, context.console)
         build = reset_weights_builder(model, settings)
-        weights = class_weights(settings, train_rows, task)
-        trained, _ = train_best(build, lambda model, seed: TaskObjective(task, weights), data, settings, context)
+        losses = TaskObjective(task, class_weights(settings, train_rows, task), label_scale(train_rows, task))
+        trained, _ = train_best(build, lambda model, seed: losses, data, settings, context)
     return trained

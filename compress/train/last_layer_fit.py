@@ -33,6 +33,7 @@ from compress.train.core.auto_settings import MOST_EXAMPLES
 from compress.train.core.checkpoints import tensor_digest
 from compress.train.core.distributed import current_processes, returned
 from compress.train.core.last_layer_effort import THOROUGH, TOKEN_HEADS, FitWork, Search, fit_work, most_evaluations
+from compress.train.label_scale import LabelScale
 from compress.train.objective import Batch, Examples, forward
 
 BATCH = 128
@@ -99,6 +100,7 @@ def stored_last_layer(
     path: Path,
     limit: Limit = START,
     console: Console | None = None,
+    scale: LabelScale | None = None,
 ) -> LastLayer | None:
     """Return the probe of ``model``; None for heads without a linear last layer.
 
@@ -112,7 +114,7 @@ def stored_last_layer(
     if processes.is_main and _read(path, identity) is None:
         with returned(model):
             nn.Module.to(model, processes.device)
-            probe = fit_last_layer(model, examples, loss, seed, limit, console)
+            probe = fit_last_layer(model, examples, loss, seed, limit, console, scale)
         metadata = {"identity": identity, "info": probe.info.model_dump_json()}
         atomic_write(path, save({"weight": probe.weight, "bias": probe.bias}, metadata))
     processes.wait()
@@ -138,8 +140,12 @@ def fit_last_layer(
     seed: int,
     limit: Limit = START,
     console: Console | None = None,
+    scale: LabelScale | None = None,
 ) -> LastLayer:
-    """Return the last layer with the lowest regularised loss on the frozen features of the training rows."""
+    """Return the last layer with the lowest regularised loss on the frozen features of the training rows.
+
+    ``scale``: of labels that are numbers, in whose unit the penalty counts.
+    """
     last, head, console = output_layer(model), head_of(model), console or Console("quiet")
     assert last is not None
     work, rows = _work(model, last, examples, limit)
@@ -148,12 +154,12 @@ def fit_last_layer(
         limit = replace(limit, rows=max(1, math.ceil(search.rows * rows)))
     with console.progress(min(limit.rows, rows), "last layer: encode", "rows") as progress:
         batches = encode_features(model, last, examples, seed, limit, progress.advance)
-    center, scale = _center_and_scale(batches)
+    center, size = _center_and_scale(batches)
     for batch in batches:
-        batch.features.sub_(center).div_(scale)
+        batch.features.sub_(center).div_(size)
     encoded = sum(batch.rows for batch in batches)
     with console.progress(search.evaluations * encoded, "last layer: fit", "rows") as progress:
-        fit = _Fit(head.outputs, loss, progress)
+        fit = _Fit(head.outputs, loss, progress, scale)
         chosen = _cross_validate(fit, batches, last.weight.shape, search)
         weight, bias = fit(batches, chosen.strength, chosen.layer, search.last_iterations)
     info = LastLayerInfo(
@@ -162,7 +168,8 @@ def fit_last_layer(
         loss=chosen.loss,
         operations=(encoded * work.encoding + fit.rows * work.evaluation) / rows,
     )
-    return LastLayer(weight / scale, bias - weight @ center / scale, info)
+    weight, bias = weight / size, bias - weight @ center / size
+    return LastLayer(*((weight, bias) if scale is None else scale.layer(weight, bias)), info)
 
 
 def _work(model: PreTrainedModel, last: nn.Linear, examples: Examples, limit: Limit) -> tuple[FitWork, int]:
@@ -218,6 +225,7 @@ class _Fit:
     """The names of the model's outputs; several share the layer, each with one of its rows."""
     loss: OutputLoss
     progress: Progress
+    scale: LabelScale | None = None
     rows: int = 0
     """Rows of all evaluations of the loss and its gradient so far."""
 
@@ -250,6 +258,7 @@ class _Fit:
         total = torch.zeros(())
         for batch in part:
             values = F.linear(batch.features, weight, bias)
+            values = values if self.scale is None else self.scale.outputs(values)
             columns = (values,) if len(self.outputs) == 1 else values.unbind(-1)
             total = total + self.loss(dict(zip(self.outputs, columns, strict=True)), batch.arrays) * batch.rows
         return total / sum(batch.rows for batch in part)

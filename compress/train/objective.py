@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 import numpy as np
@@ -22,6 +23,7 @@ from compress.models.encoder_parts import family_of
 from compress.recipe.training_schema import Training
 from compress.tasks import kind_of
 from compress.tasks.base import Arrays, Row
+from compress.train.label_scale import LabelScale
 
 
 def class_weights(settings: Training, rows: Iterable[Row], task: TaskInfo) -> Tensor | None:
@@ -63,9 +65,20 @@ Losses = dict[str, Tensor]
 class Objective:
     """Computes the named losses of a batch; the defaults are those of losses that never change and need no teacher."""
 
+    scale: LabelScale | None = None
+    """Of labels that are numbers: outputs are compared in its unit."""
+
     def modules(self) -> Sequence[nn.Module]:
         """Return modules that are trained with the model and discarded afterwards (projections)."""
         return ()
+
+    def learning(self, model: PreTrainedModel) -> AbstractContextManager[None]:
+        """Return the context in which a model is trained."""
+        return self.scale.learnt_by(model) if self.scale else nullcontext()
+
+    def in_unit(self, loss: Tensor) -> Tensor:
+        """Return a loss of outputs in the unit of the labels, where these are numbers."""
+        return loss / self.scale.spread**2 if self.scale else loss
 
     def identity(self) -> str:
         """Return what the losses depend on besides the settings: the task and the teachers' weights."""
@@ -123,9 +136,9 @@ class Examples(Protocol):
 class TaskObjective(Objective):
     """The task's loss on the true labels."""
 
-    def __init__(self, task: TaskInfo, weights: Tensor | None = None) -> None:
-        """``weights`` are those of `class_weights`, where classes are weighted."""
-        self.task, self.weights = task, weights
+    def __init__(self, task: TaskInfo, weights: Tensor | None = None, scale: LabelScale | None = None) -> None:
+        """``weights`` are those of `class_weights`, where classes are weighted; ``scale`` that of `label_scale`."""
+        self.task, self.weights, self.scale = task, weights, scale
         self.loss = kind_of(task).loss
 
     def identity(self) -> str:
@@ -143,7 +156,7 @@ class TaskObjective(Objective):
     def loss_of(self, outputs: Mapping[str, Tensor], batch: Batch) -> Tensor:
         """Return the loss of a model's outputs on a batch."""
         loss: Tensor = self.loss.function(outputs, with_label_weights(batch, self.weights), self.task.long)
-        return loss
+        return self.in_unit(loss)
 
 
 def forward(model: PreTrainedModel, batch: Batch) -> Mapping[str, Tensor]:

@@ -72,8 +72,9 @@ class StartModels:
         if not self.probed:
             return model, None
         path = self.context.work / FOLDER / f"probe-{pooling}-{seed}.safetensors"
+        objective, console = self.objective, self.context.console
         probe = stored_last_layer(
-            model, self.examples, self.objective.loss_of, seed, path, self.limit, self.context.console
+            model, self.examples, objective.loss_of, seed, path, self.limit, console, objective.scale
         )
         if probe is None:
             return model, None

@@ -321,3 +321,15 @@ def test_uncut_numbers_are_those_of_transformers(problem, labels, precision, tin
         theirs = model(**text, labels=labels).loss
         ours = value(problem, model(**text), {**text, "labels": labels}, task(labels=names))
     assert ours.item() == theirs.item()
+
+
+def test_graded_candidates_are_ranked_without_a_wrong_one():
+    ids, logits = torch.zeros(3, 1, dtype=torch.int64), torch.tensor([[0.3], [0.1], [0.2]])
+    batch = {"input_ids": ids, "group": torch.zeros(3, dtype=torch.int64)}
+
+    def of(labels):
+        return value("ranking", {"logits": logits}, {**batch, "labels": torch.tensor(labels)}, task()).item()
+
+    assert of([1.0, 2.0, 3.0]) == pytest.approx(of([0.0, 1.0, 2.0]))
+    assert of([1.0, 2.0, 3.0]) > 0
+    assert of([2.0, 2.0, 2.0]) == 0

@@ -10,8 +10,9 @@ from compress.pipeline.torchrun_launch import Launch
 LAUNCHED = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
 
 
-def test_plain_start_has_world_size_one() -> None:
-    assert Launch.from_environment({}) == Launch(0, 1, "")
+@pytest.mark.parametrize("environment", [{}, {"WORLD_SIZE": "2"}, {"RANK": "1"}, {"WORLD_SIZE": "", "RANK": ""}])
+def test_plain_start_has_world_size_one(environment: dict[str, str]) -> None:
+    assert Launch.from_environment(environment) == Launch(0, 1, "")
 
 
 def test_ranks_of_one_launch_share_an_identity() -> None:

@@ -9,7 +9,9 @@ pytest.importorskip("cryptography")
 
 from compress.cli import main
 from compress.errors import ModelError, UsageError
-from compress.publish.pull import check_folder_signature, opened, pull
+from compress.publish.places import open_place
+from compress.publish.published_model import PublishedModel, checked_digests
+from compress.publish.pull import Pulled, check_folder_signature, opened, pull
 from compress.publish.signatures import Signer, check_signature, find_signer, read_keys
 from compress.publish.verify import DIGESTS_FILE
 from tests.publish.conftest import PUBLIC
@@ -131,7 +133,7 @@ class TestRefused:
 
     def test_that_of_another_version(self, signed):
         content, signature = ((signed / name).read_bytes() for name in (DIGESTS_FILE, f"{DIGESTS_FILE}.minisig"))
-        with pytest.raises(ModelError, match=r"is that of 'compress films@1 \.\t.*', expected 'compress films@2 \.'"):
+        with pytest.raises(ModelError, match=r"is that of 'compress films@1 .*expected 'compress films@2 \.'"):
             check_signature(content, signature, read_keys(PUBLIC), "zoo/films@2", "compress films@2 .")
 
     @pytest.mark.parametrize("content", [b"", b"a\nb\nc\nd\n", b"\xff" * 100, b"a\nAAAA\ntrusted comment: x\nAAAA\n"])
@@ -191,3 +193,32 @@ class TestMinisign:
         monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
         with pytest.raises(UsageError, match="has a password, and none was given"):
             Signer(tmp_path / "b.key")
+
+
+def test_a_version_without_a_record_is_no_other_one(signed, capsys, monkeypatch):
+    """Without records nothing but the address says which version is meant; a signature of another is refused."""
+    zoo = signed.parent
+    other = zoo / "films@2"
+    shutil.copytree(signed, other)
+    for record in zoo.glob("*.json"):
+        record.unlink()
+    monkeypatch.setenv("COMPRESS_TRUSTED_KEYS", PUBLIC)
+    assert opened(signed) == signed
+    for address in (other, str(other)):
+        with pytest.raises(ModelError, match=r"is that of 'compress films@1 .*expected 'compress films@2 \.'"):
+            opened(address)
+    assert main(["verify", str(other), "--key", PUBLIC]) == 1
+    assert "expected 'compress films@2 .'" in capsys.readouterr().err
+
+
+def test_a_place_without_records_needs_the_version():
+    address = "https://models.invalid/films"
+    remote = PublishedModel(address, open_place(address), "")
+    with pytest.raises(ModelError, match="no record there names its version"):
+        checked_digests(remote, read_keys(PUBLIC))
+
+
+def test_what_an_entry_says_that_it_is_a_copy_of_does_not_count_in_a_zoo(signed):
+    pulled = Pulled(source="zoo", version="films@9").model_dump_json()
+    (signed / "pulled.json").write_text(pulled)
+    assert check_folder_signature(signed, read_keys(PUBLIC)).startswith("compress films@1 .")

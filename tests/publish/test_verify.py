@@ -15,6 +15,7 @@ from compress.errors import ModelError, UsageError
 from compress.publish import verify as module
 from compress.publish.pull import pull
 from compress.publish.verify import find_damage, parse_digests, read_digests, verify, write_digests
+from compress.storage.atomic_write import _processes
 
 GOOD = {"sha256": "0" * 64, "bytes": 1}
 
@@ -195,12 +196,25 @@ def test_pull_to_a_path_that_cannot_be_created_is_refused(published, tmp_path):
 
 def test_pull_removes_what_killed_processes_left(published, tmp_path):
     for process in (os.getppid(), 2**22 + 1):
-        (tmp_path / f".copy.new-{process}").mkdir()
-    before = tmp_path / f".copy.new-{os.getppid()}-1"  # of a process of the same number, which ended
+        (tmp_path / f".copy.new-{process}-0-{_processes()}").mkdir()
+    before = tmp_path / f".copy.new-{os.getppid()}-1-{_processes()}"  # of a process of the same number, which ended
     before.mkdir()
     os.utime(before, (1, 1))
     pull(published, tmp_path / "copy")
-    assert [name for name in names_in(tmp_path) if "copy" in name] == [f".copy.new-{os.getppid()}", "copy"]
+    assert [name for name in names_in(tmp_path) if "copy" in name] == [
+        f".copy.new-{os.getppid()}-0-{_processes()}",
+        "copy",
+    ]
+
+
+def test_what_another_machine_writes_stays(published, tmp_path):
+    begun, left = (tmp_path / f".copy.new-{2**22 + 1}-{number}-another" for number in range(2))
+    for folder in (begun, left):
+        folder.mkdir()
+    os.utime(left, (1, 1))
+    pull(published, tmp_path / "copy")
+    assert begun.is_dir()
+    assert not left.exists()
 
 
 def edit_digests(published, name, **changes):

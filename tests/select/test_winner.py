@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from compress.measure.quality.quality_result import ClassScore, Difference, Quality
+from compress.measure.quality.quality_result import Changed, ClassScore, Difference, Quality
 from compress.measure.resources.serving_memory import ServingMemory
 from compress.measure.result_base import Score
 from compress.measure.timing.latency import Latency
@@ -158,6 +158,28 @@ def test_a_loss_within_one_standard_error_of_the_allowance_is_undecided(select, 
     assert (result.outcome, result.more_rows) == (outcome, more_rows)
     assert result.may_win == (outcome == "passed" or (outcome == "undecided" and drop <= 0.01))
     assert result.excess == pytest.approx(drop - 0.01)
+
+
+@pytest.mark.parametrize(
+    ("lost_rows", "rows", "strict", "outcome"),
+    [
+        (0, 180, False, "undecided"),
+        (0, 190, False, "passed"),
+        (1, 200, False, "undecided"),
+        (0, 360, True, "missed"),
+        (0, 370, True, "passed"),
+        (9, 200, False, "missed"),
+    ],
+)
+def test_few_lost_rows_decide_as_the_binomial_says(lost_rows, rows, strict, outcome, select):
+    share = lost_rows / rows
+    unsure_by = 1.96 * (share * (1 - share) / rows) ** 0.5  # what resamples show: none where no row was lost
+    changed = Changed(lost=lost_rows, won=0, rows=rows)
+    difference = lost(-share, -share - unsure_by).model_copy(update={"high": unsure_by - share, "changed": changed})
+    scored = select.model_copy(update={"versus_teacher": difference, "rows": rows})
+    result = gate(RULES.model_copy(update={"strict": strict}), scored, {}, quantized=False)
+    assert result.outcome == outcome
+    assert (result.more_rows is not None) == (outcome == "undecided")
 
 
 def test_among_many_variants_errors_are_widened(select):

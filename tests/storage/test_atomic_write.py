@@ -82,7 +82,7 @@ def test_wider_modes_stay(tmp_path):
 
 
 def test_a_folder_that_a_killed_process_of_this_number_left_is_in_nobodys_way(tmp_path):
-    left = tmp_path / f".copy.new-{os.getpid()}"
+    left = tmp_path / f".copy.new-{os.getpid()}-0"
     left.mkdir()
     os.utime(left, (1, 1))
     with new_folder(tmp_path / "copy") as work:

@@ -14,15 +14,18 @@ def listwise_ce(outputs: Tensors, batch: Tensors, pooling: str) -> Tensor:
 
     Cao et al., "Learning to Rank: From Pairwise Approach to Listwise Approach", ICML 2007, where p is a softmax of the
     labels; here p is proportional to the labels, so uniform over relevant candidates and zero for the others where
-    labels are 0 and 1. A row whose candidates are all relevant, or all irrelevant, has nothing to rank and loss zero.
+    labels are 0 and 1; the lowest label of a row counts as 0. A row whose labels are equal has nothing to rank and loss
+    zero.
 
     Args:
         outputs: `logits` (examples, 1): an example is a query with one of its candidates.
-        batch: `labels` (examples,) float32, 0 for irrelevant candidates, 1 or more for others; `group` (examples,).
+        batch: `labels` (examples,) float32, the more the better; `group` (examples,).
         pooling: not used.
     """
     (view,) = choice_view(outputs, batch, pooling)
     groups = RowGroups.from_batch(batch)
-    relevance = groups.pad(batch["labels"].float())
+    labels = batch["labels"].float()
+    lowest = groups.pad(labels, torch.inf).amin(dim=1, keepdim=True)
+    relevance = (groups.pad(labels, -torch.inf) - lowest).clamp(min=0.0)
     loss = -(view.logits.log_softmax(dim=1) * relevance).sum(dim=1) / relevance.sum(dim=1).clamp(min=TINY)
-    return (loss * ((relevance > 0).sum(dim=1) < groups.counts)).mean()
+    return loss.mean()

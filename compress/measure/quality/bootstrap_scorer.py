@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.errors import ModelError, UsageError, nearest
-from compress.measure.quality.quality_result import Difference
+from compress.measure.quality.quality_result import Changed, Difference
 from compress.measure.quality.significance import Interval, draw_counts, mcnemar, paired_p_value, percentile_interval
 from compress.measure.result_base import Score
 from compress.model_folder.model_info import TaskInfo
@@ -23,6 +23,8 @@ from compress.tasks.kinds.text_kind import check_finite
 Predictions = NDArray[Any]
 """One prediction a row, as from ``Kind.answers`` gives them."""
 
+ROUNDED = 1e-3
+"""How far apart the answers of two files of one model may be."""
 CACHED_BYTES = 64 << 20
 """Bytes of resamples that are cached, those of larger sets are drawn again each time; and of the values they give."""
 
@@ -63,8 +65,14 @@ class BootstrapScorer:
         if self.metric.is_accuracy:
             right, also = self.kind.correct(answers, gold), self.kind.correct(others, gold)
             if right is not None and also is not None:
-                return Difference(**ends, p_value=mcnemar(right, also), test="mcnemar")
+                changed = None if self._are_same(answers, others) else _changed(right, also)
+                return Difference(**ends, p_value=mcnemar(right, also), test="mcnemar", changed=changed)
         return Difference(**ends, p_value=paired_p_value(gained.resampled, len(gold)), test="paired bootstrap")
+
+    def _are_same(self, answers: Predictions, others: Predictions) -> bool:
+        """Return whether two models answer alike but for rounding, as two files of one model do."""
+        apart = self.kind.distance(answers, others)
+        return apart is not None and float(apart.max()) <= ROUNDED
 
     def resample_counts(self, rows: int) -> Iterator[NDArray[np.float64]]:
         """Yield how often each of ``rows`` was drawn, several resamples at a time: (resamples, rows)."""
@@ -80,6 +88,10 @@ class BootstrapScorer:
             for name, some in self.kind.weighted_scores(answers, gold, self.task, times).items():
                 drawn[name].append(some)
         return {name: percentile_interval(value, np.concatenate(drawn[name])) for name, value in values.items()}
+
+
+def _changed(right: NDArray[np.bool_], also: NDArray[np.bool_]) -> Changed:
+    return Changed(lost=int((also & ~right).sum()), won=int((right & ~also).sum()), rows=len(right))
 
 
 def to_score(interval: Interval) -> Score:

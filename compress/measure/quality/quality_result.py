@@ -7,12 +7,29 @@ from collections.abc import Mapping
 from math import sqrt
 from typing import Literal
 
+from compress.measure.quality.significance import highest_share
 from compress.measure.result_base import ResultModel, Score
 
 TWO_SIDED = 1.96
 """Standard deviations that random variation stays within on 19 of 20 test sets."""
 ROUNDING = 1e-9
 """0.91 - 0.90 is 0.01 and a little in floating point; that little is no difference."""
+
+
+class Changed(ResultModel):
+    """Rows that only one of two models has right."""
+
+    lost: int
+    won: int
+    rows: int
+    """All rows."""
+
+    def most_lost(self, chance: float) -> float:
+        """Return the loss, as a share of all rows, that would lose so few of them with this chance.
+
+        Resamples of rows without a lost one have none, and would say that a loss is impossible.
+        """
+        return highest_share(self.lost, self.rows, chance) - self.won / self.rows
 
 
 class Difference(ResultModel):
@@ -24,6 +41,8 @@ class Difference(ResultModel):
     p_value: float
     """Probability of so large a difference between equally good models."""
     test: Literal["mcnemar", "paired bootstrap"]
+    changed: Changed | None = None
+    """Of a share of right rows; None for other scores, and for two files of one model, whose answers are the same."""
 
 
 class ClassScore(ResultModel):

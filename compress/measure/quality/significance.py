@@ -83,6 +83,21 @@ def paired_p_value(differences: NDArray[np.float64], rows: int) -> float:
     return float(min(1.0, max(2.0 * (min(below, above) + 1) / (count + 1), 2.0 ** (1 - rows))))
 
 
+def highest_share(count: int, rows: int, chance: float) -> float:
+    """Return the share at which ``count`` of ``rows`` or fewer have this chance (Clopper and Pearson, 1934)."""
+    if count == rows:
+        return 1.0
+    number = np.arange(1, count + 1)
+    ways = np.concatenate([[0.0], np.cumsum(np.log((rows - number + 1) / number))])
+    seen = np.arange(count + 1)
+    low, high = count / rows, 1.0
+    for _ in range(50):
+        share = (low + high) / 2
+        probability = np.exp(ways + seen * np.log(share) + (rows - seen) * np.log1p(-share)).sum()
+        low, high = (share, high) if probability > chance else (low, share)
+    return high
+
+
 def mcnemar(first_right: NDArray[np.bool_], second_right: NDArray[np.bool_]) -> float:
     """Return the p-value for the rows that only one of two classifiers gets right (McNemar, 1947)."""
     return sign_test(int((first_right & ~second_right).sum()), int((~first_right & second_right).sum()))

@@ -47,6 +47,7 @@ class Ranking(CandidateKind):
     defaults: Mapping[str, Any] = {"text": ["query", "candidate"], "label": "label"}
     answer_fields = ("order", "scores")
     problem = "ranking"
+    training_version = 2
     loss = TaskLoss("compress.losses.task.listwise_ce:listwise_ce")
     outputs = OutputForm("compress.losses.tensor_ops.logit_views:choice_view", "softmax")
     hub_pipeline = "text-ranking"

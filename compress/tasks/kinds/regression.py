@@ -26,6 +26,7 @@ class Regression(TextKind):
     name = "regression"
     answer_fields = ("score",)
     problem = "regression"
+    training_version = 2
     loss = TaskLoss("compress.losses.task.mse:mse")
     outputs = OutputForm("compress.losses.tensor_ops.logit_views:row_view", None)
     baseline = Baseline("a bag of words", "compress.measure.baselines.bag_of_words:scores_by_words")

@@ -89,10 +89,11 @@ def train_best(
         resolved, chosen = resolve_auto(point, data.facts(shape_of(model).hidden))
         if number == 0:
             _note_auto(resolved, chosen, context)
-        with context.within(model):
+        losses = objective(model, seed)
+        with losses.learning(model), context.within(model):
             result = train(
                 model,
-                objective(model, seed),
+                losses,
                 data.train,
                 resolved,
                 seed=seed,

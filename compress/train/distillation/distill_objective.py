@@ -22,6 +22,7 @@ from compress.tasks import kind_of
 from compress.train.distillation.layer_pairs import STUDENT, TEACHER, LayerPairs, Pair, Pairs, layer_map, uses_layer_map
 from compress.train.distillation.phases import HARD_LABEL, loss_phases, phase_at
 from compress.train.distillation.teachers import ModelOutputs, Teacher, TeacherCacheFactory
+from compress.train.label_scale import LabelScale
 from compress.train.objective import Batch, Losses, Objective, forward, with_label_weights
 
 
@@ -58,13 +59,14 @@ class DistillObjective(Objective):
         pairs: Pairs | None = None,
         cache: TeacherCacheFactory | None = None,
         weights: Tensor | None = None,
+        scale: LabelScale | None = None,
     ) -> None:
         """Create the objective.
 
         ``pairs`` (student layer, teacher layer) override the layer map of the settings; ``cache`` wraps the teacher so
-        that its outputs are stored on disk; ``weights`` are those of `class_weights`.
+        that its outputs are stored on disk; ``weights`` are those of `class_weights`, ``scale`` that of `label_scale`.
         """
-        self.task, self.class_weights = task, weights
+        self.task, self.class_weights, self.scale = task, weights, scale
         self.kind = kind_of(task)
         self.teacher = Teacher([(teacher, 1.0)]) if isinstance(teacher, PreTrainedModel) else teacher
         self.phases = loss_phases(settings)
@@ -145,9 +147,15 @@ class DistillObjective(Objective):
         return (select_soft_targets(outputs, batch, self.task.long, self.kind.outputs) if given else outputs), layers
 
     def _loss(self, name: str, view: BatchView) -> Tensor:
-        loss, section = self.losses[name], self.phases[self.phase].sections.get(name)
+        loss = self.losses[name]
         if isinstance(loss, LayerLoss):
             return self._mean_over_pairs(name, loss, view)
+        if isinstance(loss, (OutputLoss, TaskLoss)):
+            return self.in_unit(self._loss_of_outputs(name, loss, view))
+        return loss.function(view.outputs, view.batch, self.task.long)
+
+    def _loss_of_outputs(self, name: str, loss: OutputLoss | TaskLoss, view: BatchView) -> Tensor:
+        section = self.phases[self.phase].sections.get(name)
         if isinstance(loss, OutputLoss):
             return loss.function(view.outputs, view.targets, view.batch, self.task.long, self.kind.outputs, section)
         if name == HARD_LABEL and LABELLED in view.batch:

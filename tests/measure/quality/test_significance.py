@@ -5,6 +5,7 @@ from compress.measure.quality.significance import (
     Interval,
     basic_interval,
     draw_counts,
+    highest_share,
     mcnemar,
     paired_p_value,
     percentile_interval,
@@ -109,3 +110,10 @@ def test_mcnemar_agrees_with_scipy():
         one, other = random.random((2, rows)) < [[0.8], [0.7]]
         only, either = int((one & ~other).sum()), int((one != other).sum())
         assert mcnemar(one, other) == pytest.approx(stats.binomtest(only, either).pvalue)
+
+
+@pytest.mark.parametrize(("count", "rows", "chance"), [(0, 100, 0.025), (3, 200, 0.16), (40, 1000, 0.025), (5, 5, 0.1)])
+def test_the_highest_share_agrees_with_scipy(count, rows, chance):
+    stats = pytest.importorskip("scipy.stats")
+    expected = stats.binomtest(count, rows, alternative="less").proportion_ci(1 - chance).high
+    assert highest_share(count, rows, chance) == pytest.approx(expected, abs=1e-6)
