@@ -124,12 +124,19 @@ class TextTokenizer:
         """
         size = tokens * LONG_WORD
         while size < len(text) and self._tokenizer.pre_tokenizer is not None:
-            end = max(text.rfind(" ", 0, size), text.rfind("\n", 0, size))
-            begin = self._tokenizer.encode(text[: max(0, end)])
-            if len(begin) > tokens:
-                return begin
+            spaces = text.rfind(" ", 0, size), text.rfind("\n", 0, size)
+            for end in (max(0, *spaces), self._last_word(text[:size])):
+                begin = self._tokenizer.encode(text[:end])
+                if len(begin) > tokens:
+                    return begin
             size *= 4
         return self._tokenizer.encode(text)
+
+    def _last_word(self, text: str) -> int:
+        """Return where the last word of a text begins: words of Chinese and signs have no spaces between them."""
+        encoded = self._tokenizer.encode(text)
+        starts = {word: start for word, (start, _) in zip(encoded.word_ids[::-1], encoded.offsets[::-1], strict=True)}
+        return int(starts[encoded.word_ids[-1]]) if starts else 0
 
     @cached_property
     def _templates(self) -> tuple[list[dict[str, int]], list[dict[str, int]]]:

@@ -235,6 +235,23 @@ def test_a_long_text_is_cut_as_if_it_were_read_to_its_end(name: str, separator: 
     tokens._encode = read
 
 
+@pytest.mark.parametrize("name", ["words", "word pieces", "bytes", "sentence pieces"])
+def test_a_long_text_without_spaces_is_cut_as_if_it_were_read_to_its_end(name: str, monkeypatch) -> None:
+    tokens = TextTokenizer(trained_tokenizer(name), pad_id=0)
+    text = "ab " + "".join(random.Random(0).choices(["中", "é", "中中", "!", "ab", ".", "'s"], k=9000))
+    whole, read = tokens._tokenizer.encode(text).ids[:30], []
+    original = tokens._tokenizer
+
+    def encode(given: str):
+        read.append(len(given))
+        return original.encode(given)
+
+    monkeypatch.setattr(tokens, "_tokenizer", SimpleNamespace(pre_tokenizer=original.pre_tokenizer, encode=encode))
+    assert tokens._encode(text, 30).ids[:30] == whole
+    if name != "sentence pieces":  # whose words are what is between spaces
+        assert max(read) < len(text)
+
+
 def trained_tokenizer(name: str) -> Tokenizer:
     """A tokenizer of a family's kind, with its pieces trained on a few words."""
     made = {
