@@ -6,6 +6,9 @@ first needed.
 
 from __future__ import annotations
 
+import codecs
+import io
+import json
 import os
 import re
 import sys
@@ -74,6 +77,18 @@ def program_name() -> str:
     return called.stem if called.stem in (PROGRAM, f"{PROGRAM}-encoders") else PROGRAM
 
 
+def is_utf8(stream: TextIO) -> bool:
+    """Whether a stream can hold every character; one in memory can."""
+    return codecs.lookup(stream.encoding or "utf-8").name == "utf-8"
+
+
+def escape_other_characters() -> None:
+    """Show the characters that the encoding of stdout or stderr does not have as their numbers."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and not is_utf8(stream):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def with_program(text: str, program: str) -> str:
     """Return a message whose commands start with ``program``."""
     return text if program == PROGRAM else TYPED_COMMAND.sub(program, text)
@@ -132,7 +147,8 @@ class Console:
         """Write an error and its hint; in json one object on stderr, since stdout holds data alone."""
         if self.format == "json":
             content = {"kind": type(error).__name__, "message": error.message, "hint": error.hint}
-            self._write_line(to_json({"error": {**content, "exit_code": error.exit_code}}))
+            shown = {"error": {**content, "exit_code": error.exit_code}}
+            self._write_line(to_json(shown, ascii_only=not is_utf8(self.err)))
             return
         self._write_line(with_program(f"error: {error.message}", self.program))
         if error.hint:
@@ -146,13 +162,13 @@ class Console:
     def data(self, payload: Any, text: str | None = None) -> None:
         """Write a result: as ``text`` where it is given and the format is not json, else as json."""
         if self.format == "json" or text is None:
-            self.line(to_json(payload, indent=2))
+            self.line(to_json(payload, indent=2, ascii_only=not is_utf8(self.out)))
         else:
             self.line(with_program(text, self.program))
 
     def jsonl(self, payload: Any) -> None:
         """Write one result of a stream as one line of json."""
-        self.line(to_json(payload))
+        self.line(to_json(payload, ascii_only=not is_utf8(self.out)))
 
     def table(
         self,
@@ -227,11 +243,12 @@ class Console:
         self.err.flush()
 
 
-def to_json(value: Any, indent: int | None = None) -> str:
-    """Serialise any result as JSON; NaN and infinity become null."""
+def to_json(value: Any, indent: int | None = None, *, ascii_only: bool = False) -> str:
+    """Serialise any result as JSON, of ASCII alone or not; NaN and infinity become null."""
     import pydantic_core
 
-    return pydantic_core.to_json(value, indent=indent, inf_nan_mode="null", fallback=_plain_value).decode()
+    text = pydantic_core.to_json(value, indent=indent, inf_nan_mode="null", fallback=_plain_value).decode()
+    return re.sub(r"[^\x00-\x7f]+", lambda found: json.dumps(found[0])[1:-1], text) if ascii_only else text
 
 
 def _plain_value(value: Any) -> Any:

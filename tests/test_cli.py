@@ -300,6 +300,14 @@ def test_an_option_that_is_not_there_is_named_with_the_nearest(words, guess, cap
     assert capsys.readouterr().err.endswith(f"unrecognized arguments: {guess}\n")
 
 
+@pytest.mark.parametrize("seed", ["-1", "2147483648", "0" * 20 + "9999999999", "one"])
+def test_a_seed_is_checked_before_any_work(seed, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["probe", "nowhere", "--task", "surface", "--seed", seed])
+    assert ended.value.code == 2
+    assert "expected a whole number from 0 to 2147483647" in capsys.readouterr().err
+
+
 def test_without_a_command_the_help_is_shown(capsys, monkeypatch):
     monkeypatch.setattr("sys.argv", ["compress"])
     for arguments in ([], None):

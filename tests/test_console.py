@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compress.cli import parser
+from compress.cli import main, parser
 from compress.console import COMMANDS, Console, duration
 from compress.errors import UsageError
 from compress.terminal import LOG_INTERVAL, Progress
@@ -298,6 +298,29 @@ def test_messages_repeat_the_name_that_was_typed(monkeypatch, called, name):
     console.error(UsageError("", hint="compress ls"))
     assert "compress plan" in out.getvalue()
     assert json.loads(err.getvalue())["error"]["hint"] == "compress ls"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_characters_that_an_encoding_lacks_are_escaped(monkeypatch, encoding):
+    def read(stream):
+        stream.flush()
+        return stream.buffer.getvalue().decode(encoding)
+
+    streams = [io.TextIOWrapper(io.BytesIO(), encoding) for _ in range(2)]
+    for name, stream in zip(("stdout", "stderr"), streams, strict=True):
+        monkeypatch.setattr(f"sys.{name}", stream)
+    with pytest.raises(SystemExit):
+        main(["pull", "--help"])
+    assert "http(s)://" in read(streams[0])
+    streams[0].buffer.truncate(0)
+    streams[0].buffer.seek(0)
+    payload = {"text": "中 é 😀 \\"}
+    Console("json").jsonl(payload)
+    Console("json").error(UsageError("中"))
+    assert json.loads(read(streams[0])) == payload
+    assert json.loads(read(streams[1]))["error"]["message"] == "中"
+    Console().line("中")
+    assert read(streams[0]).endswith("中\n" if encoding == "utf-8" else "\\u4e2d\n")
 
 
 def test_every_command_is_known_to_the_console():

@@ -8,17 +8,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from compress.bulk.answer_part import answer_part
 from compress.bulk.bulk_job import FINISHED_FILE, BulkJob, Shard
-from compress.bulk.bulk_predictor import BulkPredictor, text_columns
+from compress.bulk.bulk_predictor import text_columns
 from compress.bulk.read_table import ENDINGS, LINE, TableFile, cells_of, format_of
-from compress.bulk.run_bulk_job import check_columns, merge_shards, run_job
-from compress.bulk.write_table import output_format
+from compress.bulk.run_bulk_job import check_columns, make_folder, merge_shards, run_job
+from compress.bulk.write_table import WRITTEN_FORMATS, output_format
 from compress.console import Console
 from compress.environment import require, usable_cores
 from compress.errors import CompressError, DataError, ModelError, UsageError
 from compress.model_folder.model_info import FolderInfo, read_info
-from compress.runtime.predict_command import format_prediction
 from compress.runtime.predictor import ONE_THREAD, Placement
 from compress.runtime.text_model import answer_fields, depends_on_batch, usual_batch
 from compress.storage.file_names import cache_folder
@@ -151,30 +149,6 @@ def is_table(name: str) -> bool:
     return ENDINGS.get(Path(name.removesuffix(".gz")).suffix.lower(), "txt") != "txt"
 
 
-def show_table(folder: Path, name: str, options: BulkOptions, console: Console) -> None:
-    """Show the answer to each row of a file on stdout: a line a row, in json with the row's columns."""
-    predictor = BulkPredictor(
-        folder,
-        text=options.text,
-        prefix=options.prefix,
-        probabilities=options.probabilities,
-        batch=options.batch,
-        device=options.placement.device,
-        threads=options.placement.threads,
-    )
-    with local_input(name) as path:
-        header = not all(map(str.isdecimal, predictor.columns))
-        file = TableFile(path, format_of(name), options.encoding, header, name)
-        file.check_columns(predictor.columns)
-        for part in file.parts():
-            done = answer_part(part, predictor, name, keep_bad=options.bad_rows == "keep")
-            for row, answer in zip(done.cells, done.answers, strict=True):
-                if console.format == "json":
-                    console.jsonl({**dict(zip(predictor.columns, row, strict=True)), **answer})
-                else:
-                    console.line(format_prediction(answer))
-
-
 def _expanded(names: Sequence[str]) -> list[str]:
     """Return the files that names and patterns stand for, in order, each once."""
     found: list[str] = []
@@ -200,6 +174,9 @@ def _targets(names: Sequence[str], to: str) -> list[str]:
         if len(names) > 1:
             raise UsageError(f"{len(names)} files are given, so --to names a folder; got the file {to}.")
         return [to]
+    if "://" not in to and Path(to).exists() and not Path(to).is_dir():
+        endings = ", ".join(f".{name}" for name in WRITTEN_FORMATS)
+        raise UsageError(f"{to} exists and is no folder; --to names a folder, or a file that ends in {endings}.")
     targets = [f"{to.rstrip('/')}/{_stem(name)}.{_written_format(name)}" for name in names]
     if twice := sorted({each for each in targets if targets.count(each) > 1}):
         raise UsageError(f"several files would be written to {twice[0]}.", hint="run them with a --to of their own")
@@ -236,7 +213,7 @@ def local_input(name: str) -> Iterator[Path]:
 def _local_output(target: str) -> Iterator[tuple[Path, bool]]:
     """Yield where a file is written, and whether it is elsewhere: then it is sent there in the end."""
     if "://" not in target:
-        Path(target).absolute().parent.mkdir(parents=True, exist_ok=True)
+        make_folder(Path(target).absolute().parent, target)
         yield Path(target), False
         return
     import hashlib

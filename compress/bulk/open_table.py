@@ -15,6 +15,7 @@ def open_table(
 ) -> tuple[int, Mapping[str, Callable[[], Sequence[Any]]], Callable[[Mapping[str, Sequence[Any]]], Any]]:
     """Return the number of rows, the columns by name, and what puts answer columns beside them."""
     if isinstance(table, Mapping):
+        _check_columns(table)
         count = len(next(iter(table.values()))) if table else 0
         columns = {str(name): (lambda values=values: plain_values(values)) for name, values in table.items()}
         return count, columns, lambda answers: {**table, **{name: _array(values) for name, values in answers.items()}}
@@ -24,13 +25,7 @@ def open_table(
     if hasattr(table, "assign"):  # pandas
         columns = {str(name): (lambda name=name: table[name].tolist()) for name in table.columns}
         return len(table), columns, lambda answers: table.assign(**answers)
-    if isinstance(table, str) or not all(isinstance(row, Mapping) for row in table):
-        raise UsageError(
-            "expected rows (a list of mappings), a mapping of columns, a pyarrow table or a pandas frame; "
-            f"got {type(table).__name__}.",
-            hint="compress.open(folder).predict takes a list of texts",
-        )
-    rows = list(table)
+    rows = _rows(table)
     names = dict.fromkeys(str(name) for row in rows for name in row)
     columns = {name: (lambda name=name: [row.get(name) for row in rows]) for name in names}
 
@@ -41,6 +36,32 @@ def open_table(
         ]
 
     return len(rows), columns, as_rows
+
+
+def _check_columns(table: Mapping[Any, Any]) -> None:
+    """Refuse a text in the place of a column, whose characters would be its values."""
+    if texts := [name for name, values in table.items() if isinstance(values, str)]:
+        raise UsageError(f"column '{texts[0]}' is a list of values; got a text.", hint="a row is a mapping in a list")
+
+
+def _rows(table: Any) -> list[Mapping[Any, Any]]:
+    """Return the rows of a list, or of what can be read only once, such as csv.DictReader."""
+    try:
+        rows = list(table)
+    except TypeError as error:
+        raise _no_table(table) from error
+    if isinstance(table, str) or not all(isinstance(row, Mapping) for row in rows):
+        raise _no_table(table)
+    return rows
+
+
+def _no_table(given: Any) -> UsageError:
+    """Return the error for what holds no rows."""
+    return UsageError(
+        "expected rows (a list of mappings), a mapping of columns, a pyarrow table or a pandas frame; "
+        f"got {type(given).__name__}.",
+        hint="compress.open(folder).predict takes a list of texts",
+    )
 
 
 def plain_values(values: Any) -> list[Any]:

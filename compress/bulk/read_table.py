@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from compress.bulk.delimited_records import csv_records, fit_record, tsv_records
+from compress.bulk.parquet_tables import open_parquet, regrouped, unreadable
 from compress.data.loading.json_files import unique_keys
 from compress.data.loading.raw_rows import recognise_delimiter
 from compress.data.loading.text_decoding import invalid_byte, reading, text_lines, without_invalid
@@ -117,7 +118,7 @@ class TableFile:
         """Refuse parquet whose columns of text hold none, or with bytes that the target's format cannot hold."""
         if self.format != "parquet":
             return
-        schema = _parquet_file(self).schema_arrow
+        schema = open_parquet(self.path, self.shown).schema_arrow
         texts = [column.name for column in schema if "string" in str(column.type)]
         for name in text:
             kind = str(schema.field(name).type)
@@ -132,7 +133,7 @@ class TableFile:
 
     def row_count(self) -> int | None:
         """Return the number of rows where the file states it."""
-        return int(_parquet_file(self).metadata.num_rows) if self.format == "parquet" else None
+        return int(open_parquet(self.path, self.shown).metadata.num_rows) if self.format == "parquet" else None
 
 
 def format_of(path: str) -> str:
@@ -207,8 +208,7 @@ def _table_parts(file: TableFile) -> Iterator[Part]:
         raise DataError(f"{file.shown}, line 1: {fault or 'it is empty'}, where the names of columns are expected.")
     if file.header:
         columns = tuple(head)
-        if repeated := sorted({name for name in columns if columns.count(name) > 1}):
-            raise DataError(f"{file.shown}: several columns are named {', '.join(map(repr, repeated))}.")
+        _check_names(file, columns)
     else:
         columns = tuple(map(str, range(len(head))))
 
@@ -219,6 +219,12 @@ def _table_parts(file: TableFile) -> Iterator[Part]:
             yield fit_record(record, columns, delimiter, file.encoding)
 
     yield from _filled(file, rows(), columns)
+
+
+def _check_names(file: TableFile, columns: Sequence[str]) -> None:
+    """Refuse a file in which several columns have the same name."""
+    if repeated := sorted({name for name in columns if columns.count(name) > 1}):
+        raise DataError(f"{file.shown}: several columns are named {', '.join(map(repr, repeated))}.")
 
 
 def parsed_objects(part: Part) -> tuple[list[dict[str, Any]], dict[int, str]]:
@@ -245,48 +251,20 @@ def parsed_objects(part: Part) -> tuple[list[dict[str, Any]], dict[int, str]]:
     return objects, faults
 
 
-def _parquet_file(file: TableFile) -> Any:
-    pyarrow = require("pyarrow", "bulk")
-    from pyarrow import parquet
-
-    with reading(file.path):
-        try:
-            return parquet.ParquetFile(file.path)
-        except pyarrow.ArrowException as error:
-            raise DataError(f"{file.shown} cannot be read as parquet: {error}") from error
-
-
 def _parquet_parts(file: TableFile) -> Iterator[Part]:
     pyarrow = require("pyarrow", "bulk")
-    opened = _parquet_file(file)
+    opened = open_parquet(file.path, file.shown)
     columns = tuple(opened.schema_arrow.names)
+    _check_names(file, columns)
     index, first = 0, 1
     with reading(file.path):
         try:
             rows = min(PART_ROWS, max(LEAST_ROWS, opened.metadata.num_rows // PARTS))
-            for table in _regrouped(opened.iter_batches(batch_size=rows), rows, pyarrow):
+            for table in regrouped(opened.iter_batches(batch_size=rows), rows, PART_CHARACTERS):
                 yield Part(index, columns, first, table=table, characters=int(table.nbytes))
                 index, first = index + 1, first + len(table)
         except pyarrow.ArrowException as error:
-            raise DataError(f"{file.shown} cannot be read as parquet: {error}") from error
-
-
-def _regrouped(batches: Iterable[Any], count: int, pyarrow: Any) -> Iterator[Any]:
-    """Yield tables of ``count`` rows, fewer where they are large: batches end with row groups."""
-    held: list[Any] = []
-    rows = size = 0
-    for batch in batches:
-        step = max(1, min(count, PART_CHARACTERS * max(1, len(batch)) // max(1, batch.nbytes)))
-        start = 0
-        while start < len(batch):
-            taken = batch.slice(start, min(step, count - rows))
-            held.append(taken)
-            start, rows, size = start + len(taken), rows + len(taken), size + taken.nbytes
-            if rows == count or size >= PART_CHARACTERS:
-                yield pyarrow.Table.from_batches(held)
-                held, rows, size = [], 0, 0
-    if held:
-        yield pyarrow.Table.from_batches(held)
+            raise unreadable(file.shown, error) from error
 
 
 def cells_of(

@@ -98,12 +98,20 @@ def _check_target(job: BulkJob) -> None:
         raise UsageError(f"{job.target} exists.", hint="--replace writes it anew")
 
 
+def make_folder(folder: Path, target: str) -> None:
+    """Make a folder of an output, or say why that cannot be written."""
+    if reason := why_unwritable(folder):
+        raise UsageError(f"{target} cannot be written: {reason}.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:  # of a system that lists what it does not allow, such as /proc
+        raise UsageError(f"{target} cannot be written: {error.strerror}.") from error
+
+
 def _open_parts(job: BulkJob) -> None:
     """Make the folder of parts, or take one that holds parts of the same job."""
     _check_target(job)
-    if reason := why_unwritable(job.target.parent):
-        raise UsageError(f"{job.target} cannot be written: {reason}.")
-    job.parts_folder.mkdir(parents=True, exist_ok=True)
+    make_folder(job.parts_folder, str(job.target))
     try:
         written = job.written_info()
     except DataError:

@@ -142,11 +142,25 @@ def _write_parquet(path: Path, part: Part, objects: Objects | None, names: Seque
 
 
 def _given_column(values: list[Any], pyarrow: Any) -> Any:
-    """Return a column of what objects hold; as text where they hold values of several types."""
+    """Return a column of what objects hold; as text where parquet has no type for it, or they hold several types."""
     try:
-        return pyarrow.array(values)
+        column = pyarrow.array(values)
     except (pyarrow.ArrowException, OverflowError):
-        return pyarrow.array(list(map(_as_text, values)), pyarrow.string())
+        return _text_column(values, pyarrow)
+    return _text_column(values, pyarrow) if _has_empty_struct(column.type, pyarrow) else column
+
+
+def _has_empty_struct(kind: Any, pyarrow: Any) -> bool:
+    """Whether a type has an object without keys, which parquet cannot hold."""
+    if pyarrow.types.is_list(kind):
+        return _has_empty_struct(kind.value_type, pyarrow)
+    fields = [kind.field(index).type for index in range(kind.num_fields)] if pyarrow.types.is_struct(kind) else None
+    return fields == [] or any(_has_empty_struct(each, pyarrow) for each in fields or ())
+
+
+def _text_column(values: Iterable[Any], pyarrow: Any) -> Any:
+    """Return a column of text: JSON for what is none."""
+    return pyarrow.array(list(map(_as_text, values)), pyarrow.string())
 
 
 def _as_text(value: Any) -> str | None:
@@ -191,7 +205,7 @@ def _merge_parquet(paths: Sequence[Path], target: Path, names: Sequence[str]) ->
     pyarrow = require("pyarrow", "bulk")
     from pyarrow import parquet
 
-    schema = _common_schema([parquet.read_schema(path) for path in paths], names, pyarrow)
+    schema = _common_schema(paths, names, pyarrow)
     with parquet.ParquetWriter(target, schema) as writer:
         held: list[Any] = []
         for path in paths:
@@ -203,8 +217,38 @@ def _merge_parquet(paths: Sequence[Path], target: Path, names: Sequence[str]) ->
             writer.write_table(pyarrow.concat_tables(held), row_group_size=GROUP_ROWS)
 
 
-def _common_schema(schemas: Sequence[Any], names: Sequence[str], pyarrow: Any) -> Any:
-    """Return a schema that holds the columns of all parts, answers last: as text where types have none in common."""
+def _common_schema(paths: Sequence[Path], names: Sequence[str], pyarrow: Any) -> Any:
+    """Return a schema that holds the columns of all parts, answers last: as text where no other type holds a column."""
+    from pyarrow import parquet
+
+    schemas = [parquet.read_schema(path) for path in paths]
+    common = _unified(schemas, names, pyarrow)
+    parts = zip(paths, schemas, strict=True)
+    lossy = {name for path, schema in parts for name in _lossy_columns(path, schema, common, pyarrow)}
+    return pyarrow.schema([field.with_type(pyarrow.string()) if field.name in lossy else field for field in common])
+
+
+def _lossy_columns(path: Path, schema: Any, common: Any, pyarrow: Any) -> list[str]:
+    """Return the columns of a part that the common type cannot hold: large integers as floats."""
+    from pyarrow import parquet
+
+    changed = [field for field in common if field.name in schema.names and schema.field(field.name).type != field.type]
+    if not changed:
+        return []
+    table = parquet.read_table(path)
+    return [field.name for field in changed if _try_cast(table[field.name], field.type, pyarrow) is None]
+
+
+def _try_cast(column: Any, kind: Any, pyarrow: Any) -> Any:
+    """Return a column as another type; None where that cannot hold it."""
+    try:
+        return column.cast(kind)
+    except pyarrow.ArrowException:
+        return None
+
+
+def _unified(schemas: Sequence[Any], names: Sequence[str], pyarrow: Any) -> Any:
+    """Return the columns of all parts, each with the type that theirs have in common."""
     columns = dict.fromkeys(name for schema in schemas for name in schema.names if name not in names)
     fields = []
     for name in [*columns, *names]:
@@ -225,8 +269,6 @@ def _cast(table: Any, schema: Any, pyarrow: Any) -> Any:
             columns.append(pyarrow.nulls(len(table), field.type))
             continue
         column = table[field.name]
-        try:
-            columns.append(column.cast(field.type))
-        except pyarrow.ArrowException:
-            columns.append(pyarrow.array(list(map(_as_text, column.to_pylist())), field.type))
+        cast = _try_cast(column, field.type, pyarrow)
+        columns.append(_text_column(column.to_pylist(), pyarrow) if cast is None else cast)
     return pyarrow.table(columns, schema=schema)

@@ -16,7 +16,7 @@ from typing import NoReturn
 from compress import __version__
 from compress.cli import predict_commands, report_commands, run_commands, zoo_commands
 from compress.cli.arguments import OUTPUTS, Handler
-from compress.console import Console, program_name, with_program
+from compress.console import Console, escape_other_characters, program_name, with_program
 from compress.errors import EXIT_CODES, UsageError, closest, suggestion, unexpected
 
 _INTERRUPTED_RUN = "interrupted; finished steps are cached, and the same command resumes there"
@@ -47,6 +47,7 @@ exit codes: {", ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; ``compress.__main__`` and the console scripts call this."""
+    escape_other_characters()
     options = parsed(arguments)
     console = Console(options.format, verbose=getattr(options, "verbose", False))
     for library in LOUD_LIBRARIES:

@@ -39,11 +39,16 @@ def latency(text: str) -> float:
     return _with_unit(milliseconds_of, text)
 
 
-def count(text: str, most: int) -> int:
-    """Return a whole number from 1 to ``most``."""
-    if not text.isdecimal() or not 1 <= int(text[:20]) <= most:
-        raise argparse.ArgumentTypeError(f"expected a whole number from 1 to {most}, got '{text[:40]}'")
-    return int(text)
+LARGEST_SEED = 2**31 - 1
+"""As recipes have it."""
+
+
+def count(text: str, most: int, least: int = 1) -> int:
+    """Return a whole number from ``least`` to ``most``."""
+    value = int(text) if text.isdecimal() and len(text) <= 20 else -1
+    if not least <= value <= most:
+        raise argparse.ArgumentTypeError(f"expected a whole number from {least} to {most}, got '{text[:40]}'")
+    return value
 
 
 def _with_unit(parse: Callable[[str], Any], text: str) -> float:

@@ -1,9 +1,10 @@
 """Commands that show and compare what was made and measured."""
 
 import argparse
+from functools import partial
 from pathlib import Path
 
-from compress.cli.arguments import AddCommand
+from compress.cli.arguments import LARGEST_SEED, AddCommand, count
 from compress.console import Console
 from compress.errors import UsageError
 from compress.formats import describe_bare_files
@@ -104,7 +105,8 @@ def add_probe(command: AddCommand) -> None:
     sub.add_argument("--tags", action="append", default=[], metavar="COLUMN", help="also a column of tags of words")
     sub.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help="of the recipe")
     sub.add_argument("--rows", type=int, default=5_000, metavar="N", help="rows of train at most (5,000)")
-    sub.add_argument("--seed", type=int, default=0, metavar="N", help="of samples (0)")
+    seed = partial(count, least=0, most=LARGEST_SEED)
+    sub.add_argument("--seed", type=seed, default=0, metavar="N", help="of samples (0)")
     sub.add_argument("--to", type=Path, metavar="DIR", help="write probe.html and probe.json there")
 
 

@@ -82,7 +82,7 @@ def label(options: argparse.Namespace, console: Console) -> None:
 
 def add_ls(command: AddCommand) -> None:
     """Add `compress ls`."""
-    sub = command("ls", "list tasks, kinds, teachers, students, recipes, losses, variants, runs or searches", ls)
+    sub = command("ls", "list tasks, cards, recipes, losses, variants, perturbations, runs or searches", ls)
     sub.add_argument("what", nargs="?", help="one of these; all by default")
     runs = sub.add_argument_group("runs")
     runs.add_argument("--task", metavar="NAME", help="of this task")

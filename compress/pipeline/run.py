@@ -187,6 +187,7 @@ def _execute(plan: Plan, options: Options, console: Console, launch: Launch) -> 
     store = StepStore(options.root)
     folder = options.folder or options.root / plan.recipe.name
     forced = forced_steps(plan, options)
+    plan.until(options.until)  # an unknown name is refused before the folder is touched
     left = _time_left(plan, options, store, forced) if console.has_live_line else None
     phase = options.phase.title if options.phase else ""
     executor = Executor(plan, store, console, folder / "events.jsonl", launch, folder / LOG_FILE, left, phase)

@@ -1,23 +1,34 @@
 """Removes paths of this machine from what is published: reports, model cards and zoo entries."""
 
+import os
 import re
+import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from compress.data.loading.data_digest import PARTS
 from compress.model_sources import source_name
 from compress.recipe.schema import Recipe
 
-PATH = re.compile(r"(?<![\w/])(?:[A-Za-z]:)?[/\\](?:[\w.+@~-]+[/\\])+([\w.+@~-]*)")
-"""An absolute path, of which only the last part remains."""
+PATH = re.compile(r"(?:(?<![\w/])(?:[A-Za-z]:)?[/\\]|(?<![\w/:])[/\\]{2}|file:///?)(?:[\w.+@~-]+[/\\])+([\w.+@~-]*)")
+"""An absolute path, a share of a network, or the address of a file, of which only the last part remains."""
 
 MODEL_KEYS = ("source", "model", "cross_encoder", "latency_table", "service")
 """Recipe keys that name a model (a card, a hub id, or a local folder) or a file."""
 
 
 def strip_paths(text: str) -> str:
-    """The text with every absolute path cut to its last part."""
+    """The text with every absolute path cut to its last part; of one with spaces what follows folders known here."""
+    for folder in _known_folders():
+        text = text.replace(folder, "")
     return PATH.sub(r"\1", text)
+
+
+def _known_folders() -> list[str]:
+    """Return folders whose names may hold spaces, such as a user's, the longest first."""
+    folders = {Path.home(), Path.cwd(), Path(tempfile.gettempdir())}
+    return sorted((f"{folder}{os.sep}" for folder in folders if len(folder.parts) > 1), key=len, reverse=True)
 
 
 def strip_paths_deep(value: Any) -> Any:

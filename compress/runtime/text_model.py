@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.data.tokenizer import TextTokenizer
-from compress.errors import ModelError, UsageError
+from compress.errors import DataError, ModelError, UsageError
 from compress.model_folder.cascade_info import is_cascade
 from compress.model_folder.model_info import FolderInfo, TaskInfo, VariantInfo, read_info
 from compress.model_folder.sentence_transformers_files import default_prompt
@@ -121,6 +121,7 @@ class TextModel:
                 row = self.kind.from_input(text, self.task)
             except UsageError as error:
                 raise UsageError(f"{origin}: {error.message}", hint=error.hint) from error
+            _check_characters(text, origin)
             return row, self.kind.examples(row, self.task, self.tokens)
 
     def arrays(self, examples: Sequence[Example]) -> Arrays:
@@ -253,6 +254,15 @@ def usual_batch(variant: VariantInfo | None) -> int:
     Where a text's outputs depend on its batch, as many as were scored together, and one where none were.
     """
     return (variant and variant.scored_batch) or 1 if depends_on_batch(variant) else ANY_BATCH
+
+
+def _check_characters(given: TaskInput, origin: str) -> None:
+    """Refuse half a character, which no tokenizer reads: one of two surrogates, or a byte that was no text."""
+    try:
+        for text in (given,) if isinstance(given, str) else given:
+            str(text).encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"{origin}: it holds half a character ({error.reason}).") from error
 
 
 def _numbered(texts: Sequence[TaskInput]) -> list[str]:

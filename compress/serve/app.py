@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from compress.console import Console, to_json
 from compress.export.web.export_web import PAGE as WEB_PAGE
+from compress.serve.lossy_log import log
 from compress.serve.openapi import describe
 from compress.serve.protocols import hugging_face, open_inference, openai_embeddings, plain
 from compress.serve.protocols import text_embeddings_inference as tei
@@ -163,4 +164,4 @@ class _Logged:
             if scope["path"] not in OPEN:
                 seconds = round(1e3 * (time.perf_counter() - start), 2)
                 line = {"method": scope["method"], "path": scope["path"][:200], "status": status, "ms": seconds}
-                self._console.note(json.dumps({"time": round(time.time(), 3), **line}))
+                log(self._console.note, json.dumps({"time": round(time.time(), 3), **line}))

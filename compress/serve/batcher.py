@@ -42,10 +42,6 @@ class Ticket:
     row: Row | None = None
     examples: list[Example] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        """Begin: a client that leaves cancels nothing, its row runs with others."""
-        self.future.set_running_or_notify_cancel()
-
     @property
     def size(self) -> tuple[int, int]:
         """Its examples, and the tokens of the longest."""
@@ -131,8 +127,11 @@ class Batcher:
             return [self._came.popleft() for _ in range(count)]
 
     def _tokenize(self, ticket: Ticket) -> bool:
-        """Return whether a row goes to the model: others are answered, or wrong."""
+        """Return whether a row goes to the model: others are answered, or wrong, or nobody waits for them."""
         model, start = self.served.model, time.perf_counter()
+        if not ticket.future.set_running_or_notify_cancel():
+            self._leave(ticket)
+            return False
         try:
             if model.kind.is_empty(ticket.given):
                 self._finish(ticket, {**model.kind.empty_answer(ticket.given), "reason": NO_TEXT})

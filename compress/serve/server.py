@@ -21,9 +21,12 @@ from compress.model_folder.model_info import INFO_FILE
 from compress.publish.pull import opened
 from compress.publish.verify import DIGESTS_FILE
 from compress.runtime.predictor import Placement
+from compress.serve.lossy_log import log
 from compress.storage.file_names import check_file_name
 
 if TYPE_CHECKING:
+    import uvicorn
+
     from compress.serve.service import Service
 
 State = tuple[Path, tuple[object, ...]] | None
@@ -110,9 +113,11 @@ def _name_of(source: str) -> str:
 def _key(variable: str | None) -> str | None:
     if variable is None:
         return None
-    key = os.environ.get(variable)
+    key = os.environ.get(variable, "").strip()
     if not key:
         raise UsageError(f"--key-env {variable}: there is no such environment variable, or it is empty.")
+    if not key.isascii() or not key.isprintable():
+        raise UsageError(f"--key-env {variable}: the environment variable holds characters that no key has.")
     return key
 
 
@@ -126,12 +131,33 @@ def listen(host: str, port: int) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
         listening.listen(2048)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         if listening is not None:
             listening.close()
-        reason = error.strerror or error
+        reason = "no host has such a name" if isinstance(error, UnicodeError) else error.strerror or error
         raise UsageError(f"{host}:{port} cannot be listened at: {reason}.", hint="--port 0 takes a free one") from error
     return listening
+
+
+def make_server(service: Service, console: Console) -> uvicorn.Server:
+    """Return the server of a service, with its limits."""
+    import uvicorn
+
+    from compress.serve.app import make_app
+    from compress.serve.deadline import protocol_with_deadlines
+
+    config = uvicorn.Config(
+        make_app(service, console),
+        http=protocol_with_deadlines(service.limits.receive, service.limits.send),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        limit_concurrency=service.limits.connections,
+        timeout_graceful_shutdown=service.limits.ending,
+    )
+    return uvicorn.Server(config)
 
 
 async def _run(
@@ -143,22 +169,7 @@ async def _run(
     options: ServeOptions,
     console: Console,
 ) -> None:
-    import uvicorn
-
-    from compress.serve.app import make_app
-    from compress.serve.deadline import protocol_with_deadline
-
-    config = uvicorn.Config(
-        make_app(service, console),
-        http=protocol_with_deadline(service.limits.receive),
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        limit_concurrency=service.limits.connections,
-    )
-    server = uvicorn.Server(config)
+    server = make_server(service, console)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # so that the one that ends it, raised again, ends with 0
     watching = asyncio.create_task(watch(service, named, states, placement, console)) if options.watch else None
     try:
@@ -194,9 +205,9 @@ async def watch(
                 served = await asyncio.to_thread(open_served, name, state[0], placement)
                 await asyncio.to_thread(service.add, served)
             except (CompressError, OSError, ValueError, RuntimeError) as error:
-                console.warn(f"{name} stays as it is: {getattr(error, 'full_message', error)}")
+                log(console.warn, f"{name} stays as it is: {getattr(error, 'full_message', error)}")
                 continue
-            console.note(f"replaced. {served.describe()}")
+            log(console.note, f"replaced. {served.describe()}")
 
 
 def _state(source: str) -> State:

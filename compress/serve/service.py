@@ -32,6 +32,10 @@ class Limits:
     connections: int = 1000
     receive: float = 10.0
     """Seconds in which a request must have come."""
+    send: float = 30.0
+    """Seconds in which an answer must have been taken."""
+    ending: int = 45
+    """Seconds after which the service ends, whatever it has not answered: Kubernetes kills it after 60."""
 
 
 class Refusal(Exception):
@@ -123,8 +127,11 @@ class Service:
                 raise Refusal(429, "queue", message, retry_after=1) from None
             except Closed:
                 if self._batchers.get(batcher.served.name) is batcher:
-                    raise Refusal(503, "ending", "the service ends.", retry_after=5) from None
-        found = await asyncio.gather(*map(asyncio.wrap_future, futures), return_exceptions=True)
+                    raise _ending() from None
+        try:
+            found = await asyncio.gather(*map(asyncio.wrap_future, futures), return_exceptions=True)
+        except asyncio.CancelledError:  # by the server, where its time to end is over
+            raise _ending() from None
         return [each for each in found if isinstance(each, (dict, CompressError))]
 
     async def all_answers(self, name: str | None, inputs: Sequence[TaskInput]) -> list[Answer]:
@@ -159,6 +166,11 @@ class Service:
         self.is_ready = False
         for batcher in self._batchers.values():
             batcher.close()
+
+
+def _ending() -> Refusal:
+    """Return the refusal of what is not answered any more."""
+    return Refusal(503, "ending", "the service ends.", retry_after=5)
 
 
 def as_input(value: str | Sequence[str]) -> TaskInput:

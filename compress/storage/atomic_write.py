@@ -65,6 +65,9 @@ def new_folder(target: Path) -> Iterator[Path]:
     whose processes are not visible here, once nothing was created in them for a day.
     """
     target = target.absolute()
+    with suppress(OSError):  # a working directory that is gone is in no folder
+        if Path.cwd().is_relative_to(target.resolve()):
+            raise UsageError(f"{target} is the folder you are in, which cannot be replaced.", hint="name another one")
     work = _hidden(target, "new")
     try:
         work.mkdir(parents=True)

@@ -18,6 +18,7 @@ from transformers import PreTrainedModel
 
 from compress.batch_arrays import LABEL_WEIGHTS, TEACHER_IDS, BatchArray
 from compress.data.splits.row_store import Origin
+from compress.errors import UsageError
 from compress.model_folder.model_info import TaskInfo
 from compress.models.encoder_parts import family_of
 from compress.recipe.training_schema import Training
@@ -36,6 +37,8 @@ def class_weights(settings: Training, rows: Iterable[Row], task: TaskInfo) -> Te
     if settings.class_weights is None:
         return None
     kind = kind_of(task)
+    if not kind.loss.weighted:
+        raise UsageError(f"class_weights has no effect for {kind.name}.", hint="leave it out")
     counts, total = Counter[int](), 0
     for row in rows:
         counts.update(kind.row_classes(row))

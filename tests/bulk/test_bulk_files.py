@@ -553,6 +553,39 @@ def test_objects_with_columns_of_their_own(model: Path, tmp_path: Path, small_pa
     assert table["a"].to_pylist() == ["1"] * 6 + ["one"] * 3
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "texts_of_both"),
+    [
+        ({}, {"a": 1}, ("{}", '{"a":1}')),
+        ([{}], [{"a": 1}], ("[{}]", '[{"a":1}]')),
+        ({"a": {}}, {"a": {}}, ('{"a":{}}', '{"a":{}}')),
+        (2**60, 1.5, (str(2**60), "1.5")),
+        ([2**60], [1.5], (f"[{2**60}]", "[1.5]")),
+    ],
+)
+def test_values_without_a_type_of_parquet_become_text(
+    first, second, texts_of_both, model: Path, tmp_path: Path, small_parts
+) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "in.jsonl"
+    path.write_text("".join(json.dumps({"text": "good", "a": value}) + "\n" for value in [first] * 5 + [second] * 5))
+    assert predict(model, "--file", path, "--to", tmp_path / "out.parquet") == 0
+    found = parquet.read_table(tmp_path / "out.parquet")["a"].to_pylist()
+    assert found == [texts_of_both[0]] * 5 + [texts_of_both[1]] * 5
+
+
+@pytest.mark.parametrize("target", [["--to", "out.csv"], ["--to", "out.parquet"], []])
+def test_parquet_with_columns_of_one_name(target, model: Path, tmp_path: Path, capsys, monkeypatch) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    monkeypatch.chdir(tmp_path)
+    parquet.write_table(pyarrow.table([["good"], [1], [2]], names=["text", "n", "n"]), "in.parquet")
+    assert predict(model, "--file", "in.parquet", *target) == 1
+    assert "in.parquet: several columns are named 'n'" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["in.parquet"]
+
+
 def test_a_file_that_changes_while_it_is_read(rows: Path, model: Path, tmp_path: Path, capsys, monkeypatch) -> None:
     states = iter([(1, 1), (1, 2)])
     monkeypatch.setattr(run_bulk_job, "_size_and_time", lambda file: next(states))
@@ -581,6 +614,10 @@ def test_files_and_patterns_into_a_folder(rows: Path, model: Path, tmp_path: Pat
         (["--file", "IN", "--merge"], "--merge needs --to OUT"),
         (["--file", "IN", "--to", "out.xlsx"], "answers are written to .parquet, .csv, .jsonl, .npy"),
         (["--file", "no.csv", "--to", "out.csv"], "no.csv is not there"),
+        (["--file", "IN", "--to", "/dev/null"], "/dev/null exists and is no folder; --to names a folder, or a file"),
+        (["--file", "IN", "--to", "in.csv/"], "in.csv/ exists and is no folder"),
+        (["--file", "IN", "--to", "in.csv/out.csv"], "out.csv cannot be written"),
+        (["--file", "IN", "--to", "/proc/out.csv"], "/proc/out.csv cannot be written"),
         (["--file", "IN", "--to", "out.csv", "a text"], "give texts as arguments or with --file"),
     ],
 )
@@ -681,6 +718,30 @@ def test_a_table_on_the_screen(rows: Path, model: Path, capsys) -> None:
     assert lines[20] == "no answer"
     assert predict(model, "--file", rows, "--format", "json") == 0
     assert json.loads(capsys.readouterr().out.splitlines()[0])["label"] in ("bad", "good")
+
+
+def test_rows_on_the_screen_that_cannot_be_read_are_kept_and_counted(model: Path, tmp_path: Path, capsys) -> None:
+    path = tmp_path / "in.csv"
+    path.write_bytes(BAD["ragged.csv"][0])
+    keep = ("--file", path, "--bad-rows", "keep")
+    assert predict(model, *keep) == 0
+    shown = capsys.readouterr()
+    assert shown.out.splitlines()[1] == "no answer\tit has 3 fields where 2 are expected (id, text)"
+    assert f"warning: {path}: 2 rows could not be read." in shown.err
+    assert predict(model, *keep, "--prefix", "model_", "--format", "json") == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [*rows[0]] == ["text", "model_label", "model_probability", "model_error"]
+    assert [row["model_error"] is None for row in rows] == [row["model_label"] is not None for row in rows]
+
+
+def test_an_answer_on_the_screen_takes_the_place_of_no_text(model: Path, tmp_path: Path, capsys) -> None:
+    (tmp_path / "in.csv").write_text("label,text\ngood,bad\n")
+    command = (model, "--file", tmp_path / "in.csv", "--format", "json")
+    assert predict(*command, "--text", "label") == 2
+    assert "in.csv has a column 'label' already" in capsys.readouterr().err
+    assert predict(*command, "--text", "label", "--prefix", "model_") == 0
+    assert json.loads(capsys.readouterr().out)["label"] == "good"
+    assert predict(*command) == 0
 
 
 def test_a_variant_whose_answers_depend_on_the_batch(exported, rows: Path, tmp_path: Path, capsys) -> None:

@@ -98,6 +98,12 @@ def test_nothing_in_nothing_out(model) -> None:
     assert compress.predict_table(model, []) == []
 
 
+@pytest.mark.parametrize("once", [iter, lambda rows: (row for row in rows)])
+def test_rows_that_can_be_read_only_once(once, model) -> None:
+    rows = [{"text": text} for text in TEXTS]
+    assert compress.predict_table(model, once(rows)) == compress.predict_table(model, rows)
+
+
 @pytest.mark.parametrize(
     ("table", "options", "message"),
     [
@@ -105,6 +111,9 @@ def test_nothing_in_nothing_out(model) -> None:
         ([{"text": "good", "label": "x"}], {}, "has a column 'label' already"),
         ([{"text": "good"}], {"text": ("text", "b", "c")}, "reads 1 to 2 columns of text; got 3 columns"),
         ("good", {}, "got str"),
+        (None, {}, "got NoneType"),
+        ([{"text": "good"}, "bad"], {}, "got list"),
+        ({"text": "good"}, {}, "column 'text' is a list of values; got a text"),
     ],
 )
 def test_wrong_tables(table, options, message: str, model) -> None:
@@ -115,6 +124,11 @@ def test_wrong_tables(table, options, message: str, model) -> None:
 def test_a_cell_that_is_no_text(model) -> None:
     with pytest.raises(DataError, match=r"row 2: '5' \(int\) is no text"):
         compress.predict_table(model, [{"text": "good"}, {"text": 5}])
+
+
+def test_half_a_character_is_a_row_that_cannot_be_read(model) -> None:
+    with pytest.raises(DataError, match="row 2: it holds half a character"):
+        compress.predict_table(model, [{"text": "good"}, {"text": "a \ud83d"}])
 
 
 def test_a_prefix(model) -> None:

@@ -118,6 +118,17 @@ def test_clean_keeps_steps_that_a_run_names(tmp_path: Path) -> None:
     assert not half.exists()
 
 
+def test_clean_keeps_what_a_run_takes_over(tmp_path: Path) -> None:
+    store = StepStore(tmp_path)
+    taken = store.steps / ".partial" / "distill-f1.adopted"
+    taken.mkdir(parents=True)
+    with store.hold("distill-f1", Console("quiet")):
+        clean(tmp_path)
+        assert taken.exists()
+    clean(tmp_path)
+    assert not taken.exists()
+
+
 def test_clean_keeps_steps_of_a_run_that_begins_meanwhile(tmp_path: Path, monkeypatch) -> None:
     store = StepStore(tmp_path)
     folder, discard = finished(store, fingerprint="b"), StepStore.discard

@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -10,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from compress.cli import main, parsed
+from compress.errors import DataError
 from compress.model_folder.model_info import TaskInfo
-from compress.runtime.predict_command import format_field, format_prediction
+from compress.runtime.predict_command import _chunks, _groups, format_field, format_prediction
 
 
 @pytest.fixture(scope="module")
@@ -171,6 +173,29 @@ def test_prediction_without_a_value() -> None:
     assert (
         format_prediction({"answer": "in Rome", "start": 3, "end": 10, "probability": 0.5}) == "in Rome\t3\t10\t0.5000"
     )
+
+
+def test_lines_of_a_pipe_are_answered_as_they_come(monkeypatch) -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(reading) as stdin, os.fdopen(writing, "wb", 0) as pipe:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        groups = _groups(None, "utf-8", "")
+        for given, expected in (
+            (b"sun\nra", [("stdin, line 1", "sun")]),
+            (b"in\r\n\n", [("stdin, line 2", "rain"), ("stdin, line 3", "")]),
+        ):
+            pipe.write(given)
+            assert [*next(groups)] == expected
+        pipe.write("fog ☁\n".encode()[:5])
+        pipe.close()
+        with pytest.raises(DataError, match="stdin, line 4 cannot be read: byte 0xe2"):
+            list(next(groups))
+
+
+def test_texts_run_in_full_batches_where_answers_depend_on_them() -> None:
+    groups = [["a"], ["b", "c", "d"]]
+    assert [*_chunks(groups, 2, always_full=True)] == [["a", "b"], ["c", "d"]]
+    assert [*_chunks(groups, 2, always_full=False)] == [["a"], ["b", "c"], ["d"]]
 
 
 def test_closed_stdin_is_bad_usage(winner: str, monkeypatch, capsys) -> None:

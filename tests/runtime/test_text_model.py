@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import compress
-from compress.errors import ModelError, UsageError
+from compress.errors import DataError, ModelError, UsageError
 from compress.model_folder.model_info import read_info, write_info
 from compress.runtime import RUN_MODES
 from compress.runtime.predictor import Placement
@@ -108,6 +108,11 @@ def test_errors_number_texts_over_all_batches(model, batch):
         model.predict(["fine", "good", None], batch=batch)
     with pytest.raises(UsageError, match=r"^f, line 9: films"):
         model.predict(["fine", "good", None], batch=batch, origins=["f, line 1", "f, line 2", "f, line 9"])
+
+
+def test_half_a_character_is_named_by_its_text(model):
+    with pytest.raises(DataError, match="text 2: it holds half a character"):
+        model.predict(["fine", "a film \ud83d"])
 
 
 def test_batch_of_zero_is_refused(model):

@@ -9,38 +9,26 @@ from types import SimpleNamespace
 
 import httpx2 as httpx
 import pytest
-import uvicorn
 
 from compress.console import Console
 from compress.runtime.predictor import ONE_THREAD
-from compress.serve.app import make_app
-from compress.serve.deadline import protocol_with_deadline
 from compress.serve.prometheus_metrics import Metrics
 from compress.serve.served_model import open_served
-from compress.serve.server import listen
+from compress.serve.server import listen, make_server
 from compress.serve.service import Limits, Service
 from tests.exported_models import exported, model  # noqa: F401  fixtures
 
 
 @contextmanager
 def serving(folders, key=None, max_wait=0.0, **limits):
-    """Serve models by name; yields the address, an HTTP client, the service and what was logged."""
+    """Serve models by name; yields the address, an HTTP client, the service, what was logged, and the sockets."""
     log = io.StringIO()
     service = Service(Limits(**limits), Metrics(), max_wait, key)
     for name, folder in folders.items():
         service.add(open_served(name, folder, ONE_THREAD))
     service.is_ready = True
     listening = listen("127.0.0.1", 0)
-    config = uvicorn.Config(
-        make_app(service, Console("human", err=log)),
-        http=protocol_with_deadline(service.limits.receive),
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        limit_concurrency=service.limits.connections,
-    )
-    server = uvicorn.Server(config)
+    server = make_server(service, Console("human", err=log))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     while not server.started:
@@ -49,7 +37,8 @@ def serving(folders, key=None, max_wait=0.0, **limits):
     address = f"http://127.0.0.1:{port}"
     try:
         with httpx.Client(base_url=address, timeout=30) as client:
-            yield SimpleNamespace(address=address, port=port, client=client, service=service, log=log, server=server)
+            running = {"client": client, "service": service, "log": log, "server": server, "listening": listening}
+            yield SimpleNamespace(address=address, port=port, **running)
     finally:
         server.should_exit = True
         thread.join(10)

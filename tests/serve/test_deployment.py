@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from compress.cli import parsed
+from compress.serve.service import Limits
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVE = ROOT / "deploy" / "serve"
@@ -41,6 +42,12 @@ def test_its_command_is_one_of_ours(words: list[str]) -> None:
 def test_what_the_image_copies_exists() -> None:
     copied = [name for line in DOCKERFILE if line.startswith("COPY ") for name in line.split()[1:-1]]
     assert all((ROOT / name).exists() for name in copied if not name.startswith("$"))
+
+
+def test_the_service_ends_before_it_is_killed() -> None:
+    text = (SERVE / "kubernetes.yaml").read_text(encoding="utf-8")
+    [killed_after] = map(int, re.findall(r"terminationGracePeriodSeconds: (\d+)", text))
+    assert Limits().send < Limits().ending < killed_after
 
 
 def test_probes_and_ports_are_those_of_the_service(service_of) -> None:

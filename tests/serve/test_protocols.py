@@ -189,12 +189,20 @@ def test_infer_gives_embeddings_of_single_texts_where_two_are_compared(service_o
         ("question_answering", {"question": ["good", "fine"], "context": "fine"}, "inputs.question is one text"),
         ("similarity", {"source_sentence": ["good"], "sentences": ["fine"]}, "inputs.source_sentence is one text"),
         ("similarity", {"source_sentence": "good", "sentences": "fine"}, "inputs.sentences is a list of texts"),
+        ("token_classification", {"text": "good", "text_pair": "fine"}, "token_classification reads no pairs"),
     ],
 )
 def test_a_text_is_no_list_and_a_list_is_no_text(kind, inputs, message, service_of):
     answer = service_of(kind).client.post(f"/models/{kind}", json={"inputs": inputs})
     assert answer.status_code == 422
     assert message in answer.text
+
+
+@pytest.mark.parametrize("length", ["-1", "x", "99", "1" * 5000])
+def test_a_length_of_the_json_part_that_is_none(length, service_of):
+    headers = {"Inference-Header-Content-Length": length}
+    answer = service_of("classification").client.post("/v2/models/classification/infer", content=b"{}", headers=headers)
+    assert (answer.status_code, "expected the length of the JSON part" in answer.json()["error"]) == (400, True)
 
 
 @pytest.mark.parametrize("encoding", ["float", "base64"])

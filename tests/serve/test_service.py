@@ -11,6 +11,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from http.client import HTTPConnection
 
 import httpx2 as httpx
 import numpy as np
@@ -220,6 +221,62 @@ def test_a_client_that_is_slow_gets_a_408(model):
         assert each.client.post(PATH, json={"texts": ["good"]}).status_code == 200
 
 
+def test_a_connection_without_a_request_is_closed_silently(model):
+    with serving({"films": model}, receive=0.3) as each, socket.create_connection(("127.0.0.1", each.port)) as idle:
+        idle.settimeout(10)
+        assert idle.recv(1000) == b""
+
+
+def test_a_client_that_takes_no_answer_is_left(model):
+    with serving({"films": model}, send=0.5) as each, socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        each.listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        slow.connect(("127.0.0.1", each.port))
+        slow.sendall(b"GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n" * 20)
+        assert wait_until(lambda: each.server.server_state.connections, 5)
+        assert wait_until(lambda: not each.server.server_state.connections, 10)
+        assert each.client.post(PATH, json={"texts": ["good"]}).status_code == 200
+
+
+def wait_until(holds, seconds):
+    """Return whether a condition comes to hold."""
+    deadline = time.monotonic() + seconds
+    while not (held := holds()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return bool(held)
+
+
+def test_what_is_not_answered_when_the_time_to_end_is_over(model):
+    with serving({"films": model}, ending=1) as each, ThreadPoolExecutor(1) as pool:
+        runs, starts = threading.Event(), threading.Event()
+        served, decode = each.service.served("films").model, each.service.served("films").model.decode
+
+        def late(examples):
+            starts.set()
+            runs.wait(20)
+            return decode(examples)
+
+        object.__setattr__(served, "decode", late)
+        answer = pool.submit(each.client.post, PATH, json={"texts": ["good"] * 200})
+        assert starts.wait(10)
+        each.server.should_exit = True
+        assert answer.result(10).status_code == 503
+        runs.set()
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError, ValueError])
+def test_a_log_that_nobody_reads_loses_no_request(error, running, monkeypatch):
+    def lost(_):
+        raise error
+
+    monkeypatch.setattr(running.log, "write", lost)
+    kept = HTTPConnection("127.0.0.1", running.port, timeout=10)
+    for _ in range(3):
+        kept.request("POST", PATH, json.dumps({"texts": ["good"]}))
+        assert kept.getresponse().read().startswith(b'{"answers"')
+    kept.close()
+
+
 def test_connections_that_are_half_closed_or_left(running):
     for content in (b"", b"POST", b"\x00\xff\r\n\r\n", b"POST / HTTP/1.1\r\ncontent-length: 9\r\n\r\n{"):
         connection = socket.create_connection(("127.0.0.1", running.port))
@@ -345,9 +402,12 @@ def test_the_command_answers_what_it_accepted_and_ends_with_0(model):
         (["nowhere"], 1, "there is no model folder at nowhere"),
         (["MODEL", "--key-env", "NO_SUCH_KEY"], 2, "there is no such environment variable"),
         (["MODEL", "--host", "no.such.host.invalid"], 2, "cannot be listened at"),
+        (["MODEL", "--host", "a" * 64], 2, "cannot be listened at: no host has such a name"),
+        (["MODEL", "--key-env", "NO_KEY"], 2, "holds characters that no key has"),
     ],
 )
-def test_what_cannot_be_served(arguments, code, message, model, capsys):
+def test_what_cannot_be_served(arguments, code, message, model, capsys, monkeypatch):
+    monkeypatch.setenv("NO_KEY", "schlüssel")
     words = [word.replace("MODEL", str(model)) for word in arguments]
     assert main(["serve", *words, *([] if "--host" in words else ["--port", "0"])]) == code
     assert message in capsys.readouterr().err

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from compress.errors import UsageError
 from compress.storage.atomic_write import (
     apply_umask,
     atomic_copy_folder,
@@ -88,3 +89,14 @@ def test_a_folder_that_a_killed_process_of_this_number_left_is_in_nobodys_way(tm
     with new_folder(tmp_path / "copy") as work:
         (work / "file").write_text("new")
     assert [path.name for path in tmp_path.iterdir()] == ["copy"]
+
+
+def test_the_folder_one_is_in_is_not_replaced(tmp_path, monkeypatch):
+    (tmp_path / "here" / "below").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here" / "below")
+    for target in (Path(), tmp_path / "here"):
+        with pytest.raises(UsageError, match="is the folder you are in"), new_folder(target):
+            pass
+    with new_folder(Path("copy")) as work:
+        (work / "file").touch()
+    assert Path("copy/file").is_file()

@@ -22,7 +22,8 @@ def clean(runs: Path, *, dry_run: bool = False) -> list[dict[str, Any]]:
     encoded = [(store.steps / ENCODED_FOLDER, "texts as tokens, made again where a step needs them")]
     rows = []
     for folder, why in [*finished, *partial, *encoded]:
-        if not folder.is_dir() or folder.name in named or store.is_held(folder.name):
+        step = folder.name.removesuffix(".adopted")  # what a run takes over from another
+        if not folder.is_dir() or step in named or store.is_held(step):
             continue
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
         if not dry_run:

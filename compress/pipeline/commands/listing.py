@@ -55,7 +55,7 @@ def _kinds(options: argparse.Namespace) -> Iterator[ListedRow]:
 def _teachers(options: argparse.Namespace) -> Iterator[ListedRow]:
     for card in list_teachers(options.cards):
         row = {"name": card.name, "title": card.title, "family": card.family, "from": card.checkpoint.origin}
-        yield row | {"licence": card.licence.name if card.licence else None}
+        yield row | {"languages": list(card.languages), "licence": card.licence.name if card.licence else None}
 
 
 def _students(options: argparse.Namespace) -> Iterator[ListedRow]:

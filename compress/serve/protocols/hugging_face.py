@@ -56,6 +56,8 @@ async def _named(given: Mapping[str, Any], service: Service, served: ServedModel
         pairs: list[TaskInput] = [(source, sentence) for sentence in sentences]
         return [answer.get("score") for answer in await service.all_answers(served.name, pairs)]
     if {"text", "text_pair"} <= set(given):
+        if "entities" in fields:
+            raise Refusal(422, "body", f"{served.name} reads no pairs: inputs is a text, or several.")
         [answer] = await service.all_answers(served.name, [(_text(given, "text"), _text(given, "text_pair"))])
         return [_result("", answer, served)]
     raise Refusal(

@@ -22,7 +22,7 @@ from compress.serve.served_model import ServedModel
 from compress.serve.service import Refusal, Service
 from compress.tasks.base import TaskInput
 
-HEADER = "inference-header-content-length"
+HEADER, HEADER_DIGITS = "inference-header-content-length", 20
 TYPES = {np.dtype(np.float32): "FP32", np.dtype(np.int64): "INT64"}
 
 
@@ -57,7 +57,7 @@ async def infer(request: Request, service: Service) -> Response:
     served = service.served(request.path_params.get("name"))
     content = await service.body(request)
     header = request.headers.get(HEADER)
-    if header is not None and (not header.isdecimal() or int(header) > len(content)):
+    if header is not None and not _is_length(header, len(content)):
         raise Refusal(400, "body", f"{HEADER} is {header[:20]!r}; expected the length of the JSON part.")
     length = len(content) if header is None else int(header)
     try:
@@ -67,6 +67,11 @@ async def infer(request: Request, service: Service) -> Response:
     inputs = _inputs(body.inputs, content[length:], served)
     answers = await service.all_answers(served.name, inputs)
     return _response(body, answers, output_fields(served, next(iter(inputs), "")), served.name)
+
+
+def _is_length(header: str, most: int) -> bool:
+    """Whether a header is a number up to ``most``; Python reads none of more than 4,300 digits."""
+    return header.isdecimal() and len(header) <= HEADER_DIGITS and int(header) <= most
 
 
 def _inputs(tensors: Sequence[InputTensor], binary: bytes, served: ServedModel) -> list[TaskInput]:

@@ -135,7 +135,14 @@ def test_errors_are_those_of_the_row_shown_in_detail_and_equal_answers_are_shown
         ("12 rows/s, fp32/int8 and 3 / 4", "12 rows/s, fp32/int8 and 3 / 4"),
         ("see https://example.org/a/b", "see https://example.org/a/b"),
         ("'/opt/venv/lib/x.so'", "'x.so'"),
+        ("//server/share/ann/x.csv", "x.csv"),
+        ("file:///home/ann/x.csv and s3://bucket/a/b", "x.csv and s3://bucket/a/b"),
     ],
 )
 def test_paths_are_cut_to_their_last_part(text, expected):
     assert strip_paths(text) == expected
+
+
+def test_a_users_name_with_a_space_is_not_left(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/Jane Doe")
+    assert strip_paths("no /home/Jane Doe/My Data/train.csv here") == "no My Data/train.csv here"
