@@ -87,7 +87,12 @@ def add_bench(command: AddCommand) -> None:
 def bench(options: argparse.Namespace, console: Console) -> None:
     """Compare the speed of models."""
     from compress.measure.bench.bench_command import bench_and_show
+    from compress.measure.bench.parse_options import split_variant
+    from compress.publish.pull import checked_model
 
+    for index, (model, variant) in enumerate(map(split_variant, options.models)):
+        checked = checked_model(model, console.warn)
+        options.models[index] = checked if variant is None else f"{checked}:{variant}"
     bench_and_show(options, console)
 
 

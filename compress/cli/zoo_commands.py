@@ -42,6 +42,7 @@ def export(options: argparse.Namespace, console: Console) -> None:
     """Export a model folder, and quantize it if a method is given; or check an existing export."""
     from compress.export.comparison.parity_check import check_golden
     from compress.pipeline.commands.export_command import check_and_show, chosen_variants, export_all, export_folder
+    from compress.publish.pull import checked_model
     from compress.variants import ALL_FORMATS
 
     if options.check:
@@ -49,6 +50,7 @@ def export(options: argparse.Namespace, console: Console) -> None:
             raise UsageError("--check compares the export that is in OUT; the options that make one have no effect.")
         check_and_show(options.model, options.to, console)
         return
+    options.model = checked_model(options.model, console.warn)
     variants = chosen_variants(options.formats, options.quantize)
     if options.calibration and not any(variant.quantizer for variant in variants):
         raise UsageError("--calibration has an effect on INT8 only; add --quantize METHOD.")

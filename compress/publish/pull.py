@@ -146,6 +146,12 @@ def opened(address: str | Path, warn: Callable[[str], None] | None = None) -> Pa
     return cached
 
 
+def checked_model(name: str, warn: Callable[[str], None] | None = None) -> str:
+    """Return what names a model on this machine, once it is as trusted keys want it: cards and hub ids as they are."""
+    folder = opened(name, warn)
+    return name if Path(name).expanduser().exists() else str(folder)
+
+
 def _warn_of_withdrawn(model: PublishedModel | None, warn: Callable[[str], None] | None) -> None:
     """Say why a version that was named was withdrawn."""
     if warn is not None and model and model.record and model.record.state == "withdrawn":

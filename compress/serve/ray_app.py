@@ -4,7 +4,6 @@ Ray starts copies where there are cores. Each holds one model and one queue of r
 speaks the same protocols.
 """
 
-from pathlib import Path
 from typing import Any
 
 from compress.console import Console
@@ -25,13 +24,14 @@ def build(arguments: dict[str, Any]) -> Any:
     @serve.deployment
     class Model:
         def __init__(self, folder: str, name: str, threads: int, queue: int) -> None:
+            from compress.publish.pull import opened
             from compress.serve.app import make_app
             from compress.serve.prometheus_metrics import Metrics
             from compress.serve.served_model import open_served
             from compress.serve.service import Limits, Service
 
             self._service = Service(Limits(queue=queue), Metrics(), threads=threads)
-            self._service.add(open_served(name, Path(folder), Placement()))
+            self._service.add(open_served(name, opened(folder), Placement()))
             self._service.is_ready = True
             self._app = make_app(self._service, Console("quiet"))
 

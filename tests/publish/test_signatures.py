@@ -86,7 +86,10 @@ class TestPolicy:
         assert main(["pull", address, str(tmp_path / "copy"), "--key", PUBLIC]) == 1
         assert "is not signed, and a signature is asked for" in capsys.readouterr().err
         monkeypatch.setenv("COMPRESS_TRUSTED_KEYS", PUBLIC)
-        for command in (["pull", address, str(tmp_path / "copy")], ["predict", address, "x"], ["verify", address]):
+        folder = str(published)
+        commands = (["pull", address, str(tmp_path / "copy")], ["predict", address, "x"], ["verify", address])
+        commands += (["bench", folder], ["bench", f"{address}:onnxruntime"], ["export", folder, str(tmp_path / "out")])
+        for command in commands:
             assert main(command) == 1
             assert "is not signed" in capsys.readouterr().err
         assert not (tmp_path / "copy").exists()

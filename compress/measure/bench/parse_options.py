@@ -216,7 +216,7 @@ def resolve_models(arguments: Sequence[str]) -> list[ModelEntry]:
     Raises:
         UsageError: the part after a colon is no variant of an existing model.
     """
-    parts = [_split(argument) for argument in arguments]
+    parts = [split_variant(argument) for argument in arguments]
     if not parts or not all(model for model, _ in parts):
         raise UsageError("the name of a model is empty.", hint="compress bench MODEL MODEL …")
     return [_entry(name, *part) for name, part in zip(_unique_names(arguments), parts, strict=True)]
@@ -231,7 +231,7 @@ def chosen_base(against: str | None, names: Sequence[str]) -> str:
     raise UsageError(f"--against {against}: no model of this bench is called that{nearest(against, names)}")
 
 
-def _split(argument: str) -> tuple[str, str | None]:
+def split_variant(argument: str) -> tuple[str, str | None]:
     """Split `model.onnx:MODE` into model and variant; a path may have colons of its own."""
     model, _, variant = argument.rpartition(":")
     if not variant or Path(argument).expanduser().exists():
