@@ -1,6 +1,7 @@
 """The shares of heads and neurons to remove: the recipe's settings applied to a shape, without torch."""
 
 from collections.abc import Sequence
+from math import floor
 
 from compress.errors import ModelError, UsageError
 from compress.model_folder.model_info import ShapeInfo
@@ -46,8 +47,16 @@ def equivalent_ratios(shape: ShapeInfo, settings: Prune) -> list[tuple[float, fl
     removed = (1.0 - (settings.remaining or 1.0)) * layer_parameters(shape)
     max_heads = max_removable(shape.heads, even=settings.even)
     max_ffn = max_removable(shape.ffn, settings.round_to, settings.even)
-    pairs = ((count / heads, (removed - count * head) / (neuron * ffn)) for count in range(heads))
+    counts = {_heads_removed(shape.heads, count / heads, settings.even): count / heads for count in range(heads)}
+    pairs = ((share, (removed - count * head) / (neuron * ffn)) for count, share in counts.items())
     return [(share, other) for share, other in pairs if share <= max_heads and 0 <= other <= max_ffn]
+
+
+def _heads_removed(heads: Sequence[int], share: float, even: bool) -> int:
+    """Return how many heads a share removes: whole ones of every layer where it is `even`, as `select_units` does."""
+    if not even:
+        return round(share * sum(heads))
+    return sum(count - max(1, floor((1.0 - share) * count + 0.5)) for count in heads)
 
 
 def max_removable(counts: Sequence[int], block: int = 1, even: bool = False) -> float:

@@ -83,3 +83,19 @@ def test_parameter_goal_is_reached(tiny_model, family):
     kept = round(4 * (1 - heads)), round(64 * (1 - ffn))
     pruned = remove_units(copy.deepcopy(model), [range(kept[0])] * 2, [range(kept[1])] * 2)
     assert layer_parameters(shape_of(pruned)) / layer_parameters(shape_of(model)) == pytest.approx(0.51, abs=0.02)
+
+
+@pytest.mark.parametrize("remaining", [0.9, 0.75, 0.5, 0.3])
+@pytest.mark.parametrize("layers", [2, 6])
+def test_even_pairs_leave_what_is_asked_for_once_heads_are_whole(remaining, layers):
+    sizes = {"hidden": 64, "heads": (4,) * layers, "ffn": (256,) * layers, "vocabulary": 10, "head_size": 16}
+    shape = ShapeInfo(family="bert", parameters=0, embedding_parameters=0, **sizes)
+    pairs = equivalent_ratios(shape, Prune(to={"parameters": remaining}, even=True, round_to=1))
+    assert pairs
+    for share, other in pairs:
+        kept = [
+            [len(units) for units in select_units([torch.rand(count) for count in counts], part, even=True)]
+            for counts, part in ((shape.heads, share), (shape.ffn, other))
+        ]
+        left = shape.model_copy(update={"heads": tuple(kept[0]), "ffn": tuple(kept[1])})
+        assert layer_parameters(left) / layer_parameters(shape) == pytest.approx(remaining, abs=0.01)
