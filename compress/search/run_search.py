@@ -107,8 +107,7 @@ def search(
         chosen = in_time(recipe, parts, light, len(chosen), options, ends - time.monotonic())
     trained = [*chosen, *light]
     check_any(recipe, trained, candidates, compared.teacher)
-    names = ", ".join(each.name for each in trained) or "the recipe's own student"
-    console.note(f"search: {len(trained)} of {len(candidates)} candidates are trained on: {names}")
+    _note_trained(trained, candidates, console)
     final = final_recipe(recipe, chosen, light)
     found = _looked_at(recipe, compared, trained, values, final.name)
     if is_another:
@@ -118,6 +117,11 @@ def search(
     if ray is not None:
         train_on_cluster(ray, final, options, folder / TRAININGS_FOLDER, console)
     return _run_finalists(found, final, folder, options, console)
+
+
+def _note_trained(trained: Sequence[Candidate], candidates: Sequence[Candidate], console: Console) -> None:
+    names = ", ".join(each.name for each in trained) or "the recipe's own student"
+    console.note(f"search: {len(trained)} of {len(candidates)} candidates are trained on: {names}")
 
 
 def wanted_of(recipe: Recipe) -> dict[str, Any]:

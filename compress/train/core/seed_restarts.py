@@ -7,7 +7,7 @@ Dodge et al., "Fine-Tuning Pretrained Language Models: Weight Initializations, D
 import math
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,12 +119,18 @@ def train_best(
         test = score_on_test(model) if score_on_test else None
         trials.append(TrialInfo(seed=seed, settings=_values(settings, point), score=result.score, test=test))
         seconds += result.seconds
-    sign = 1 if data.larger_is_better else -1
-    best = max(range(count), key=lambda number: -math.inf if (score := trials[number].score) is None else sign * score)
+    best = _best_of(trials, data.larger_is_better)
     point, seed = planned[best]
     console.note(f"{context.step}: {_describe(settings, point)}seed {seed} is the best of {count}")
     model, result = attempt(best)  # already trained: reads its weights
     return model, result.model_copy(update={"trials": tuple(trials), "all_seconds": seconds})
+
+
+def _best_of(trials: Sequence[TrialInfo], larger_is_better: bool) -> int:
+    """Return the number of the trial with the best score."""
+    sign = 1 if larger_is_better else -1
+    scores = [-math.inf if trial.score is None else sign * trial.score for trial in trials]
+    return scores.index(max(scores))
 
 
 def _values(settings: Training, point: Training) -> dict[str, float]:
