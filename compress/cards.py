@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from compress.errors import MissingExtra, ModelError, UsageError, nearest
 from compress.families import FAMILIES
+from compress.recipe.field_types import expanded_user
 from compress.recipe.student_schema import LightStudent
 from compress.recipe.yaml_lines import Document
 from compress.storage.file_digests import file_digest
@@ -203,7 +204,7 @@ def read_card(path: Path, card: type[Card]) -> Card:
         raise UsageError(f"{path} holds {type(content).__name__}, expected keys and values")
     for checkpoint in (content.get("checkpoint"), content.get("start")):
         if isinstance(checkpoint, dict) and isinstance(checkpoint.get("folder"), str) and "package" not in checkpoint:
-            checkpoint["folder"] = str((path.parent / Path(checkpoint["folder"]).expanduser()).resolve())
+            checkpoint["folder"] = str((path.parent / expanded_user(checkpoint["folder"])).resolve())
     try:
         read = card.model_validate(content)
     except ValidationError as exc:
@@ -242,7 +243,7 @@ def _find(kind: Kind, name: str, folders: Sequence[Path | str]) -> Path:
 
 
 def _cards_folder(folder: Path | str) -> Path:
-    path = Path(folder).expanduser()
+    path = expanded_user(folder)
     if not path.is_dir():
         raise UsageError(
             f"--cards {folder}: there is no such folder; expected one with teachers/, students/ or recipes/"

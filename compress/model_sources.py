@@ -10,6 +10,7 @@ from compress.cards import FolderCheckpoint, PackageCheckpoint, available, find_
 from compress.errors import CompressError, ModelError, UsageError, nearest
 from compress.model_folder.model_info import VariantInfo, find_info
 from compress.model_folder.sentence_transformers_files import list_modules
+from compress.recipe.field_types import expanded_user
 from compress.storage.file_digests import combined_digest, digests, file_digest
 from compress.storage.file_names import RECORD_FILE
 
@@ -33,7 +34,7 @@ def source_kind(
     known = available(kind, cards)
     if source in known:
         return "card"
-    if Path(source).expanduser().is_dir():
+    if expanded_user(source).is_dir():
         return "folder"
     if HUB_ID.match(source) and not source.startswith("."):
         return "hub"
@@ -54,7 +55,7 @@ def folder_of(
     """
     named = source_kind(source, "teachers", cards)
     if named == "folder":
-        return Path(source).expanduser()
+        return expanded_user(source)
     if named == "hub":
         return from_hub(*hub_address(source, revision))
     checkpoint = find_teacher(source, cards).checkpoint
@@ -89,7 +90,7 @@ def identity(
     """Return what identifies a model: hub id and revision, a digest of weights, or a digest of files."""
     named = source_kind(source, kind, cards)
     if named == "folder":
-        return _digest_of(Path(source).expanduser())
+        return _digest_of(expanded_user(source))
     if named == "hub":
         name, chosen = hub_address(source, revision)
         return {"hub": name, "revision": chosen}
@@ -120,7 +121,7 @@ def hub_address(source: str, revision: str | None = None) -> tuple[str, str]:
 
 def folder_identity(source: str) -> dict[str, Any]:
     """Return what identifies a model folder of any format: a digest of all its files."""
-    folder = Path(source).expanduser()
+    folder = expanded_user(source)
     if not folder.is_dir():
         raise UsageError(f"there is no folder {source}.")
     files = {name: digest for name, digest in digests(folder).items() if name not in RECORD_FILES}
@@ -152,6 +153,6 @@ def refuse_exported(folder: Path) -> None:
 
 def source_name(source: Any) -> Any:
     """A local path's last part; anything that is no path here is unchanged."""
-    if not isinstance(source, str) or not Path(source).expanduser().exists():
+    if not isinstance(source, str) or not expanded_user(source).exists():
         return source
-    return Path(source).expanduser().resolve().name
+    return expanded_user(source).resolve().name

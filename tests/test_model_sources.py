@@ -5,7 +5,8 @@ import shutil
 
 import pytest
 
-from compress.model_sources import identity
+from compress.errors import UsageError
+from compress.model_sources import folder_identity, identity, source_kind, source_name
 
 MODULES = [
     {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
@@ -41,3 +42,10 @@ def test_folders_beside_a_plain_model_do_not_count(folder):
     before = identity(str(folder), None)
     (folder / "2_Dense" / "model.safetensors").write_bytes(b"9")
     assert identity(str(folder), None) == before
+
+
+@pytest.mark.parametrize("read", [lambda source: source_kind(source, "teachers"), folder_identity])
+def test_a_home_of_no_user_is_a_folder_that_does_not_exist(read):
+    with pytest.raises(UsageError, match="there is no folder ~nobody-here/model"):
+        read("~nobody-here/model")
+    assert source_name("~nobody-here/model") == "~nobody-here/model"

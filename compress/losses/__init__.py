@@ -55,6 +55,8 @@ class TaskLoss(LossFunction):
     """Whether it also reads `label_weights` (`class_weights` of a recipe), where a batch has them."""
     compares_rows: bool = False
     """Whether the loss of a row depends on the other rows of its batch."""
+    of_numbers: bool = False
+    """Whether labels are numbers, learnt in units of their spread (`train/label_scale.py`)."""
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from compress.pipeline.steps.publish_step import is_in_zoo, publish
 from compress.pipeline.steps.scoring_steps import floor, quality
 from compress.pipeline.steps.select_step import rules_of, select
 from compress.pipeline.strip_paths import recipe_without_paths
+from compress.recipe.field_types import expanded_user
 from compress.recipe.measure_schema import Measure
 from compress.recipe.schema import Recipe
 from compress.recipe.task_schema import Task
@@ -35,6 +36,7 @@ from compress.runtimes import RUNTIMES
 from compress.steps import steps_of
 from compress.steps.model_step import ModelStep, hashed_settings
 from compress.storage.file_digests import file_digest
+from compress.tasks import KINDS
 from compress.variants import VARIANTS, packaged_formats
 
 ModelPlanner = Callable[[Plan, Sequence[Path]], None]
@@ -94,6 +96,10 @@ def add_data(plan: Plan) -> None:
     del task["name"]  # only a label: recipes on the same rows share them and their teacher, whatever they are called
     if data["labelled"] is None:
         del data["labelled"]  # as before there was such a key
+    if data["group"] is None:
+        del data["group"]
+    if (field := KINDS[recipe.task.kind].grouped_by) is not None:
+        task["grouped_by"] = field
     if task["hard_negatives"]:
         task["negatives_leave_out"] = "the query itself"  # which could be one before there was such a key
     data["contents"] = contents_digest(recipe.task.data)
@@ -178,7 +184,7 @@ def add_results(plan: Plan, cards: Sequence[Path], limits: bool) -> None:
     settings |= {"left_out": [*plan.left_out]} if plan.left_out else {}
     plan.add("report", "report", settings, needs, partial(report, plan=plan), tolerant=True)
     if recipe.publish:
-        to = recipe.publish.to if "://" in recipe.publish.to else str(Path(recipe.publish.to).expanduser().absolute())
+        to = recipe.publish.to if "://" in recipe.publish.to else str(expanded_user(recipe.publish.to).absolute())
         settings = {"to": to, "name": recipe.publish.name or recipe.name}
         run, in_effect = partial(publish, settings=recipe.publish), partial(is_in_zoo, settings=recipe.publish)
         plan.add("publish", "publish", settings, ["package", "report"], run, optional=True, in_effect=in_effect)

@@ -39,10 +39,15 @@ class Launch:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Launch:
-        """Read the launcher's variables; a plain start is a world of one."""
+        """Read the launcher's variables; a plain start is a world of one.
+
+        So is one with some of them: images of clusters may set the size of the world alone.
+        """
         import psutil
 
-        world = int(environment.get("WORLD_SIZE", "1"))
+        if not all(environment.get(name) for name in ("RANK", "WORLD_SIZE")):
+            return cls()
+        world = int(environment["WORLD_SIZE"])
         if world <= 1:
             return cls()
         marks = [environment.get(name, "") for name in ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT")]

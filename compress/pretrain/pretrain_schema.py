@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -24,6 +23,7 @@ from compress.recipe.field_types import (
     Weight,
     Width,
     as_list,
+    expanded_user,
     name_in,
 )
 from compress.recipe.sanity_limits import MAX_LAYERS
@@ -59,7 +59,7 @@ class Text(ShortForm):
     @classmethod
     def _expand_variables(cls, files: tuple[str, ...] | None) -> tuple[str, ...] | None:
         """Expand environment variables and `~` in paths."""
-        return files and tuple(str(Path(os.path.expandvars(file)).expanduser()) for file in files)
+        return files and tuple(str(expanded_user(os.path.expandvars(file))) for file in files)
 
     @model_validator(mode="after")
     def _check_source(self) -> Text:
@@ -161,7 +161,7 @@ class GeneralDistillation(Frozen):
 class ShortSequences(Frozen):
     """The first part of the training, on shorter sequences, with a warm-up and decay of its own."""
 
-    length: Length = Field(64, ge=16)
+    length: Annotated[Length, Field(ge=16)] = 64
     share: Number = Field(0.9, gt=0.0, lt=1.0)
     """Of all steps (and minutes)."""
 
@@ -169,7 +169,7 @@ class ShortSequences(Frozen):
 class PretrainSteps(Updates):
     """How long, in what batches and at what rate is trained."""
 
-    length: Length = Field(128, ge=16)
+    length: Annotated[Length, Field(ge=16)] = 128
     """Pieces of a sequence, special ones included."""
     short: ShortSequences | None = None
     batch_size: BatchSize = 64

@@ -4,7 +4,6 @@ import copy
 import statistics
 from collections.abc import Sequence
 from itertools import product
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +28,7 @@ from compress.prune.latency_table import (
 )
 from compress.prune.measure_latency import compare_times, open_variant, random_inputs
 from compress.prune.surgery import remove_units
+from compress.recipe.field_types import expanded_user
 from compress.recipe.prune_schema import Prune
 from compress.runtime.predictor import Placement, Predictor
 
@@ -65,7 +65,7 @@ class SpeedupGoal:
         self.result: SpeedupResult | None = None
         """What was predicted and measured; None before `select`."""
         if settings.latency_table is not None:
-            table = read_table(Path(settings.latency_table).expanduser())
+            table = read_table(expanded_user(settings.latency_table))
         if table is None:
             raise ModelError("a goal of speed-up needs a latency table.", hint="name a file: prune.latency_table")
         shape, self.table = shape_of(model), table

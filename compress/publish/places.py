@@ -17,6 +17,7 @@ from urllib.parse import quote, urlsplit
 from compress.environment import require
 from compress.errors import DISK_FULL, FREE_SPACE, CompressError, ModelError, UsageError
 from compress.publish.signatures import SIGNATURE_SUFFIX
+from compress.recipe.field_types import expanded_user
 from compress.storage.atomic_write import atomic_write, copy_content, new_folder, sync
 from compress.storage.file_digests import digests
 
@@ -108,7 +109,7 @@ def open_place(address: str) -> Place:
         return WebPlace(address.rstrip("/"))
     if scheme and scheme != "file":
         return CloudPlace(address.rstrip("/"))
-    return FolderPlace(Path(address.removeprefix("file://") or ".").expanduser())
+    return FolderPlace(expanded_user(address.removeprefix("file://") or "."))
 
 
 def check_writable(place: Place) -> None:

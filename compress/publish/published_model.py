@@ -17,6 +17,7 @@ from compress.publish.records import Record, VariantRecord, is_address, names_in
 from compress.publish.signatures import MAX_SIGNATURE_BYTES, SIGNATURE_SUFFIX, PublicKey, check_signature
 from compress.publish.verify import DIGESTS_FILE, MAX_DIGESTS_BYTES, Digests, parse_digests, variant_folder
 from compress.publish.zoo_index import find_version
+from compress.recipe.field_types import expanded_user
 from compress.storage.file_digests import file_digest
 
 ROOT, ALL = "root", "all"
@@ -63,9 +64,9 @@ def find(address: str) -> PublishedModel | None:
             return PublishedModel(text, place, record.folder, record)
     whole = open_place(text)
     is_remote = not isinstance(whole, FolderPlace)
-    if is_remote or (Path(text).expanduser() / DIGESTS_FILE).is_file():
+    if is_remote or (expanded_user(text) / DIGESTS_FILE).is_file():
         return PublishedModel(text, whole, "")
-    if parent and is_address(last) and not Path(text).expanduser().exists() and (names := names_in(open_place(parent))):
+    if parent and is_address(last) and not expanded_user(text).exists() and (names := names_in(open_place(parent))):
         raise ModelError(f"{parent} has no published model called '{last}'{nearest(last.partition('@')[0], names)}")
     return None
 

@@ -42,6 +42,7 @@ from compress.publish.verify import (
     variant_folder,
     verify,
 )
+from compress.recipe.field_types import expanded_user
 from compress.storage.atomic_write import new_folder, write_model
 from compress.storage.file_names import cache_folder
 from compress.storage.stored_info import Info, up_to
@@ -149,7 +150,7 @@ def opened(address: str | Path, warn: Callable[[str], None] | None = None) -> Pa
 def checked_model(name: str, warn: Callable[[str], None] | None = None) -> str:
     """Return what names a model on this machine, once it is as trusted keys want it: cards and hub ids as they are."""
     folder = opened(name, warn)
-    return name if Path(name).expanduser().exists() else str(folder)
+    return name if expanded_user(name).exists() else str(folder)
 
 
 def _warn_of_withdrawn(model: PublishedModel | None, warn: Callable[[str], None] | None) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from compress.environment import require
 from compress.errors import ModelError, UsageError
+from compress.recipe.field_types import expanded_user
 
 SIGNATURE_SUFFIX = ".minisig"
 MAX_SIGNATURE_BYTES = 4_096
@@ -60,7 +61,7 @@ class PublicKey:
 
 def read_keys(key: str) -> tuple[PublicKey, ...]:
     """Return the public keys of a file, one a line with any comments between, or the one that is given itself."""
-    path = Path(key).expanduser()
+    path = expanded_user(key)
     try:
         lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else [key]
     except (OSError, UnicodeDecodeError) as error:

@@ -18,6 +18,7 @@ from compress.recipe.schema import Recipe
 from compress.recipe.schema_lookup import as_written, has
 from compress.recipe.validation_errors import schema_problems
 from compress.recipe.yaml_lines import Document, KeyPath, dump_yaml
+from compress.storage.file_names import file_name_like
 
 Names = Mapping[str, Collection[str]]
 """The names that are valid, and the keys of tasks (`NAMED_TASKS`, `KIND_DEFAULTS`): the schema's validation context."""
@@ -49,7 +50,8 @@ def load_as(
     section_checks: Sequence[Callable[[Schema], Iterable[Problem]]] = (),
 ) -> Schema:
     """Load the file at ``path`` as ``schema``; its name is the file's unless it has one. See ``parse_as``."""
-    return parse_as(schema, _read(path), str(path), overrides, names, checks, path.stem, section_checks)
+    name = file_name_like(path.stem)
+    return parse_as(schema, _read(path), str(path), overrides, names, checks, name, section_checks)
 
 
 def parse_recipe(

@@ -74,7 +74,7 @@ class Measure(Frozen):
     """Batch sizes at which resident and peak memory while serving are measured."""
     robustness: Annotated[tuple[Annotated[str, name_in("perturbations")], ...], as_list] = ()
     """Perturbations of the test texts under which every variant is scored again."""
-    bootstrap: Natural = Field(1000, ge=100, le=100_000)
+    bootstrap: Annotated[Natural, Field(ge=100, le=100_000)] = 1000
     """Resamples for each confidence interval."""
 
     @property

@@ -112,7 +112,7 @@ class LightStudent(Frozen):
     ngrams: Natural = Field(1, le=5)
     """The longest n-grams of pieces that have vectors; 1 leaves them out. Of few texts most n-grams are seen once, and
     their hashed vectors cost points; the convolutions of `conv` read neighbours anyway."""
-    buckets: Natural = Field(BUCKETS, ge=2, le=MAX_BUCKETS)
+    buckets: Annotated[Natural, Field(ge=2, le=MAX_BUCKETS)] = BUCKETS
     """Vectors that all n-grams share, each the weighted sum of two of them."""
     head_width: Width = 128
     """Width of the hidden layer of the head."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -24,6 +23,7 @@ from compress.recipe.field_types import (
     Share,
     ShortForm,
     as_list,
+    expanded_user,
     name_in,
 )
 from compress.recipe.sanity_limits import MAX_LENGTH
@@ -72,6 +72,9 @@ class Data(Frozen):
     split_seed: Annotated[int, Field(strict=True, ge=0, lt=2**31)] = 0
     """Decides which rows are held back, and which `limit` and `labelled` take. The recipe's `seed` does not: runs with
     other seeds have the same rows of select and test."""
+    group: str | None = None
+    """A column (of documents, authors, patients …): rows with an equal value are of one role where roles are split off
+    train. Questions about one text always are."""
     limit: Count | None = None
     """Use at most this many rows of each role."""
     labelled: Count | None = None
@@ -95,7 +98,7 @@ class Data(Frozen):
         if files is None or info.data.get("hub") is not None:
             return files
         given = [files] if isinstance(files, str) else files
-        expanded = tuple(str(Path(os.path.expandvars(file)).expanduser()) for file in given)
+        expanded = tuple(str(expanded_user(os.path.expandvars(file))) for file in given)
         return expanded[0] if isinstance(files, str) else expanded
 
 
@@ -127,7 +130,7 @@ class Task(ShortForm):
     """The primary metric; by default the kind's first."""
     slices: Annotated[tuple[str, ...], as_list] = ()
     """Columns whose values define subgroups that are also scored."""
-    max_length: Length = Field(128, ge=4)
+    max_length: Annotated[Length, Field(ge=4)] = 128
     """Word pieces of each text, or of each window of it; the report states the share of truncated rows."""
     long: Literal["cut", "mean", "max", "attention"] = "cut"
     """What to do with longer texts: cut them, or process them in windows whose outputs are combined in this way."""

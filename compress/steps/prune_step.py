@@ -13,6 +13,7 @@ from compress.model_folder.model_info import ShapeInfo
 from compress.model_shapes import pruned_shape
 from compress.prune.latency_table import LATENCY_STEP, TABLE_FILE, read_table, unreachable
 from compress.prune.prune_ratios import check_sample, resolve_ratios
+from compress.recipe.field_types import expanded_user
 from compress.recipe.prune_schema import LATENCY_KEYS, Prune, PruneTo
 from compress.recipe.schema import Recipe
 from compress.recipe.student_schema import Student
@@ -74,7 +75,7 @@ def _add_cut(
     if prune.has_latency_goal:
         settings["chooses"] = "heads, neurons, whole layers"
     if prune.latency_table is not None:
-        settings["latency_table"] = file_digest(Path(prune.latency_table).expanduser())
+        settings["latency_table"] = file_digest(expanded_user(prune.latency_table))
     plan.add(cut_step, "cut", settings, needs, run, optional=True)
     if not prune.recover:
         plan.models.append(PlannedModel(name, cut_step, parent, SECTION, None, prune, evaluated))
@@ -136,7 +137,7 @@ def _check_latency_table(prune: Prune, shape: ShapeInfo) -> None:
     """Refuse a table from elsewhere of another shape than the model to prune has, and a goal out of its reach."""
     if prune.latency_table is None or prune.to is None:
         return
-    table = read_table(Path(prune.latency_table).expanduser())
+    table = read_table(expanded_user(prune.latency_table))
     if reason := table.mismatch(shape):
         raise UsageError(f"latency_table: {reason}")
     if reason := unreachable(table, shape, prune.to, prune.round_to):

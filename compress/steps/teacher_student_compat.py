@@ -14,6 +14,7 @@ from compress.models.checkpoint_task import EMBEDDING, checkpoint_task
 from compress.models.heads import HEADS
 from compress.models.load_save import TOKENIZER_FILES, load_tokenizer, read_config, saved_embedding_size
 from compress.recipe.distill_schema import Distill
+from compress.recipe.field_types import expanded_user
 from compress.recipe.loss_schema import MARGIN_LOSS
 from compress.recipe.schema import Recipe
 from compress.recipe.student_schema import Student
@@ -82,7 +83,7 @@ def check_further_teachers(settings: Distill, configs: ModelConfigs) -> None:
         if {"vocab_size"} <= config.keys() & teacher.keys():
             check_embedding_count(who, int(config["vocab_size"]), int(teacher["vocab_size"]))
         if source_kind(named.source, "teachers") == "folder":
-            folder = Path(named.source).expanduser()
+            folder = expanded_user(named.source)
             saved = checkpoint_task(folder, read_config(folder))
             check_teacher_head(who, saved, HEADS[kind_of(recipe.task).head])
             if configs.task is not None:  # known once the data are prepared
@@ -99,7 +100,7 @@ def _check_one_width(recipe: Recipe, teacher: Mapping[str, Any], cards: Sequence
     width = _embedding_width(recipe, teacher, cards)
     widths = [each.embedding for each in recipe.light_students.values()]
     if student := recipe.student:
-        own = saved_embedding_size(Path(student.source).expanduser()) if student.source else None
+        own = saved_embedding_size(expanded_user(student.source)) if student.source else None
         widths.append(student.embedding or (own if own and width and own < width else None))
     for wanted in filter(None, widths):
         if width is not None and wanted != width:
@@ -114,7 +115,7 @@ def _embedding_width(recipe: Recipe, teacher: Mapping[str, Any], cards: Sequence
     """Return the width of the teacher's embeddings, present or (of a plain encoder) future; None while unknown."""
     source = recipe.teacher.source
     is_folder = source_kind(source, "teachers", cards) == "folder"
-    saved = saved_embedding_size(Path(source).expanduser()) if is_folder else None
+    saved = saved_embedding_size(expanded_user(source)) if is_folder else None
     return saved or (teacher.get(family_named(teacher["model_type"]).hidden_key) if teacher else None)
 
 

@@ -103,6 +103,9 @@ class RowReader(ABC):
         """Return the names of the classes scores are broken down by: the labels, or entity types."""
         return labels
 
+    grouped_by: str | None = None
+    """The field that several rows may share: these are of one role, so that none is scored on what was learnt."""
+
     @abstractmethod
     def to_input(self, row: Row) -> TaskInput:
         """Return the input that `predict` would be given for this row."""

@@ -5,7 +5,7 @@ Warnings are worded alike where the data are prepared and in reports.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +109,12 @@ def _source_problems(task: Task) -> Iterator[Problem]:
         yield Problem(path, f"a builtin set has its own rows; {', '.join(sorted(files))} cannot be given with it")
     if data.builtin is None and "train" not in files:
         yield Problem((*path, "train"), "is missing: a file, or the hub set's split, to learn from")
+    yield from _split_problems(data, files)
+
+
+def _split_problems(data: Data, files: Collection[str]) -> Iterator[Problem]:
+    """Yield what cannot be split off train."""
+    path = ("task", "data")
     shares = {
         role: share for role, share in (("select", data.select_share), ("test", data.test_share)) if role not in files
     }
@@ -117,6 +123,8 @@ def _source_problems(task: Task) -> Iterator[Problem]:
             yield Problem(
                 (*path, role), f"is missing: give labelled rows, or split some off train with {role}_share: 0.1"
             )
+    if data.group is not None and not shares:
+        yield Problem((*path, "group"), "has no effect: select and test have rows of their own")
     total = sum(share for share in shares.values() if share != "auto")
     if total >= 1:
         yield Problem(path, f"select_share and test_share split off {total:.0%} of train: nothing is left")

@@ -24,6 +24,7 @@ from compress.models.heads import EMBEDDING, head_for
 from compress.models.load_save import fit_head, has_task_head, load_model, load_tokenizer, read_config
 from compress.models.student.build_student import build_student, initialization_of
 from compress.recipe.distill_schema import Distill
+from compress.recipe.field_types import expanded_user
 from compress.recipe.student_schema import Student
 from compress.tasks.base import Row
 from compress.train.core import training_data
@@ -236,7 +237,7 @@ def _kept_of(student: Student) -> dict[str, Any]:
 
     These are arguments of `save_trained_model`.
     """
-    info = find_info(Path(student.source).expanduser()) if student.source else None
+    info = find_info(expanded_user(student.source)) if student.source else None
     if info is None:
         return {}
     return {"vocabulary": info.vocabulary, "pruning": None if changes_shape(student) else info.pruning}

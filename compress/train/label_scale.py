@@ -77,7 +77,7 @@ def _set(layer: torch.nn.Linear, values: tuple[Tensor, Tensor]) -> None:
 
 def label_scale(rows: Iterable[Row], task: TaskInfo) -> LabelScale | None:
     """Return the scale of the labels of these rows; None for tasks whose labels are no numbers."""
-    if kind_of(task).problem != "regression":
+    if not kind_of(task).loss.of_numbers:
         return None
     labels = np.fromiter((row["label"] for row in rows), np.float64)
     return LabelScale(float(labels.mean()), float(labels.std()) or 1.0) if labels.size else None

@@ -568,6 +568,9 @@ def test_default_name_is_that_of_the_file(tmp_path):
     assert load_recipe(path, names=NAMES).name == "films"
     path.write_text(MINIMAL + "name: other\n")
     assert load_recipe(path, names=NAMES).name == "other"
+    path = path.rename(tmp_path / "my récipe.yaml")
+    path.write_text(MINIMAL)
+    assert load_recipe(path, names=NAMES).name == "my-recipe"
 
 
 def test_byte_order_mark_is_ignored(tmp_path):

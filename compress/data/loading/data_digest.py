@@ -9,7 +9,7 @@ from compress.data.loading.quickstart_dataset import builtin_file
 from compress.data.loading.raw_rows import format_of
 from compress.data.loading.text_decoding import check_text
 from compress.errors import DataError, Problem, nearest_file
-from compress.recipe.field_types import Part, Role
+from compress.recipe.field_types import Part, Role, expanded_user
 from compress.recipe.task_schema import Data
 from compress.storage.file_digests import file_digest
 
@@ -36,7 +36,7 @@ def describe_source(data: Data, part: Part) -> str:
 def part_files(data: Data, part: Part) -> tuple[Path, ...]:
     """Return the files of one part, none for a hub set; for a missing one the error names the most similar file."""
     entries = () if data.hub is not None else source_entries(data, part)
-    return tuple(_existing(Path(entry).expanduser(), part) for entry in entries)
+    return tuple(_existing(expanded_user(entry), part) for entry in entries)
 
 
 def file_problems(data: Data) -> Iterator[Problem]:

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any
 
 from compress.data.loading.data_digest import PARTS, ROLES, part_files, source_entries
+from compress.data.loading.part_rows import columns_read
 from compress.data.loading.raw_rows import LINE, file_rows, format_of
 from compress.data.loading.row_sources import document_text, row_parser
 from compress.errors import CompressError, DataError, Problem
@@ -29,7 +30,7 @@ def missing_columns(task: Task) -> Iterator[MissingColumn]:
         return
     for part in PARTS:
         for path in part_files(task.data, part):
-            rows = file_rows(path, task.data, part)
+            rows = file_rows(path, task.data, part, columns_read(task, part))
             first = next(raw for raw in rows if raw.fault is None)
             if (task.data.format or format_of(path)) in ("jsonl", "json"):  # an object may leave keys out
                 first = _with_keys_of_others(first, rows)
@@ -61,7 +62,7 @@ def _columns_of(part: Part, first: RawRow, task: Task) -> list[str]:
     """Return the columns that the files of a part have to have, by their first row."""
     columns = [*task.text, *(task.slices if part == ("test" if task.data.test else "train") else ())]
     if part == "train":
-        columns += [*(() if task.negatives is None else (task.negatives,)), *soft_label_columns(task)]
+        columns += [*filter(None, (task.negatives, task.data.group)), *soft_label_columns(task)]
     if part == "train" and task.soft_labels and not has_label(first.values, task):
         check_true_labels(task, first.where)
     elif part != "unlabelled":
@@ -79,7 +80,7 @@ def column_problems(task: Task) -> Iterator[Problem]:
     """Yield each column that the task names and a file does not have, at the key that names it."""
     try:
         for missing in missing_columns(task):
-            yield Problem(("task", missing.key), missing.full_message)
+            yield Problem(("task", *missing.key.split(".")), missing.full_message)
     except CompressError:
         return  # what else is wrong with a file is no mistake of the recipe: the plan refuses it
 

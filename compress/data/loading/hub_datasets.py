@@ -1,28 +1,31 @@
 """Splits of data sets on the Hugging Face Hub, through the datasets library."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from compress.environment import require
 from compress.errors import DataError
 from compress.recipe.task_schema import Data
 from compress.tasks.base import RawRow
+from compress.tasks.parsing.columns import ReadValues
 
 
-def hub_rows(data: Data, split: str, names: bool) -> Iterator[RawRow]:
-    """Yield the rows of one split, memory-mapped from the library's cache.
+def hub_rows(data: Data, split: str, names: bool, columns: Collection[str] | None = None) -> Iterator[RawRow]:
+    """Yield the rows of one split, memory-mapped from the library's cache, with the values of ``columns``, or of all.
 
     Remote code is never run. With ``names``, class numbers, or lists of them, are replaced by the data set's own names,
     and its mark for "no label" (-1) by None; otherwise numbers stay numbers, for the recipe to name.
     """
     datasets = require("datasets", "train")
     rows = _load(datasets, data, split)
+    every = tuple(rows.column_names)
+    rows = rows.select_columns([name for name in every if columns is None or name in columns] or list(every))
     features = {column: getattr(feature, "feature", feature) for column, feature in rows.features.items() if names}
     classes = {name: feature for name, feature in features.items() if isinstance(feature, datasets.ClassLabel)}
     for number, row in enumerate(rows, 1):
         named = {column: _class_name(feature, row[column]) for column, feature in classes.items()}
-        yield RawRow(f"{data.hub} {split}, row {number}", {**row, **named})
+        yield RawRow(f"{data.hub} {split}, row {number}", ReadValues({**row, **named}, every))
 
 
 def _class_name(feature: Any, number: int | list[int] | None) -> str | list[Any] | None:

@@ -1,75 +1,25 @@
 """Raw rows, streamed from files: a mapping by column, with the location of each row.
 
 Nothing is repaired and nothing skipped: a row that does not fit its header, a broken line or a truncated file is an
-error that names file, row and line. Only empty lines at the end of a file are ignored. CoNLL files have a word and its
-tags per line and an empty line after each sentence, which is a row.
+error that names file, row and line. Only empty lines at the end of a file are ignored.
 """
 
 import csv
 import json
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from pathlib import Path
 
+from compress.data.loading.conll_files import sentence_rows
 from compress.data.loading.json_files import document_rows, unique_keys
-from compress.data.loading.text_decoding import OF_RECIPES, reading, text_lines
-from compress.environment import require
-from compress.errors import DataError, pluralize
+from compress.data.loading.parquet_files import parquet_rows
+from compress.data.loading.text_decoding import OF_RECIPES, text_lines
+from compress.errors import DataError
 from compress.recipe.field_types import Header, Part
 from compress.recipe.task_schema import Data
 from compress.tasks.base import RawRow
-from compress.tasks.parsing.columns import SKIP_HINT, separator_hint
-
-WORDS, TAGS = "tokens", "tags"
-"""Names of the first and the last column, besides their numbers, where no header names them."""
-NEW_DOCUMENT = "-DOCSTART-"
-
-Sentence = dict[int, list[str]]
-"""The columns of each word by its line in the file."""
-
-
-def sentence_rows(path: Path, encoding: str, header: Header, tagged: bool = True) -> Iterator[RawRow]:
-    """Yield a row per sentence, a list per column. Columns are `tokens` (first), `tags` (last), and 0, 1, 2 and so on.
-
-    Without ``tagged``, lines may hold a word alone.
-    """
-    columns = 0
-    for number, sentence in enumerate(_sentences(path, encoding), 1):
-        for line, fields in sentence.items():
-            columns = columns or len(fields)
-            _check_columns(len(fields), columns, header, f"{path}, line {line}", least=2 if tagged else 1)
-        lists = list(map(list, zip(*sentence.values(), strict=True)))
-        names = header if isinstance(header, tuple) else map(str, range(columns))
-        ends = {} if isinstance(header, tuple) else {WORDS: lists[0], TAGS: lists[-1]}
-        yield RawRow(f"{path}, row {number} (line {min(sentence)})", {**ends, **dict(zip(names, lists, strict=True))})
-
-
-def _sentences(path: Path, encoding: str) -> Iterator[Sentence]:
-    """Yield the words of each sentence; a document separator ends a sentence and belongs to none."""
-    sentence: Sentence = {}
-    for number, line in enumerate(text_lines(path, encoding, newline="\n"), 1):
-        text = line.rstrip("\r\n")
-        fields = text.split("\t") if "\t" in text else [field for field in text.split(" ") if field]
-        if text.strip() and fields[0] != NEW_DOCUMENT:
-            sentence[number] = fields
-        elif sentence:
-            yield sentence
-            sentence = {}
-    if sentence:
-        yield sentence
-
-
-def _check_columns(count: int, columns: int, header: Header, where: str, least: int) -> None:
-    if columns < least:
-        raise DataError(f"{where} has 1 column where a word and its tag are expected, with a tab or spaces between.")
-    if count != columns:
-        hint = "a word has lost its tag, or has white space in it"
-        raise DataError(f"{where} has {pluralize(count, 'column')} where the lines before have {columns}.", hint=hint)
-    if isinstance(header, tuple) and len(header) != columns:
-        raise DataError(f"{where} has {columns} columns where task.data.header names {len(header)}.")
-
+from compress.tasks.parsing.columns import SHOWN_COLUMNS, SKIP_HINT, check_distinct, separator_hint
 
 FORMATS = ("csv", "tsv", "jsonl", "json", "parquet", "conll", "txt")
 EXTENSIONS = {**{form: form for form in FORMATS}, "ndjson": "jsonl", "bio": "conll", "iob": "conll"}
@@ -92,8 +42,6 @@ DELIMITER_HINT = (
     "a text that contains the delimiter needs quotes, and task.data.quoting: true; for a file without a header, set"
     " task.data.header"
 )
-SHOWN_COLUMNS = 20
-"""Columns that a message lists."""
 MOST_FAULTS = 1000
 """A file that begins with so many rows that cannot be read is refused for the first of them."""
 
@@ -102,11 +50,11 @@ Line = tuple[int, list[str]]
 """The line of a row in its file, from 1, and its fields without column names."""
 
 
-def file_rows(path: Path, data: Data, role: Part) -> Iterator[RawRow]:
-    """Yield the rows of one file; a file without any is an error."""
+def file_rows(path: Path, data: Data, role: Part, columns: Collection[str] | None = None) -> Iterator[RawRow]:
+    """Yield the rows of one file; a file without any is an error. Of parquet only ``columns`` are read, where given."""
     form = data.format or format_of(path)
     if form == "parquet":
-        rows = _parquet_rows(path)
+        rows = parquet_rows(path, columns)
     elif form == "jsonl":
         rows = _json_rows(path, data)
     elif form == "json":
@@ -175,33 +123,48 @@ def recognise_delimiter(path: Path, encoding: str, header: Header, quoting: bool
     """Return what separates the columns of a csv: a comma, unless the first rows have several columns with another.
 
     Where a first row that is a header has several columns with two of them (`text;label, final`), the one with which
-    all rows have as many decides; where there is no header, only that.
+    all rows have as many decides; where there is no header, only that, and what a delimiter in a text looks like.
     """
-    counts = {delimiter: _count_fields(path, encoding, delimiter, quoting, option) for delimiter in DELIMITERS}
+    rows = {delimiter: _first_rows(path, encoding, delimiter, quoting, option) for delimiter in DELIMITERS}
+    counts = {delimiter: [len(fields) for fields in found] for delimiter, found in rows.items()}
     equal = [delimiter for delimiter, found in counts.items() if len(set(found)) == 1 and found[0] > 1]
     if isinstance(header, tuple):
         more = header[-1:] == (AND_MORE,)
         names = len(header) - more
-        fitting = (each for each, found in counts.items() if set(found) == {names} or (more and min(found) >= names))
-        return next(fitting, ",")
-    if not header:
-        is_one_column = set(counts[","]) == {1} and len(counts[","]) > 1
-        return equal[0] if is_one_column and equal else ","
-    several = [delimiter for delimiter, found in counts.items() if found[0] > 1]
-    return [*equal, *several, ","][0]
+        equal = [each for each, found in counts.items() if set(found) == {names} or (more and min(found) >= names)]
+        equal = equal if names > 1 else equal[:1]  # where there is one column, nothing separates it from others
+    elif not header and (len(set(counts[","])) > 1 or len(counts[","]) == 1):
+        return ","
+    likely = [each for each in equal if not all(_is_within_text(fields, each) for fields in rows[each])] or equal
+    if header is True:
+        several = [delimiter for delimiter, found in counts.items() if found[0] > 1]
+        return [*likely, *several, ","][0]
+    if len(likely) > 1:
+        named = " and ".join(map(repr, likely))
+        hint = "begin the file with a line of column names, or separate its columns with tabs and call it .tsv"
+        raise DataError(f"{path}: its columns may be separated by {named}: both fit the first rows.", hint=hint)
+    return [*likely, ","][0]
 
 
-def _count_fields(path: Path, encoding: str, delimiter: str, quoting: bool, option: str) -> list[int]:
-    """Return the number of fields of each of the first rows that are not empty."""
+def _is_within_text(fields: list[str], delimiter: str) -> bool:
+    """Return whether each cut may be one through a text: before a space, or at a comma between digits (`4,5`)."""
+    return all(
+        after[:1].isspace() or (delimiter == "," and before[-1:].isdecimal() and after[:1].isdecimal())
+        for before, after in pairwise(fields)
+    )
+
+
+def _first_rows(path: Path, encoding: str, delimiter: str, quoting: bool, option: str) -> list[list[str]]:
+    """Return the fields of each of the first rows that are not empty."""
     csv.field_size_limit(max(LONGEST_FIELD, csv.field_size_limit()))  # of the whole process
     with closing(text_lines(path, encoding, newline="", option=option, mark_invalid=option != OF_RECIPES)) as lines:
         reader = csv.reader(lines, delimiter=delimiter)
         if not quoting:
             reader = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE)
         try:
-            return [len(fields) for fields in islice(reader, SNIFFED_ROWS) if fields] or [0]
+            return [fields for fields in islice(reader, SNIFFED_ROWS) if fields] or [[]]
         except csv.Error:
-            return [0]
+            return [[]]
 
 
 def header_of(data: Data, role: Part) -> Header:
@@ -213,20 +176,13 @@ def _read_header(lines: Iterator[Line], header: Header, path: Path) -> tuple[lis
     """Return the columns' names, whether rows may have more fields, and the lines that are rows."""
     if isinstance(header, tuple):
         more = header[-1:] == (AND_MORE,)
-        return _check_distinct(list(header[:-1] if more else header), path), more, lines
+        return check_distinct(list(header[:-1] if more else header), str(path)), more, lines
     first = next(lines, None)
     if first is None:
         raise DataError(f"{path} is empty.")
     if header:
-        return _check_distinct(first[1], path), False, lines
+        return check_distinct(first[1], str(path)), False, lines
     return [str(index) for index in range(len(first[1]))], False, chain([first], lines)
-
-
-def _check_distinct(columns: list[str], path: Path) -> list[str]:
-    duplicates = sorted(column for column, count in Counter(columns).items() if column and count > 1)
-    if duplicates:
-        raise DataError(f"{path}: several columns are named {', '.join(map(repr, duplicates[:SHOWN_COLUMNS]))}.")
-    return columns
 
 
 def _plain(path: Path, data: Data, delimiter: str) -> Iterator[Line]:
@@ -276,18 +232,3 @@ def _json_rows(path: Path, data: Data) -> Iterator[RawRow]:
         if not isinstance(values, dict):
             raise DataError(f"{where} is a JSON {type(values).__name__} where an object is expected, one per line.")
         yield RawRow(where, values)
-
-
-def _parquet_rows(path: Path) -> Iterator[RawRow]:
-    pyarrow = require("pyarrow", "train")
-    from pyarrow import parquet
-
-    with reading(path):
-        try:
-            file = parquet.ParquetFile(path)
-            _check_distinct(list(file.schema_arrow.names), path)
-            batches = (batch.to_pylist() for batch in file.iter_batches(batch_size=1024))
-            for number, values in enumerate(chain.from_iterable(batches), 1):
-                yield RawRow(f"{path}, row {number}", values)
-        except pyarrow.ArrowException as error:
-            raise DataError(f"{path} cannot be read as parquet: {error}") from error

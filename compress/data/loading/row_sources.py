@@ -10,20 +10,20 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from itertools import chain, groupby, islice, starmap
+from itertools import groupby, islice, starmap
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from compress.console import Console
-from compress.data.loading.data_digest import ROLES, part_files, source_entries
-from compress.data.loading.hub_datasets import hub_rows
+from compress.data.loading.data_digest import ROLES, source_entries
+from compress.data.loading.part_rows import DOCUMENT, Columns, columns_read, part_rows
 from compress.data.loading.quickstart_dataset import builtin_rows
-from compress.data.loading.raw_rows import LINE, file_rows
+from compress.data.loading.raw_rows import LINE
 from compress.errors import DataError, UsageError
 from compress.recipe.field_types import Part, Role
-from compress.recipe.task_schema import Data, Task
+from compress.recipe.task_schema import Task
 from compress.tasks import Row, kind_of, task_info
 from compress.tasks.base import RawRow, TaskInput
 from compress.tasks.parsing.columns import (
@@ -38,8 +38,21 @@ from compress.tasks.parsing.columns import (
 )
 from compress.tasks.parsing.labels import UnknownClass, parse_train_row
 
-Source = Callable[[], Iterator[RawRow]]
-"""Returns all rows of a role, from the first one, each time it is called."""
+
+class Source:
+    """All rows of a role, from the first one each time they are asked for."""
+
+    def __init__(self, rows: Callable[[Columns], Iterator[RawRow]], columns: Columns = None) -> None:
+        """``rows`` returns them with some columns, or with all; ``columns`` are those that the task reads."""
+        self._rows, self.columns = rows, columns
+
+    def __call__(self) -> Iterator[RawRow]:
+        """Return the rows with all of their columns."""
+        return self._rows(None)
+
+    def read(self) -> Iterator[RawRow]:
+        """Return the rows with the columns that the task reads."""
+        return self._rows(self.columns)
 
 
 SkipRow = Callable[[DataError], None]
@@ -60,25 +73,23 @@ def open_sources(task: Task, console: Console, named: bool | None = None) -> dic
     default where the recipe names no classes.
     """
     if task.data.builtin is not None:
-        return {"train": partial(builtin_rows, task.data.builtin, console)}
+        builtin = task.data.builtin
+        return {"train": Source(lambda columns: builtin_rows(builtin, console))}
     names = task.labels is None if named is None else named
     return {role: part_source(task, role, names) for role in ROLES if source_entries(task.data, role)}
 
 
-class CopiedRows:
-    """A source that is read once: its rows are copied to a temporary file when they are first read."""
+class CopiedRows(Source):
+    """A source that is read once: what the task reads is copied to a temporary file when it is first read."""
 
     def __init__(self, source: Source, copy: IO[bytes]) -> None:
+        super().__init__(lambda columns: self._read() if self.is_complete else self._read_and_copy())
         self._source, self._copy = source, copy
         self.is_complete = False
 
-    def __call__(self) -> Iterator[RawRow]:
-        """Return all rows, from the first one."""
-        return self._read() if self.is_complete else self._read_and_copy()
-
     def _read_and_copy(self) -> Iterator[RawRow]:
         self._copy.truncate(0)
-        rows = self._source()
+        rows = self._source.read()
         while block := list(islice(rows, COPIED_TOGETHER)):
             pickle.dump([tuple(raw) for raw in block], self._copy, pickle.HIGHEST_PROTOCOL)
             yield from block
@@ -91,23 +102,16 @@ class CopiedRows:
                 yield from starmap(RawRow, pickle.load(self._copy))
 
 
-def part_rows(data: Data, part: Part, named: bool = False) -> Iterator[RawRow]:
-    """Yield the raw rows of one part, line by line."""
-    if data.hub is not None:
-        return chain.from_iterable(hub_rows(data, split, named) for split in source_entries(data, part))
-    return chain.from_iterable(file_rows(path, data, part) for path in part_files(data, part))
-
-
 def part_source(task: Task, part: Part, named: bool = False) -> Source:
     """Return a source of one part of the data; lines that belong together are one row."""
     grouped = partial(kind_of(task).group_lines, task=task, labelled=part != "unlabelled")
 
-    def rows() -> Iterator[RawRow]:
-        for is_text, given in groupby(part_rows(task.data, part, named), lambda raw: LINE in raw.values):
+    def rows(columns: Columns) -> Iterator[RawRow]:
+        for is_text, given in groupby(part_rows(task.data, part, named, columns), lambda raw: LINE in raw.values):
             whole_or_grouped = iter if is_text else partial(_around_faults, grouped=grouped)
             yield from whole_or_grouped(given)
 
-    return rows
+    return Source(rows, columns_read(task, part))
 
 
 def _around_faults(rows: Iterator[RawRow], grouped: Callable[[Iterator[RawRow]], Iterator[RawRow]]) -> Iterator[RawRow]:
@@ -129,8 +133,8 @@ def _around_faults(rows: Iterator[RawRow], grouped: Callable[[Iterator[RawRow]],
 
 
 def corpus_documents(task: Task) -> Iterator[str]:
-    """Yield the texts of the recipe's corpus, from the label column or one named `text`; none may be empty."""
-    for raw in part_rows(task.data, "corpus"):
+    """Yield the texts of the recipe's corpus, from the label column or the one of documents; none may be empty."""
+    for raw in part_rows(task.data, "corpus", columns=columns_read(task, "corpus")):
         yield document_text(raw, task)
 
 
@@ -139,7 +143,7 @@ def document_text(raw: RawRow, task: Task) -> str:
     if LINE in raw.values:
         return str(raw.values[LINE])
     label = label_columns(task)[0]
-    text = text_value(raw.values, label if has_column(raw.values, label, task) else "text", task, raw.where)
+    text = text_value(raw.values, label if has_column(raw.values, label, task) else DOCUMENT, task, raw.where)
     if not text.strip():
         raise DataError(f"{raw.where}: the document is empty.")
     return text
@@ -161,7 +165,7 @@ def parsed_rows(
 ) -> Iterator[tuple[RawRow, Row | DataError]]:
     """Yield every row of a source; for one that does not fit the task, the error, which `bad_rows: refuse` raises."""
     parse = _refusing_faults(row_parser(task, labels, part))
-    rows = source()
+    rows = source.read()
     for number, raw in enumerate(rows):
         try:
             yield raw, parse(raw)
@@ -260,7 +264,7 @@ def value_name(value: Any, column: str, where: str) -> str:
 
 def _numbered_rows(task: Task, numbers: NDArray[np.int64], console: Console) -> Iterator[RawRow]:
     sources = open_sources(task, console, named=True)
-    rows, last = sources["test" if "test" in sources else "train"](), -1
+    rows, last = sources["test" if "test" in sources else "train"].read(), -1
     for number in numbers.tolist():
         yield from islice(rows, number - last - 1, number - last)
         last = number

@@ -144,6 +144,6 @@ def _codec(encoding: str, option: str = OF_RECIPES) -> str:
     try:
         codec = codecs.lookup(encoding)
         "".encode(encoding)
-    except LookupError as error:
-        raise DataError(f"{option}: no text encoding is called '{encoding}'.") from error
+    except (LookupError, ValueError) as error:
+        raise DataError(f"{option}: no text encoding is called {encoding!r}.") from error
     return "utf-8-sig" if codec.name == "utf-8" else codec.name

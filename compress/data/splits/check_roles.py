@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
@@ -59,6 +60,8 @@ def check_roles(
         source = describe_source(task.data, "train")
         raise DataError(f"{source}: all labels are the same; at least two are needed.", hint=hint)
     _check_scored_roles(statistics, task, folder, console)
+    if shared := statistics.shared("test", "select"):
+        console.warn(f"{shared:,} of {statistics.count('test'):,} test rows have a text that is also in select.")
     in_train = statistics.per_class("train")
     for role in ROLES[1:]:
         rows = statistics.per_class(role).items()
@@ -86,7 +89,9 @@ def _check_scored_roles(statistics: RowStatistics, task: Task, folder: Path, con
             f"{describe_source(task.data, role)}: its labels are all the same: {metric.name} cannot distinguish models."
         )
         if task.data.limit is None and task.data.labelled is None:
-            raise DataError(message, hint="rows with other labels, or a metric such as accuracy")
+            others = " or ".join(each.name for each in kind.metrics if not each.needs_varied_labels)
+            hint = "give rows with other labels too"
+            raise DataError(message, hint=f"{hint}, or set task.metric: {others}" if others else hint)
         console.warn(message)
 
 
@@ -107,11 +112,12 @@ def refuse_identifiers(statistics: RowStatistics, rows: int, task: Task, train: 
 def _columns_of_classes(train: Source, task: Task) -> list[str]:
     """Return `topic (6)`: the other columns that have several values, each of them in several rows."""
     used, values, rows = {*task.text, *label_columns(task)}, defaultdict[str, set[str]](set), 0
-    for raw in islice(train(), SAMPLED):
-        rows += 1
-        for column, value in raw.values.items():
-            if column not in used and not isinstance(value, (list, tuple, dict)) and not is_missing(value):
-                values[column].add(class_name(value))
+    with suppress(DataError):  # of a column that nothing else reads
+        for raw in islice(train(), SAMPLED):
+            rows += 1
+            for column, value in raw.values.items():
+                if column not in used and not isinstance(value, (list, tuple, dict)) and not is_missing(value):
+                    values[column].add(class_name(value))
     few = sorted((len(found), column) for column, found in values.items() if 1 < len(found) <= rows / 5)
     return [f"'{column}' ({count:,})" for count, column in few[:MAX_NAMED]]
 

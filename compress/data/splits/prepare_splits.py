@@ -26,6 +26,7 @@ from compress.data.loading.row_sources import (
     row_parser,
 )
 from compress.data.splits.check_roles import check_roles, refuse_identifiers, unseen_classes
+from compress.data.splits.row_groups import row_groups
 from compress.data.splits.row_statistics import Indices, RowStatistics, RowWarnings, read_info, write_info
 from compress.data.splits.row_store import (
     ROWS,
@@ -205,15 +206,19 @@ class SourceRows(NamedTuple):
     """Of the stored rows in their source, from 0."""
     total: int
     """Rows of the source, with those that do not fit the task."""
+    groups: Indices | None = None
+    """Of each row of the source, the first one of its group; None where rows have none."""
 
 
 def store_source(source: Source, part: Part, task: Task, store: RowWriter, statistics: RowStatistics) -> SourceRows:
     """Store and count the rows that fit the task; under `labelled` also texts of train whose label does not fit."""
-    numbers, total = array("q"), 0
+    numbers, total, grouped = array("q"), 0, row_groups(task, part)
     keeps_texts = part == "train" and task.data.labelled is not None
     without_label = row_parser(task, statistics.labels, "unlabelled")
     for number, (raw, row) in enumerate(parsed_rows(source, task, statistics.labels, part)):
         total = number + 1
+        if grouped:
+            grouped.add(raw, row)
         if isinstance(row, DataError):
             statistics.skip(part, row)
             with suppress(DataError):
@@ -229,7 +234,8 @@ def store_source(source: Source, part: Part, task: Task, store: RowWriter, stati
         else:
             statistics.add(row)
         numbers.append(number)
-    return SourceRows(np.frombuffer(numbers, np.int64), total)
+    groups = np.frombuffer(grouped.firsts, np.int64) if grouped else None
+    return SourceRows(np.frombuffer(numbers, np.int64), total, groups)
 
 
 def _assign(
@@ -249,7 +255,9 @@ def _assign(
     labelled = task.data.labelled if role == "train" else None
     readable = np.zeros(rows.total, np.bool_)
     readable[rows.numbers] = fits
-    roles = assign_roles(rows.total, seed, shares, task.data.limit, role, labelled, by_number, readable)
+    groups = rows.groups if shares else None
+    limits = task.data.limit, role, labelled
+    roles = assign_roles(rows.total, seed, shares, *limits, by_number, readable, groups)
     for part, mask in roles.items():
         chosen = mask[rows.numbers] & (fits if part != "unlabelled" else True)
         indices = stored + np.flatnonzero(chosen)

@@ -39,6 +39,7 @@ def assign_roles(
     labelled: int | None = None,
     rare: Mapping[int, Sequence[int]] | None = None,
     fits: RowMask | None = None,
+    groups: NDArray[np.int64] | None = None,
 ) -> dict[Part, RowMask]:
     """Return a mask of ``count`` rows per role: first the ``shares`` split off, at least one row each, then ``rest``.
 
@@ -55,13 +56,17 @@ def assign_roles(
         labelled: of ``rest``, only the first so many of these rows that fit; the others are `unlabelled`.
         fits: which rows have a label that can be read; all unless given.
         rare: by row number, those of its classes that a split could use up; of rows that have such classes.
+        groups: of each row, the number of the first one of its group: rows of a group are of one role. They may use up
+            a class.
     """
     rare = rare or {}
     left = Counter(label for labels in rare.values() for label in labels)
-    order = np.argsort(random_keys(count, seed), kind="stable")
+    keys = random_keys(count, seed)
+    order = np.argsort(keys if groups is None else keys[groups], kind="stable")
     parts: dict[Part, NDArray[np.int64]] = {}
     for role, share in shares.items():
-        taken = _take(order, max(1, round(share * count)), rare, left)
+        size = max(1, round(share * count))
+        taken = _take(order, size, rare, left) if groups is None else np.arange(_whole_groups(order, size, groups))
         parts[role], order = order[taken], np.delete(order, taken)
     parts[rest] = order = order[:limit]
     if labelled is not None:
@@ -69,6 +74,13 @@ def assign_roles(
         parts[rest] = usable[:labelled]
         parts["unlabelled"] = order[~np.isin(order, parts[rest])]
     return {role: _mask(count, part[:limit]) for role, part in parts.items()}
+
+
+def _whole_groups(order: NDArray[np.int64], size: int, groups: NDArray[np.int64]) -> int:
+    """Return how many of the first rows are the groups of the first ``size``; that number where none would be left."""
+    last = groups[order[min(size, len(order)) - 1]]
+    ends = size + int((groups[order[size:]] == last).sum())
+    return ends if ends < len(order) else size
 
 
 def _mask(count: int, rows: NDArray[np.int64]) -> RowMask:

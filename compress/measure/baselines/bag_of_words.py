@@ -143,14 +143,18 @@ def _hashed(rows: Sequence[Row], analyze: Callable[[Row], list[str]]) -> csr_mat
 
 
 def _fit_classes(features: csr_matrix, labels: NDArray[Any], classes: int, seed: int) -> Fitted:
-    """Logistic regression; classes without a row in the sample have probability zero."""
+    """Logistic regression; classes without a row in the sample have probability zero.
+
+    Where there is nothing to learn from, one class or no word at all, the probabilities are the shares of the classes.
+    """
     from sklearn.linear_model import LogisticRegression
 
     seen = np.unique(labels)
-    if len(seen) == 1:  # the sample has only one class
-        return lambda inputs: np.tile(np.eye(classes, dtype=np.float32)[int(seen[0])], (inputs.shape[0], 1))
     # A hash value without a word has weight zero: leaving it out changes only the time.
     used = np.unique(features.indices)
+    if len(seen) == 1 or not len(used):
+        shares = (np.bincount(labels, minlength=classes) / len(labels)).astype(np.float32)
+        return lambda inputs: np.tile(shares, (inputs.shape[0], 1))
     model = LogisticRegression(C=STRENGTH, max_iter=1000, random_state=seed).fit(features[:, used], labels)
 
     def predict(inputs: csr_matrix) -> NDArray[Any]:

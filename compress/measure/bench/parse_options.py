@@ -20,7 +20,7 @@ from compress.formats import BARE_FILES, describe_bare_files
 from compress.measure.bench.bench_result import BenchModel
 from compress.measure.resources.footprint import Footprint, footprint
 from compress.model_folder.model_info import FolderInfo, TaskInfo, VariantInfo
-from compress.recipe.field_types import UNITS, Frozen, Length
+from compress.recipe.field_types import UNITS, Frozen, Length, expanded_user
 from compress.recipe.measure_schema import Batch, Measure, Target
 from compress.runtime.model_formats import FP32, RUN_MODES, describe_model_file
 from compress.runtimes import STORED_PRECISION
@@ -234,11 +234,11 @@ def chosen_base(against: str | None, names: Sequence[str]) -> str:
 def split_variant(argument: str) -> tuple[str, str | None]:
     """Split `model.onnx:MODE` into model and variant; a path may have colons of its own."""
     model, _, variant = argument.rpartition(":")
-    if not variant or Path(argument).expanduser().exists():
+    if not variant or expanded_user(argument).exists():
         return argument, None
     if variant in RUN_MODES:
         return model, variant
-    if model and Path(model).expanduser().exists():
+    if model and expanded_user(model).exists():
         raise UsageError(f"{argument}: this model cannot run as '{variant}'{nearest(variant, RUN_MODES)}", EXPORT_HINT)
     return argument, None
 
@@ -262,7 +262,7 @@ def _entry(name: str, model: str, variant_name: str | None) -> ModelEntry:
 
 def _local_path(model: str) -> Path:
     """Return the local path of a model; a hub id or a card's weights are downloaded."""
-    path = Path(model).expanduser()
+    path = expanded_user(model)
     if path.exists():
         return path
     # Only a name with one part or an unknown folder may be a card or a hub id.

@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from compress.cards import available, find_student
 from compress.data.loading.data_digest import check_encoding, file_problems, part_files
 from compress.data.loading.file_columns import check_columns
@@ -16,6 +14,7 @@ from compress.model_sources import source_kind
 from compress.pipeline.preflight.recipe_checks import NAMES
 from compress.recipe.load import parse_recipe
 from compress.recipe.student_schema import LightStudent
+from compress.recipe.yaml_lines import dump_yaml
 from compress.steps.model_configs import config_of
 from compress.storage.atomic_write import atomic_write
 from compress.storage.file_names import file_name_like
@@ -91,14 +90,14 @@ def write_starter(
     named = find_student(student, cards) if student and student in available("students", cards) else None
     is_light = named is not None and isinstance(named.shape, LightStudent)
     family = family_named(model_type) if model_type else None
-    compression = LIGHT.format(student=student) if is_light else _compression(student, family)
+    compression = LIGHT.format(student=_quoted(student)) if is_light else _compression(student, family)
     name = file_name_like(path.stem)
     name = "" if name == path.stem else f'name: "{name}"\n'
     content = TEMPLATE.format(
         name=name,
         path=shlex.quote(str(path)),
         task=_task(task, train, encoding, own),
-        teacher=teacher,
+        teacher=_quoted(teacher),
         compression=compression,
     )
     recipe = parse_recipe(content, str(path), (), NAMES)
@@ -111,6 +110,11 @@ def write_starter(
     return path
 
 
+def _quoted(text: str | None) -> str:
+    """Return a text as a value of a recipe, in quotes where YAML needs them."""
+    return dump_yaml([text]).strip()[1:-1]
+
+
 def _compression(student: str | None, family: Family | None) -> str:
     """Return the sections that make a teacher of this family small; None: not known before it is downloaded.
 
@@ -120,7 +124,8 @@ def _compression(student: str | None, family: Family | None) -> str:
     if student is None and prunable:
         return PRUNED_TEACHER
     losses = ["soft_label", "hidden_state"] + (["attention"] if family is None or family.query else [])
-    lines = STUDENT.format(student=student or "half-depth", losses=", ".join(f"{loss}: 1.0" for loss in losses))
+    weights = ", ".join(f"{loss}: 1.0" for loss in losses)
+    lines = STUDENT.format(student=_quoted(student or "half-depth"), losses=weights)
     return f"{lines}\n{PRUNED_STUDENT}" if prunable else lines
 
 
@@ -131,6 +136,6 @@ def _task(task: str | None, train: str | None, encoding: str | None, own: Mappin
     section: dict[str, Any] = {**({"name": task} if task else {"kind": "classification"}), **own}
     if train:
         section["data"] = {"train": train, "test_share": 0.1, **({"encoding": encoding} if encoding else {})}
-    lines = yaml.safe_dump({"task": section}, sort_keys=False, default_flow_style=None, allow_unicode=True).strip()
+    lines = dump_yaml({"task": section}).strip()
     settings = () if task else KINDS[section["kind"]].settings  # a named task gives them itself
     return "\n".join([lines, *(line for name, line in DATA_SETTINGS.items() if name in settings)])

@@ -20,6 +20,7 @@ from compress.pipeline.step_store import StepStore
 from compress.pipeline.steps.package_format import PACKAGE_FORMAT
 from compress.publish.places import check_writable, open_place
 from compress.recipe.distill_schema import Distill
+from compress.recipe.field_types import expanded_user
 from compress.recipe.schema import Recipe
 from compress.select.cascade_threshold import check_classes
 from compress.steps import KINDS, STEPS, distillations
@@ -167,7 +168,7 @@ def _unwritable_folders(plan: Plan, store: StepStore) -> Iterator[str]:
         except CompressError as error:
             yield f"publish: {error.full_message}"
     elif to:
-        folders["publish"] = Path(to).expanduser()
+        folders["publish"] = expanded_user(to)
     for name, folder in folders.items():
         if reason := why_unwritable(folder):
             yield f"{name}: {reason}"
@@ -203,7 +204,7 @@ def source_problems(recipe: Recipe, cards: Sequence[Path] = ()) -> Iterator[Prob
         try:
             local = source_kind(named.source, named.kind, cards) == "folder"
             if local:
-                model_files(Path(named.source).expanduser())
+                model_files(expanded_user(named.source))
                 if named.revision is not None:
                     reason = f"{named.source} is a folder, and only the hub has revisions"
                     yield Problem((*named.path, "revision"), reason)
@@ -211,7 +212,7 @@ def source_problems(recipe: Recipe, cards: Sequence[Path] = ()) -> Iterator[Prob
             yield Problem(named.path, error.full_message)
     for path, settings in distillations(recipe):
         folder = settings.cross_encoder
-        if folder is not None and not Path(folder).expanduser().is_dir():
+        if folder is not None and not expanded_user(folder).is_dir():
             yield Problem((*path, "cross_encoder"), f"there is no folder {folder}.")
 
 

@@ -25,6 +25,7 @@ from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.measure_step import sample_texts
 from compress.prune.latency_table import LATENCY_STEP, TABLE_FILE, read_table, unreachable, wanted_speedup
 from compress.quantize import QUANTIZERS, chosen_methods
+from compress.recipe.field_types import expanded_user
 from compress.recipe.measure_schema import Target
 from compress.recipe.prune_schema import PruneTo
 from compress.recipe.schema import Recipe
@@ -121,7 +122,7 @@ def goal_problems(recipe: Recipe) -> Iterator[Problem]:
     if recipe.prune.latency_table is None:
         checks["target"] = partial(latency_target, recipe)
     else:
-        checks["latency_table"] = partial(_check_variant, recipe, Path(recipe.prune.latency_table).expanduser())
+        checks["latency_table"] = partial(_check_variant, recipe, expanded_user(recipe.prune.latency_table))
     for key, check in checks.items():
         try:
             check()

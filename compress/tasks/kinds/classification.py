@@ -62,7 +62,7 @@ class Classification(TextKind):
 
     def labels(self, values: Iterable[Any], task: Task) -> tuple[str, ...]:
         """Return the classes that the recipe names, or those among ``values``; at least two."""
-        labels = task.labels if task.labels is not None else collect_classes(values)
+        labels = task.labels if task.labels is not None else collect_classes(values, least=2)
         if len(labels) < 2:
             present = f"only the class '{labels[0]}'" if labels else "no label at all"
             raise DataError(f"train has {present}; at least two classes are needed.")

@@ -66,7 +66,7 @@ class MultiLabel(TextKind):
             return columns
         # Invalid cells are reported with their row and line when the rows are read.
         cells = (name for value in values for name in parse_list(value) or ())
-        labels = collect_classes(name for name in cells if not isinstance(name, (list, tuple, dict)))
+        labels = collect_classes((name for name in cells if not isinstance(name, (list, tuple, dict))), least=1)
         if not labels:
             raise DataError("no row of train has any class: there is nothing to learn.")
         return labels

@@ -36,7 +36,7 @@ from compress.tasks.kind import Kind
 from compress.tasks.kinds.text_kind import column_texts, model_output, truncate_text
 from compress.tasks.metrics import match_answers, word_f1
 from compress.tasks.parsing.columns import SKIP_HINT, text_value
-from compress.tasks.parsing.squad_answers import parse_answers
+from compress.tasks.parsing.squad_answers import IMPOSSIBLE, OFFSET, parse_answers
 
 if TYPE_CHECKING:
     from compress.recipe.task_schema import Task
@@ -68,9 +68,11 @@ class QuestionAnswering(Kind):
     fields = ("question", "context", "answers", "start")
     label_fields = ("answers", "start")
     perturbable = ("question",)
+    grouped_by = "context"
     defaults: Mapping[str, Any] = {"text": ["question", "context"], "label": "answers", "max_length": 384}
     text_columns = (2, 2)
     max_label_columns = 2
+    unnamed_columns = (IMPOSSIBLE, OFFSET)
     settings = ("overlap", "max_windows", "max_answer")
     batch_arrays = (
         BatchArray("context", "token", np.int64),

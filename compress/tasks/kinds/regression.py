@@ -27,7 +27,7 @@ class Regression(TextKind):
     answer_fields = ("score",)
     problem = "regression"
     training_version = 2
-    loss = TaskLoss("compress.losses.task.mse:mse")
+    loss = TaskLoss("compress.losses.task.mse:mse", of_numbers=True)
     outputs = OutputForm("compress.losses.tensor_ops.logit_views:row_view", None)
     baseline = Baseline("a bag of words", "compress.measure.baselines.bag_of_words:scores_by_words")
     no_certainty: str = "a number says nothing about how sure a model is of it"

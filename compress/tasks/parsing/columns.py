@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,27 @@ class MissingColumn(DataError):
         self.key = key
 
 
+class ReadValues(dict[str, Any]):
+    """The values of the columns that are read of a row; messages name all of its ``columns``."""
+
+    def __init__(self, values: Mapping[str, Any], columns: tuple[str, ...]) -> None:
+        super().__init__(values)
+        self.columns = columns
+
+
+def column_names(raw: Mapping[str, Any]) -> Sequence[str]:
+    """Return the names of all columns of a row, whether they are read or not."""
+    return raw.columns if isinstance(raw, ReadValues) else list(raw)
+
+
+def check_distinct(columns: list[str], where: str) -> list[str]:
+    """Return the columns of a file, or raise a DataError where several have one name."""
+    duplicates = sorted(column for column, count in Counter(columns).items() if column and count > 1)
+    if duplicates:
+        raise DataError(f"{where}: several columns are named {', '.join(map(repr, duplicates[:SHOWN_COLUMNS]))}.")
+    return columns
+
+
 def column_value(raw: Mapping[str, Any], name: str, task: Task, where: str) -> Any:
     """Return the value of column ``name``, or of the first of its aliases that this row has."""
     if name in raw:
@@ -55,18 +77,35 @@ def column_value(raw: Mapping[str, Any], name: str, task: Task, where: str) -> A
         if column in raw:
             return raw[column]
     other = f" (nor {', '.join(aliases)})" if aliases else ""
-    listing = ", ".join(repr(str(column)[:SHOWN_CHARS]) for column in list(raw)[:SHOWN_COLUMNS])
-    listing += f" and {len(raw) - SHOWN_COLUMNS} more" if len(raw) > SHOWN_COLUMNS else ""
-    named_by = {"text": task.text, "label": label_columns(task), "soft_labels": soft_label_columns(task)}
-    named_by |= {"negatives": () if task.negatives is None else (task.negatives,), "slices": task.slices}
-    key = next((key for key, columns in named_by.items() if name in columns), "data")
+    known = column_names(raw)
+    listing = ", ".join(repr(str(column)[:SHOWN_CHARS]) for column in known[:SHOWN_COLUMNS])
+    listing += f" and {len(known) - SHOWN_COLUMNS} more" if len(known) > SHOWN_COLUMNS else ""
+    key = next((key for key, columns in _columns_by_key(task).items() if name in columns), "data")
     option = f" (--{key} of compress init)" if key in ("text", "label") else ""
     hint = f"task.{key} names the column{option}; for a file without a header, set task.data.header: false"
     if key == "data":
         hint = "documents (task.data.corpus) are in the label's column, or in one called text"
-    hint = separator_hint(list(raw)) or hint
-    message = f"{where}: there is no column '{name}'{other}; the columns are {listing}{suggestion(name, raw)}"
+    hint = separator_hint(known) or hint
+    message = f"{where}: there is no column '{name}'{other}; the columns are {listing}{suggestion(name, known)}"
     raise MissingColumn(message, hint, key)
+
+
+def _columns_by_key(task: Task) -> dict[str, tuple[str, ...]]:
+    """Return the columns that a task names, by the key that names them."""
+    return {
+        "text": task.text,
+        "label": label_columns(task),
+        "soft_labels": soft_label_columns(task),
+        "negatives": () if task.negatives is None else (task.negatives,),
+        "slices": task.slices,
+        "data.group": () if task.data.group is None else (task.data.group,),
+    }
+
+
+def named_columns(task: Task) -> set[str]:
+    """Return all columns that a task names, and their aliases."""
+    names = {name for columns in _columns_by_key(task).values() for name in columns}
+    return names.union(*(task.aliases.get(name, ()) for name in names))
 
 
 def has_column(raw: Mapping[str, Any], name: str, task: Task) -> bool:
@@ -94,8 +133,9 @@ def whole_text(text: str, what: str, where: str) -> str:
 
 def parse_number(value: Any, what: str, where: str, expected: str = "a number", hint: str | None = None) -> float:
     """Return a finite number, or raise a DataError about ``what`` (`the score`)."""
+    is_other = value is None or isinstance(value, bool) or (isinstance(value, str) and "_" in value)
     try:
-        number = math.nan if value is None or isinstance(value, bool) else float(value)
+        number = math.nan if is_other else float(value)  # which reads `1_5` as 15
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):

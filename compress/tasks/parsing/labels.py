@@ -17,6 +17,7 @@ from compress.tasks.base import Row
 from compress.tasks.kind import RowReader
 from compress.tasks.parsing.columns import (
     LABEL_HINT,
+    SKIP_HINT,
     class_name,
     column_value,
     has_column,
@@ -41,19 +42,33 @@ class UnknownClass(DataError):
         self.label = label
 
 
-def collect_classes(values: Iterable[Any]) -> tuple[str, ...]:
-    """Return the distinct classes in order: by number where all are whole numbers, else by name."""
-    names: set[str] = set()
+def collect_classes(values: Iterable[Any], least: int) -> tuple[str, ...]:
+    """Return the distinct classes in order: by number where all are whole numbers, else by name.
+
+    Labels that are no class are left out, since they are reported with their row when that is read; they are an error
+    here where without them there are fewer than ``least`` classes.
+    """
+    names, fault = set[str](), None
     for value in values:
-        if isinstance(value, str) and value in names:
+        if is_missing(value) or (isinstance(value, str) and value in names):
             continue
-        if isinstance(value, (list, tuple, dict)):
-            hint = "task.kind: multi_label reads lists of classes"
-            raise DataError(f"a label is a list or mapping ({str(value)[:60]}) where one class is expected.", hint=hint)
-        if not is_missing(value):
-            names.add(whole_text(class_name(value), f"the label {class_name(value)[:40]!r}", "train"))
+        try:
+            names.add(_one_class(value, "train"))
+        except DataError as error:
+            fault = fault or error
+    if fault and len(names) < least:
+        hint = None if fault.hint == SKIP_HINT else fault.hint
+        raise DataError(f"{fault.message} Without such labels there are too few classes.", hint=hint)
     _refuse_non_classes(names)
     return tuple(sorted(names, key=lambda name: (int(name), name)) if all(map(_is_whole, names)) else sorted(names))
+
+
+def _one_class(value: Any, where: str) -> str:
+    """Return the name of the class that a label is, or raise a DataError where it is a list, a mapping or broken."""
+    if isinstance(value, (list, tuple, dict)):
+        message = f"{where}: the label is a list or mapping ({str(value)[:60]}) where one class is expected."
+        raise DataError(message, hint="task.kind: multi_label reads lists of classes")
+    return whole_text(class_name(value), f"the label {class_name(value)[:40]!r}", where)
 
 
 def class_index(value: Any, task: Task, labels: tuple[str, ...], where: str) -> int:
@@ -63,6 +78,7 @@ def class_index(value: Any, task: Task, labels: tuple[str, ...], where: str) -> 
     name, known = class_name(value), label_indices(labels)
     if name in known:
         return known[name]
+    _one_class(value, where)
     # A number is an index only where the recipe lists the classes and none of their names is a number itself;
     # otherwise "0" among classes "1" and "2" would silently become class "1".
     name = str(int(value)) if isinstance(value, bool) else name

@@ -20,6 +20,7 @@ from compress.environment import usable_cores
 from compress.errors import DataError, ModelError, UsageError
 from compress.model_folder.model_info import TaskInfo, read_info
 from compress.recipe.distill_schema import Distill
+from compress.recipe.field_types import expanded_user
 from compress.recipe.loss_schema import MARGIN_LOSS
 from compress.recipe.task_schema import Task
 from compress.runtime import open_predictor
@@ -72,7 +73,7 @@ def check_margin_loss(settings: Distill, task: Task | TaskInfo) -> None:
         return
     if not used:
         raise UsageError("cross_encoder is set, but no loss uses it.", hint=f"add {MARGIN_LOSS}: 1.0")
-    ranks = read_info(Path(settings.cross_encoder).expanduser()).task
+    ranks = read_info(expanded_user(settings.cross_encoder)).task
     if ranks is None or kind_of(ranks).sentence_transformers != "CrossEncoder":
         actual = "has no task in its compress.json" if ranks is None else f"is a {ranks.kind} model"
         raise ModelError(
@@ -104,7 +105,7 @@ def add_cross_encoder_scores(
                 hint="set distill.cross_encoder to the folder of a model that computes them",
             )
         return rows
-    folder, processes = Path(settings.cross_encoder).expanduser(), current_processes()
+    folder, processes = expanded_user(settings.cross_encoder), current_processes()
     pairs = hashlib.sha256()
     for row in rows:
         pairs.update(json.dumps([row["query"], documents_of(row)]).encode())

@@ -95,3 +95,8 @@ def test_missing_files_name_the_nearest(write, tmp_path):
         find_files(Data(test=str(tmp_path / "nowhere" / "a.tsv")))
     with pytest.raises(DataError, match="is a folder"):
         find_files(Data(select=str(tmp_path)))
+
+
+def test_a_home_of_no_user_is_a_file_that_does_not_exist():
+    with pytest.raises(DataError, match=r"task\.data\.train: there is no file ~nobody-here/a\.csv"):
+        find_files(Data(train="~nobody-here/a.csv"))

@@ -4,7 +4,8 @@ import pytest
 
 from compress.data.loading.hub_datasets import hub_rows
 from compress.errors import DataError
-from compress.recipe.task_schema import Data
+from compress.recipe.task_schema import Data, Task
+from compress.tasks.parsing.columns import MissingColumn, column_names, column_value
 
 datasets = pytest.importorskip("datasets")
 
@@ -34,6 +35,13 @@ def test_class_numbers_stay_or_become_names(hub):
     data = Data(hub="owner/set")
     assert [row.values["label"] for row in hub_rows(data, "train", names=False)] == [1, 0, -1]
     assert [row.values["label"] for row in hub_rows(data, "train", names=True)] == ["yes", "no", None]
+
+
+def test_columns_that_are_not_read_are_known_by_name(hub):
+    row = next(hub_rows(Data(hub="owner/set"), "train", names=True, columns={"label", "other"}))
+    assert (row.values, column_names(row.values)) == ({"label": "yes"}, ("text", "label"))
+    with pytest.raises(MissingColumn, match="the columns are 'text', 'label'"):
+        column_value(row.values, "texts", Task(kind="classification", data={"hub": "owner/set"}), row.where)
 
 
 def test_lists_of_class_numbers_become_lists_of_names(hub, monkeypatch):

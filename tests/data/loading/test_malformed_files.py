@@ -3,6 +3,7 @@
 import io
 import zipfile
 
+import numpy as np
 import pytest
 
 from compress.data.loading.data_digest import find_files
@@ -11,6 +12,7 @@ from compress.data.loading.raw_rows import file_rows
 from compress.data.splits.prepare_splits import prepare_splits
 from compress.errors import DataError
 from compress.recipe.task_schema import Data, Task
+from compress.tasks.parsing.columns import MissingColumn
 
 
 def read(path, content, **data):
@@ -50,6 +52,39 @@ def test_parquet_with_two_columns_of_one_name_is_refused(tmp_path):
     parquet.write_table(table, tmp_path / "a.parquet")
     with pytest.raises(DataError, match="several columns are named 'text'"):
         list(file_rows(tmp_path / "a.parquet", Data(train="a.parquet"), "train"))
+
+
+@pytest.fixture
+def damaged(tmp_path):
+    """A parquet file of texts and labels, with two columns that Python cannot read."""
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    texts, count = [f"text {number}" for number in range(40)], 40
+    broken = arrow.StringArray.from_buffers(
+        count, arrow.py_buffer(np.arange(count + 1, dtype=np.int32).tobytes()), arrow.py_buffer(b"\xff" * count)
+    )
+    late = arrow.array([2**60] * count, arrow.timestamp("us"))
+    table = arrow.table({"text": texts, "label": ["a", "b"] * 20, "note": broken, "when": late})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    return tmp_path / "a.parquet"
+
+
+def damaged_task(path, **settings):
+    return Task(kind="classification", data={"train": str(path), "test_share": 0.2, "select_share": 0.2}, **settings)
+
+
+def test_columns_of_parquet_that_the_task_does_not_name_are_not_read(damaged, tmp_path):
+    check_columns(damaged_task(damaged))
+    assert prepare_splits(damaged_task(damaged), 0, tmp_path).labels == ("a", "b")
+    with pytest.raises(MissingColumn, match="no column 'body'; the columns are 'text', 'label', 'note', 'when'"):
+        check_columns(damaged_task(damaged, text="body"))
+
+
+@pytest.mark.parametrize("column", ["note", "when"])
+def test_values_of_parquet_that_cannot_be_read_name_file_and_column(damaged, tmp_path, column):
+    with pytest.raises(DataError, match=rf"a\.parquet, rows 1 to 40: column '{column}' cannot be read"):
+        prepare_splits(damaged_task(damaged, text=column), 0, tmp_path)
 
 
 def test_a_field_beyond_the_limit_of_csv_is_named_as_such(tmp_path):

@@ -111,7 +111,7 @@ def test_a_cut_wide_encoding(write):
         read(write("a.tsv", "text\tlabel\nx\ta\n".encode("utf-16")[:-1]), encoding="utf-16")
 
 
-@pytest.mark.parametrize("encoding", ["utf-99", "hex", "rot13"])
+@pytest.mark.parametrize("encoding", ["utf-99", "hex", "rot13", "undefined", "a\0b"])
 def test_unknown_encodings(write, encoding):
     with pytest.raises(DataError, match="no text encoding is called"):
         read(write("a.tsv", TSV), encoding=encoding)
@@ -224,6 +224,22 @@ def test_other_delimiters_within_the_texts_of_a_csv_are_text(write):
     assert values(write("d.csv", "one; two,a\nthree; four,b\n"), header=False)[0] == {"0": "one; two", "1": "a"}
     with pytest.raises(DataError, match=r"row 2 .* has 3 fields where 2 are expected"):
         read(write("e.csv", "text;label\none;a\ntwo;b;c\n"))
+
+
+@pytest.mark.parametrize("header", [False, ["0", "1"]])
+@pytest.mark.parametrize("text", ["film 4 was fine;4,4", "good, film 4;pos", "film 4;4,5", "7;good, bad, or so"])
+def test_commas_within_texts_and_numbers_separate_no_columns(write, header, text):
+    rows = values(write("a.csv", f"{text}\n" * 3), header=header)
+    assert rows == [dict(zip("01", text.split(";"), strict=True))] * 3
+
+
+@pytest.mark.parametrize("header", [False, ["text", "label"]])
+def test_two_delimiters_that_fit_alike_are_refused(write, header):
+    with pytest.raises(DataError, match=r"a\.csv: its columns may be separated by ',' and ';': both fit") as fault:
+        read(write("a.csv", "one;two,a\nthree;four,b\n"), header=header)
+    assert "a line of column names" in fault.value.hint
+    assert values(write("c.csv", "one\ntwo\n"), header=["text"]) == [{"text": "one"}, {"text": "two"}]
+    assert values(write("b.csv", "text,a;b\none;two,a\n"))[0] == {"text": "one;two", "a;b": "a"}
 
 
 def test_lines_of_a_text_file_are_rows(write):

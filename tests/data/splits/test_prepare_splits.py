@@ -1,18 +1,20 @@
 """From files to roles: what is held back, what is counted, what is refused."""
 
 import json
+import tempfile
 
 import numpy as np
 import pytest
 
 from compress.console import Console
-from compress.data.loading import row_sources
+from compress.data.loading import part_rows, row_sources
 from compress.data.loading.file_columns import check_columns, missing_columns
 from compress.data.loading.raw_rows import file_rows
 from compress.data.splits.prepare_splits import load_prepared, prepare_splits
 from compress.data.splits.row_store import StoredRows
 from compress.data.splits.split_indices import assign_roles, automatic_share, random_keys
 from compress.errors import DataError
+from compress.tasks.parsing.columns import column_names
 
 
 def table(count, classes="ab", start=0):
@@ -99,7 +101,7 @@ def test_the_recipe_decides_the_rows_of_select(write, task_of, tmp_path):
 
 def test_a_file_is_read_once_however_many_roles_come_from_it(write, task_of, tmp_path, monkeypatch):
     read = []
-    monkeypatch.setattr(row_sources, "file_rows", lambda path, *rest: read.append(path) or file_rows(path, *rest))
+    monkeypatch.setattr(part_rows, "file_rows", lambda path, *rest: read.append(path) or file_rows(path, *rest))
     file = write("t.tsv", table(200))
     prepare_splits(task_of(train=file, test_share=0.1, limit=50, labelled=30), 0, tmp_path)
     assert read == [file]
@@ -491,3 +493,106 @@ def test_a_first_row_that_cannot_be_read_is_left_out_too(write, task_of, tmp_pat
     alone = write("o.csv", "text,label\na,b,c,d\n")
     with pytest.raises(DataError, match="has 4 fields where 2 are expected"):
         prepare_splits(task_of(train=alone, select=path, test=path, bad_rows="skip"), 0, tmp_path)
+
+
+@pytest.mark.parametrize("label", [f'"b{HALF}"', '["a"]', '{"a": 1}'])
+def test_a_label_that_is_no_class_is_left_out_or_named(write, task_of, tmp_path, label):
+    lines = [f'{{"text": "{n}", "label": {label if n == 7 else json.dumps("ab"[n % 2])}}}\n' for n in range(40)]
+    task = task_of(train=write("t.jsonl", "".join(lines)), test_share=0.2, select_share=0.2, bad_rows="skip")
+    info = prepare_splits(task, 0, tmp_path)
+    assert (info.labels, info.skipped) == (("a", "b"), 1)
+    assert "t.jsonl, row 8 (line 8): the label" in info.first_skipped
+    with pytest.raises(DataError, match=r"t\.jsonl, row 8 \(line 8\): the label"):
+        prepare_splits(
+            task.model_copy(update={"data": task.data.model_copy(update={"bad_rows": "refuse"})}), 0, tmp_path
+        )
+
+
+@pytest.mark.parametrize(
+    ("kind", "hint"),
+    [
+        ("multi_label", "set task.metric: subset_accuracy"),
+        ("regression", "set task.metric: mse"),
+        ("similarity", "give rows with other labels too"),
+    ],
+)
+def test_labels_without_variety_ask_for_a_metric_of_the_kind(write, task_of, tmp_path, kind, hint):
+    rows = [{"text": f"{n}", "other": "x", "label": ["a"] if kind == "multi_label" else 0.5} for n in range(4)]
+    varied = [*rows, {**rows[0], "label": ["b"] if kind == "multi_label" else 1.0}]
+    train, same = (
+        write(name, "".join(json.dumps(row) + "\n" for row in part))
+        for name, part in (("t.jsonl", varied), ("s.jsonl", rows))
+    )
+    text = ("text", "other") if kind == "similarity" else ("text",)
+    with pytest.raises(DataError, match="its labels are all the same") as error:
+        prepare_splits(task_of(train=train, select=same, test=same, kind=kind, text=text), 0, tmp_path)
+    assert error.value.hint.endswith(hint)
+
+
+def test_rows_that_select_and_test_share_are_counted(write, task_of, tmp_path, capsys):
+    train, file = write("t.tsv", table(40, start=100)), write("s.tsv", table(40))
+    prepare_splits(task_of(train=train, select=file, test=file), 0, tmp_path, Console("human"))
+    assert "40 of 40 test rows have a text that is also in select" in capsys.readouterr().err
+
+
+def test_the_copy_of_rows_holds_what_the_task_reads(write, task_of):
+    rows = [{"text": "a", "label": "b", "vector": [0.5] * 8, "note": "x"}] * 3
+    task = task_of(train=write("t.jsonl", "".join(json.dumps(row) + "\n" for row in rows)), slices="note")
+    source = row_sources.open_sources(task, Console("quiet"))["train"]
+    assert [dict(raw.values) for raw in source()] == rows
+    with tempfile.TemporaryFile() as file:
+        copied = row_sources.CopiedRows(source, file)
+        for _ in range(2):
+            (first, *_) = list(copied())
+            assert (set(first.values), column_names(first.values)) == ({"text", "label", "note"}, tuple(rows[0]))
+
+
+def test_rows_of_a_group_have_one_role(write, task_of, tmp_path):
+    rows = [f"text {number}\t{'ab'[number % 2]}\tauthor {number % 40}" for number in range(400)]
+    path = write("t.tsv", "text\tlabel\tauthor\n" + "\n".join(rows) + "\n")
+    info = prepare_splits(task_of(train=path, test_share=0.2, group="author"), 0, tmp_path)
+    assert info.counts == {"train": 250, "select": 70, "test": 80}
+    of = [{int(text.split()[1]) % 40 for text in texts(tmp_path, role)} for role in ("train", "select", "test")]
+    assert sum(map(len, of)) == len(set.union(*of)) == 40
+
+
+def test_questions_about_one_text_have_one_role(write, task_of, tmp_path):
+    rows = [
+        {"question": f"what {number} ?", "context": f"it was day {number % 30}", "answers": [f"day {number % 30}"]}
+        for number in range(240)
+    ]
+    path = write("t.jsonl", "\n".join(map(json.dumps, rows)))
+    prepare_splits(
+        task_of(
+            kind="question_answering",
+            train=path,
+            test_share=0.1,
+            text=["question", "context"],
+            label="answers",
+            max_length=64,
+        ),
+        0,
+        tmp_path,
+    )
+    of = [{row["context"] for row in load_prepared(tmp_path).rows(role)} for role in ("train", "select", "test")]
+    assert sum(map(len, of)) == 30
+    assert min(map(len, of)) >= 3
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"group": "nobody", "test_share": 0.1}, "there is no column 'nobody'"),
+        ({"group": "label", "select": "t.tsv", "test": "t.tsv"}, "group.* has no effect"),
+    ],
+)
+def test_groups_that_cannot_be_are_refused(given, message, write, task_of, tmp_path):
+    write("t.tsv", table(40))
+    files = {name: str(tmp_path / value) if str(value).endswith(".tsv") else value for name, value in given.items()}
+    with pytest.raises(DataError, match=message):
+        prepare_splits(task_of(train=tmp_path / "t.tsv", **files), 0, tmp_path)
+
+
+def test_one_group_is_split_like_single_rows():
+    marks = assign_roles(20, 0, {"select": 0.1}, None, "train", groups=np.zeros(20, np.int64))
+    assert (marks["select"].sum(), marks["train"].sum()) == (2, 18)

@@ -83,6 +83,15 @@ def test_class_missing_in_the_sample_has_probability_zero(monkeypatch):
     assert baseline_predictions(only, films(5, 1), about).argmax(axis=1).tolist() == [1] * 5
 
 
+def test_texts_without_a_word_get_the_shares_of_the_classes():
+    rows = [{"text": "😀!"[number % 2], "text_pair": None, "label": int(number < 3)} for number in range(12)]
+    answers = baseline_predictions(rows, [*rows, *films(2, 0)], task("classification", "bad", "good"))
+    assert np.allclose(answers, [[0.75, 0.25]] * 14)
+    several = [{**row, "label": [float(row["label"]), 1.0]} for row in rows]
+    assert np.allclose(baseline_predictions(several, rows, task("multi_label", "a", "b")), [[0.25, 1.0]] * 12)
+    assert np.allclose(baseline_predictions(rows, rows, task("regression")), 0.25)
+
+
 def test_large_sets_are_sampled_by_seed():
     rows = [{"text": str(number)} for number in range(1000)]
     chosen = sample_rows(rows, 3, 50)

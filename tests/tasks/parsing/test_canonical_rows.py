@@ -142,6 +142,9 @@ def test_a_list_is_no_class():
     with pytest.raises(DataError, match="where one class is expected") as fault:
         labels_of([["a"], ["b"]])
     assert "multi_label" in fault.value.hint
+    assert labels_of([["a"], "a", "b\ud83d", "c"]) == ("a", "c")
+    with pytest.raises(DataError, match=r"row 17 \(line 18\): the label is a list or mapping"):
+        read({"text": "x", "label": ["good"]})
 
 
 def test_several_labels_from_lists_and_from_json_in_a_cell():
@@ -173,7 +176,7 @@ def test_scores(value, score):
     assert read({"text": "x", "label": value}, (), kind="regression")["label"] == score
 
 
-@pytest.mark.parametrize("value", [None, "", "high", "nan", "inf", float("nan"), True, [1], 10**400])
+@pytest.mark.parametrize("value", [None, "", "high", "nan", "inf", float("nan"), True, [1], 10**400, "1_5"])
 def test_what_is_no_finite_number_is_no_score(value):
     with pytest.raises(DataError, match="row 17"):
         read({"text": "x", "label": value}, (), kind="regression")

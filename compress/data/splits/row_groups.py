@@ -1,0 +1,37 @@
+"""Rows that belong together and are of one role: of a document, a patient, or questions about one text."""
+
+from array import array
+
+from compress.data.splits.row_store import text_digest
+from compress.errors import DataError
+from compress.recipe.field_types import Part
+from compress.recipe.task_schema import Task
+from compress.tasks import Row, kind_of
+from compress.tasks.base import RawRow
+from compress.tasks.parsing.columns import column_value
+
+
+class RowGroups:
+    """The groups of a source's rows: by a column, or by the field that rows of the kind share."""
+
+    def __init__(self, task: Task) -> None:
+        self._task, self._column, self._field = task, task.data.group, kind_of(task).grouped_by
+        self._known: dict[bytes, int] = {}
+        self.firsts = array("q")
+        """Of each row, the number of the first one of its group."""
+
+    def add(self, raw: RawRow, row: Row | DataError) -> None:
+        """Add the next row; one whose group cannot be read is alone."""
+        number, key = len(self.firsts), None
+        if self._column is not None:
+            if raw.fault is None:
+                key = str(column_value(raw.values, self._column, self._task, raw.where))
+        elif self._field is not None and not isinstance(row, DataError):
+            key = row[self._field]
+        self.firsts.append(number if key is None else self._known.setdefault(text_digest(key), number))
+
+
+def row_groups(task: Task, part: Part) -> RowGroups | None:
+    """Return what groups the rows of a part; None where each row is alone, and where nothing is split off the part."""
+    has_groups = task.data.group is not None or kind_of(task).grouped_by is not None
+    return RowGroups(task) if part == "train" and has_groups else None
