@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from benchmarks.report_store import positive
 from compress.console import Console
-from compress.measure.quality.quality_result import TWO_SIDED, Difference, Quality
+from compress.measure.quality.quality_result import TWO_SIDED, Changed, Difference, Quality
 from compress.measure.result_base import Score
 from compress.select.gate import gate
 from compress.select.ledger import Outcome, Rules
@@ -29,20 +29,24 @@ CORRELATION = 0.5
 """Share of a candidate's differing rows that are those of all candidates, which are parts of one model."""
 
 
-def differences(losses: NDArray[np.float64], rows: int, random: np.random.Generator) -> NDArray[np.int8]:
+def differences(losses: NDArray[np.float64], rows: int, random: np.random.Generator, gained: float) -> NDArray[np.int8]:
     """Return by how much each candidate's answer to each row is better than the teacher's: 1, 0 or -1."""
     shared, own = random.random(rows), random.random((len(losses), rows))
     drawn = np.where(random.random((len(losses), rows)) < CORRELATION, shared, own)
-    wrong = GAINED + losses[:, None]
-    return (drawn > 1 - GAINED).astype(np.int8) - (drawn < wrong).astype(np.int8)
+    wrong = gained + losses[:, None]
+    return (drawn > 1 - gained).astype(np.int8) - (drawn < wrong).astype(np.int8)
 
 
-def outcomes(losses: NDArray[np.float64], rows: int, random: np.random.Generator, *, strict: bool) -> list[Outcome]:
+def outcomes(
+    losses: NDArray[np.float64], rows: int, random: np.random.Generator, *, strict: bool, gained: float
+) -> list[Outcome]:
     """Return the gate's outcome for candidates of these true losses, all of them judged together."""
     judged, rules = list[Outcome](), Rules(max_drop=ALLOWED, strict=strict)
-    for each in differences(losses, rows, random):
+    for each in differences(losses, rows, random, gained):
         value, half = float(each.mean()), TWO_SIDED * float(each.std()) / rows**0.5
-        versus = Difference(value=value, low=value - half, high=value + half, p_value=1.0, test="paired bootstrap")
+        ends = {"value": value, "low": value - half, "high": value + half}
+        changed = Changed(lost=int((each < 0).sum()), won=int((each > 0).sum()), rows=rows)
+        versus = Difference(**ends, p_value=1.0, test="mcnemar", changed=changed)
         whole = Score(value=0.9, low=0.9, high=0.9)
         facts: dict[str, Any] = {"metric": "accuracy", "larger_is_better": True, "primary": whole, "scores": {}}
         select = Quality(role="select", rows=rows, versus_teacher=versus, **facts)
@@ -50,8 +54,8 @@ def outcomes(losses: NDArray[np.float64], rows: int, random: np.random.Generator
     return judged
 
 
-def simulate(candidates: int, rows: int, searches: int, *, strict: bool) -> dict[str, Any]:
-    """Return what happened in simulated searches of so many candidates.
+def simulate(candidates: int, rows: int, searches: int, *, strict: bool, gained: float = GAINED) -> dict[str, Any]:
+    """Return what happened in simulated searches of so many candidates, of which each is right on a share of rows anew.
 
     How many had a winner, how many of these winners truly lost more than is allowed, and how many points more; and, in
     searches all of whose candidates lose just what is allowed, how often any passed.
@@ -60,9 +64,9 @@ def simulate(candidates: int, rows: int, searches: int, *, strict: bool) -> dict
     spread, level = np.linspace(MOST_LOST, 0.0, candidates), np.full(candidates, ALLOWED)
     excess, any_passed = list[float](), 0
     for _ in range(searches):
-        passed = outcomes(spread, rows, random, strict=strict)
+        passed = outcomes(spread, rows, random, strict=strict, gained=gained)
         excess += [spread[passed.index("passed")] - ALLOWED] if "passed" in passed else []
-        any_passed += "passed" in outcomes(level, rows, random, strict=strict)
+        any_passed += "passed" in outcomes(level, rows, random, strict=strict, gained=gained)
     over = [each for each in excess if each > 1e-9]
     return {
         "candidates": candidates,

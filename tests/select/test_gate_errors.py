@@ -24,3 +24,10 @@ def test_more_rows_make_the_winner_honest() -> None:
     few, many = (simulate(10, rows, SEARCHES, strict=False)["winner lost more"] for rows in (300, 5000))
     assert many < few
     assert many <= 0.1
+
+
+@pytest.mark.parametrize("rows", [100, 200, 400, 1000])
+@pytest.mark.parametrize(("strict", "promised"), [(False, 0.16), (True, 0.025)])
+def test_where_nothing_is_gained_few_lost_rows_pass_as_rarely_as_promised(rows: int, strict: bool, promised: float):
+    alone = simulate(1, rows, 400, strict=strict, gained=0.0)
+    assert alone["any at the limit passed"] <= promised + 2.6 * (promised / 400) ** 0.5

@@ -83,6 +83,7 @@ def paired_p_value(differences: NDArray[np.float64], rows: int) -> float:
     return float(min(1.0, max(2.0 * (min(below, above) + 1) / (count + 1), 2.0 ** (1 - rows))))
 
 
+@cache
 def highest_share(count: int, rows: int, chance: float) -> float:
     """Return the share at which ``count`` of ``rows`` or fewer have this chance (Clopper and Pearson, 1934)."""
     if count == rows:
