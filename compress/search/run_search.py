@@ -84,8 +84,7 @@ def search(
         require("optuna", "search")
     recipe = resolve(read_recipe(source, overrides, options.cards), options.cards)
     if recipe.budget and recipe.distill:
-        with suppress(CompressError):  # what is searched depends on its size; a run says why it cannot be had
-            fetch(recipe.teacher.source, recipe.teacher.revision, options.cards)
+        _fetch_origins(recipe, options)
     recipe = searched_recipe(recipe, console, options.cards)
     folder = searches_folder(options.runs) / recipe.name
     plan = plan_comparison(recipe, options)
@@ -117,6 +116,14 @@ def search(
     if ray is not None:
         train_on_cluster(ray, final, options, folder / TRAININGS_FOLDER, console)
     return _run_finalists(found, final, folder, options, console)
+
+
+def _fetch_origins(recipe: Recipe, options: Options) -> None:
+    """Get what candidates are made of: what is searched depends on its size. A run says why it cannot be had."""
+    for named in (recipe.teacher, recipe.shared):
+        if named.source:
+            with suppress(CompressError):
+                fetch(named.source, named.revision, options.cards)
 
 
 def _note_trained(trained: Sequence[Candidate], candidates: Sequence[Candidate], console: Console) -> None:
