@@ -159,8 +159,8 @@ def add_pull(command: AddCommand) -> None:
 
 def pull(options: argparse.Namespace, console: Console) -> None:
     """Download a published model."""
+    from compress.publish.published_model import read_pulled
     from compress.publish.pull import pull as fetch
-    from compress.publish.pull import read_pulled
     from compress.publish.signatures import trusted_keys
 
     keys = trusted_keys(options.key)

@@ -124,11 +124,11 @@ class TextTokenizer:
         """
         size = tokens * LONG_WORD
         while size < len(text) and self._tokenizer.pre_tokenizer is not None:
-            spaces = text.rfind(" ", 0, size), text.rfind("\n", 0, size)
-            for end in (max(0, *spaces), self._last_word(text[:size])):
-                begin = self._tokenizer.encode(text[:end])
-                if len(begin) > tokens:
-                    return begin
+            begin = self._tokenizer.encode(text[: max(0, text.rfind(" ", 0, size), text.rfind("\n", 0, size))])
+            if len(begin) <= tokens:
+                begin = self._tokenizer.encode(text[: self._last_word(text[:size])])
+            if len(begin) > tokens:
+                return begin
             size *= 4
         return self._tokenizer.encode(text)
 

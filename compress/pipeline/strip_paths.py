@@ -19,9 +19,9 @@ MODEL_KEYS = ("source", "model", "cross_encoder", "latency_table", "service")
 
 
 def strip_paths(text: str) -> str:
-    """The text with every absolute path cut to its last part; of one with spaces what follows folders known here."""
+    """The text with every absolute path cut to its last part; what follows a space in a folder's name may stay."""
     for folder in _known_folders():
-        text = text.replace(folder, "")
+        text = text.replace(folder, "/known/")
     return PATH.sub(r"\1", text)
 
 

@@ -47,7 +47,9 @@ def equivalent_ratios(shape: ShapeInfo, settings: Prune) -> list[tuple[float, fl
     removed = (1.0 - (settings.remaining or 1.0)) * layer_parameters(shape)
     max_heads = max_removable(shape.heads, even=settings.even)
     max_ffn = max_removable(shape.ffn, settings.round_to, settings.even)
-    counts = {_heads_removed(shape.heads, count / heads, settings.even): count / heads for count in range(heads)}
+    counts = dict[int, float]()
+    for count in range(heads):  # the smallest share that removes so many
+        counts.setdefault(_heads_removed(shape.heads, count / heads, settings.even), count / heads)
     pairs = ((share, (removed - count * head) / (neuron * ffn)) for count, share in counts.items())
     return [(share, other) for share, other in pairs if share <= max_heads and 0 <= other <= max_ffn]
 

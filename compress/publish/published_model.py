@@ -8,6 +8,9 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import ValidationError
 
 from compress.environment.cpu import describe_cpu
 from compress.environment.libraries import unmet_minimum, versions
@@ -15,13 +18,39 @@ from compress.errors import ModelError, UsageError, nearest
 from compress.publish.places import Absent, FolderPlace, Place, open_place, read
 from compress.publish.records import Record, VariantRecord, is_address, names_in, split_address
 from compress.publish.signatures import MAX_SIGNATURE_BYTES, SIGNATURE_SUFFIX, PublicKey, check_signature
-from compress.publish.verify import DIGESTS_FILE, MAX_DIGESTS_BYTES, Digests, parse_digests, variant_folder
+from compress.publish.verify import (
+    DIGESTS_FILE,
+    MAX_DIGESTS_BYTES,
+    PULLED_FILE,
+    Digests,
+    parse_digests,
+    variant_folder,
+)
 from compress.publish.zoo_index import find_version
 from compress.recipe.field_types import expanded_user
 from compress.storage.file_digests import file_digest
+from compress.storage.stored_info import Info, up_to
 
 ROOT, ALL = "root", "all"
 """What `--variant` calls the variant in a version's root, and everything that a version holds."""
+
+
+class Pulled(Info):
+    """The content of pulled.json: what a folder is a copy of."""
+
+    schema_version: Annotated[int, up_to(1)] = 1
+    source: str
+    version: str | None = None
+    """`films@2`; None where the source has no versions."""
+    variant: str = ROOT
+
+
+def read_pulled(folder: Path) -> Pulled | None:
+    """Return what a folder is a copy of; None where that is not known."""
+    try:
+        return Pulled.model_validate_json((folder / PULLED_FILE).read_bytes())
+    except (OSError, ValidationError):
+        return None
 
 
 @dataclass(frozen=True)
@@ -43,11 +72,18 @@ class PublishedModel:
     def signed_as(self) -> str:
         """What its signature has to be of: `compress films@2 .`; empty for a folder that has no version.
 
-        The version that its record has, else the one that its address names: without records one model is no other.
+        The version that its record has, else the one that its address names: without records one model is no other. A
+        folder of any other name is what it says that it is a copy of.
         """
+        if self.record:
+            return f"compress {self.record.address} ."
         last = self.address.rpartition("/")[2]
-        version = self.record.address if self.record else last if "@" in last and is_address(last) else None
-        return f"compress {version} ." if version else ""
+        pulled = read_pulled(self.place.root / self.folder) if isinstance(self.place, FolderPlace) else None
+        version = last if "@" in last and is_address(last) else pulled and pulled.version
+        if not version:
+            return ""
+        is_variant = pulled and pulled.version == version and pulled.variant not in (ROOT, ALL)
+        return f"compress {version} {pulled.variant if pulled and is_variant else '.'}"
 
     def path(self, name: str) -> str:
         """Return where the place has a file of it."""

@@ -11,9 +11,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Annotated
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING
 
 from compress.errors import ModelError, UsageError, format_bytes
 from compress.publish.places import Absent, FolderPlace, fetch, read
@@ -21,10 +19,12 @@ from compress.publish.published_model import (
     ALL,
     ROOT,
     PublishedModel,
+    Pulled,
     check_file,
     checked_digests,
     choose_variant,
     find,
+    read_pulled,
 )
 from compress.publish.records import split_address
 from compress.publish.signatures import (
@@ -45,21 +45,10 @@ from compress.publish.verify import (
 from compress.recipe.field_types import expanded_user
 from compress.storage.atomic_write import new_folder, write_model
 from compress.storage.file_names import cache_folder
-from compress.storage.stored_info import Info, up_to
 
 if TYPE_CHECKING:
     from compress.runtime.predictor import Placement
     from compress.runtime.text_model import TextModel
-
-
-class Pulled(Info):
-    """The content of pulled.json: what a folder is a copy of."""
-
-    schema_version: Annotated[int, up_to(1)] = 1
-    source: str
-    version: str | None = None
-    """`films@2`; None where the source has no versions."""
-    variant: str = ROOT
 
 
 def pull(
@@ -149,7 +138,9 @@ def opened(address: str | Path, warn: Callable[[str], None] | None = None) -> Pa
 
 def checked_model(name: str, warn: Callable[[str], None] | None = None) -> str:
     """Return what names a model on this machine, once it is as trusted keys want it: cards and hub ids as they are."""
-    folder = opened(name, warn)
+    path = Path(name).expanduser()
+    within = next((each for each in path.parents if (each / DIGESTS_FILE).is_file()), None) if path.is_file() else None
+    folder = opened(name if within is None else within, warn)
     return name if expanded_user(name).exists() else str(folder)
 
 
@@ -188,11 +179,8 @@ def check_folder_signature(folder: Path, keys: Sequence[PublicKey]) -> str:
         signature = path.read_bytes() if path.is_file() else None
     except OSError as error:
         raise ModelError(f"{folder} has no {DIGESTS_FILE} that could be signed: {error.strerror}.") from error
-    model, pulled = find(str(folder)), read_pulled(folder)
-    names = model.signed_as if model else ""
-    if pulled and pulled.version and not (model and model.record):
-        names = f"compress {pulled.version} {'.' if pulled.variant in (ROOT, ALL) else pulled.variant}"
-    return check_signature(content, signature, keys, str(folder), names)
+    model = find(str(folder))
+    return check_signature(content, signature, keys, str(folder), model.signed_as if model else "")
 
 
 def _get(model: PublishedModel, work: Path, variant: str | None, keys: Sequence[PublicKey]) -> Pulled:
@@ -250,11 +238,3 @@ def _check_replaceable(to: Path, work: Path, pulled: Pulled, *, update: bool) ->
             f"{to} holds {held}; what comes is {comes}.", hint="--update replaces it, or name another folder"
         )
     verify(to)
-
-
-def read_pulled(folder: Path) -> Pulled | None:
-    """Return what a folder is a copy of; None where that is not known."""
-    try:
-        return Pulled.model_validate_json((folder / PULLED_FILE).read_bytes())
-    except (OSError, ValidationError):
-        return None

@@ -74,7 +74,7 @@ class Data(Frozen):
     other seeds have the same rows of select and test."""
     group: str | None = None
     """A column (of documents, authors, patients …): rows with an equal value are of one role where roles are split off
-    train. Questions about one text always are."""
+    train; rows without one are alone. Questions about one text are of one role too, where there are texts enough."""
     limit: Count | None = None
     """Use at most this many rows of each role."""
     labelled: Count | None = None

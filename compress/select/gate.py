@@ -22,13 +22,15 @@ from statistics import NormalDist
 
 from compress import format_numbers as fmt
 from compress.data.splits.split_indices import DISAGREEMENT
-from compress.measure.quality.quality_result import ROUNDING, TWO_SIDED, ClassScore, Difference, Quality
+from compress.measure.quality.quality_result import ROUNDING, TWO_SIDED, Changed, ClassScore, Difference, Quality
 from compress.select.ledger import GateResult, Outcome, Rules
 
 CLASS_ROWS = 50
 """Rows from which a class's recall is stable enough to gate."""
 MANY = 10
 """Variants with different scores up to which nothing is corrected."""
+MULTIPLES = tuple(1.05**number for number in range(95))
+"""Of the select rows, tried where few rows were lost."""
 MOST_ROWS = 100
 """How many times the select rows are still worth naming as what would decide."""
 SEVERITY: tuple[Outcome, ...] = ("passed", "undecided", "missed")
@@ -53,6 +55,8 @@ class QualityLoss:
     """The end of its 95 % interval."""
     above: float
     """What is added to the drop where it has to be within: the standard error, or more where few rows were lost."""
+    changed: Changed | None = None
+    """The rows that were lost and won, where right answers are counted."""
     second_rule: bool = False
     """Whether it matters only where it is missed, once all other losses passed."""
 
@@ -71,13 +75,21 @@ class QualityLoss:
 
     def widened(self, factor: float) -> QualityLoss:
         """Return it with a standard error and an interval that are ``factor`` times as wide."""
-        highest = self.drop + factor * (self.highest - self.drop)
-        return replace(self, error=factor * self.error, above=factor * self.above, highest=highest)
+        error, highest = factor * self.error, self.drop + factor * (self.highest - self.drop)
+        above, normal = factor * self.above, NormalDist()
+        if self.changed:
+            above = max(error, self.changed.most_lost(normal.cdf(-factor)) - self.drop)
+            highest = max(highest, self.changed.most_lost(normal.cdf(-TWO_SIDED * factor)))
+        return replace(self, error=error, above=above, highest=highest)
 
     def more_rows(self, rows: int) -> int | None:
         """How many rows beside ``rows`` would make the standard error as small as the excess; None if too many."""
-        error = self.above if self.excess < 0 else self.error
-        factor = (error / max(abs(self.excess), ROUNDING)) ** 2 - 1
+        if self.changed and self.error <= -self.excess:  # few rows were lost: it is their number that has to grow
+            times = next(
+                (each for each in MULTIPLES if self.changed.most_lost_of(each, ONE_ERROR) <= self.allowed), None
+            )
+            return round_rows((times - 1) * rows) if times else None
+        factor = (self.error / max(abs(self.excess), ROUNDING)) ** 2 - 1
         return round_rows(factor * rows) if factor <= MOST_ROWS else None
 
 
@@ -166,7 +178,8 @@ def loss_against(baseline: str, difference: Difference, allowed: float) -> Quali
     if difference.changed:
         above = max(above, difference.changed.most_lost(ONE_ERROR) - drop)
         highest = max(highest, difference.changed.most_lost(OUTSIDE))
-    return QualityLoss(f"against {baseline}", drop, allowed, error, highest, above, baseline == UNQUANTIZED)
+    where, changed = f"against {baseline}", difference.changed
+    return QualityLoss(where, drop, allowed, error, highest, above, changed, baseline == UNQUANTIZED)
 
 
 def _class_losses(select: Quality, teachers: Mapping[str, ClassScore], allowed: float) -> Iterator[QualityLoss]:

@@ -3,6 +3,7 @@
 import os
 import re
 import unicodedata
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated
 
@@ -30,9 +31,15 @@ def check_file_name(name: str) -> str:
 
 
 def file_name_like(name: str) -> str:
-    """Return ``name`` as a file name of any system: what it may not hold is left out or becomes `-`."""
-    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", plain).strip("-._")[:MAX_NAME_LENGTH] or "recipe"
+    """Return ``name`` as a file name of any system: what it may not hold is left out or becomes `-`.
+
+    Where letters are left out, as of other scripts, a digest keeps different names apart.
+    """
+    letters = unicodedata.normalize("NFKD", name)
+    plain = letters.encode("ascii", "ignore").decode()
+    made = re.sub(r"[^A-Za-z0-9._-]+", "-", plain).strip("-._")[: MAX_NAME_LENGTH - 8] or "recipe"
+    lost = any(each.isalnum() and not each.isascii() for each in letters)
+    return f"{made}-{sha256(name.encode()).hexdigest()[:7]}" if lost else made
 
 
 FileName = Annotated[str, AfterValidator(check_file_name)]

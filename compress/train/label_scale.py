@@ -20,6 +20,8 @@ from compress.models.load_save import output_layer
 from compress.tasks import kind_of
 from compress.tasks.base import Row
 
+ROUNDING = 1e-9
+
 
 @dataclass(frozen=True)
 class LabelScale:
@@ -80,4 +82,8 @@ def label_scale(rows: Iterable[Row], task: TaskInfo) -> LabelScale | None:
     if not kind_of(task).loss.of_numbers:
         return None
     labels = np.fromiter((row["label"] for row in rows), np.float64)
-    return LabelScale(float(labels.mean()), float(labels.std()) or 1.0) if labels.size else None
+    if not labels.size:
+        return None
+    spread = float(labels.std())
+    is_constant = spread <= ROUNDING * float(np.abs(labels).max())  # equal numbers may have a mean beside them
+    return LabelScale(float(labels.mean()), 1.0 if is_constant else spread)

@@ -92,6 +92,9 @@ def test_even_pairs_leave_what_is_asked_for_once_heads_are_whole(remaining, laye
     shape = ShapeInfo(family="bert", parameters=0, embedding_parameters=0, **sizes)
     pairs = equivalent_ratios(shape, Prune(to={"parameters": remaining}, even=True, round_to=1))
     assert pairs
+    if remaining == 0.3:
+        one_a_layer = max(share for share, _ in pairs)
+        assert [len(each) for each in select_units([torch.rand(4)], one_a_layer, even=True)] == [1]
     for share, other in pairs:
         kept = [
             [len(units) for units in select_units([torch.rand(count) for count in counts], part, even=True)]

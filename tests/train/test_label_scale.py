@@ -44,7 +44,8 @@ def batch():
 def test_only_numbers_have_a_scale():
     scale = label_scale(rows_of(8, 10.0, 50.0), TASK)
     assert scale == LabelScale(65.0, pytest.approx(125**0.5))
-    assert label_scale(rows_of(8, 0.0, 3.0), TASK) == LabelScale(3.0, 1.0)
+    for constant in (3.0, 0.1, 0.0):
+        assert label_scale(rows_of(100, 0.0, constant), TASK) == LabelScale(pytest.approx(constant), 1.0)
     assert label_scale(rows_of(8), TASK.model_copy(update={"kind": "classification", "labels": ("a", "b")})) is None
 
 

@@ -38,7 +38,7 @@ from compress.data.splits.row_store import (
     subset_file,
     write_subset,
 )
-from compress.data.splits.split_indices import assign_roles, automatic_share
+from compress.data.splits.split_indices import TooFewGroups, assign_roles, automatic_share
 from compress.errors import DataError, pluralize
 from compress.model_folder.model_info import TaskInfo
 from compress.recipe.field_types import Part, Role
@@ -149,7 +149,7 @@ def prepare_splits(task: Task, seed: int, work: Path, console: Console | None = 
             if role == "train":
                 select_share = _automatic_share(task, rows.total, sources)
                 shares = _split_shares(task, sources, select_share)
-            _assign(rows, stored, role, shares if role == "train" else {}, task, seed, work, statistics)
+            _assign(rows, stored, role, shares if role == "train" else {}, task, seed, work, statistics, console)
     if kind.searches:
         _write_searched(task, work, statistics)
     check_roles(statistics, shares, task, sources["train"], work, console)
@@ -234,8 +234,7 @@ def store_source(source: Source, part: Part, task: Task, store: RowWriter, stati
         else:
             statistics.add(row)
         numbers.append(number)
-    groups = np.frombuffer(grouped.firsts, np.int64) if grouped else None
-    return SourceRows(np.frombuffer(numbers, np.int64), total, groups)
+    return SourceRows(np.frombuffer(numbers, np.int64), total, grouped.numbers() if grouped else None)
 
 
 def _assign(
@@ -247,6 +246,7 @@ def _assign(
     seed: int,
     work: Path,
     statistics: RowStatistics,
+    console: Console,
 ) -> None:
     """Choose the roles of a source's rows, of which the first is number ``stored``, and write which rows they have."""
     fits = statistics.fits()[stored:]
@@ -255,9 +255,16 @@ def _assign(
     labelled = task.data.labelled if role == "train" else None
     readable = np.zeros(rows.total, np.bool_)
     readable[rows.numbers] = fits
-    groups = rows.groups if shares else None
     limits = task.data.limit, role, labelled
-    roles = assign_roles(rows.total, seed, shares, *limits, by_number, readable, groups)
+    try:
+        roles = assign_roles(rows.total, seed, shares, *limits, by_number, readable, rows.groups if shares else None)
+    except TooFewGroups as error:
+        if task.data.group is not None:
+            raise DataError(
+                f"task.data.group: {error}", hint="fewer shares, files of their own, or no group"
+            ) from error
+        console.warn(f"{error}: questions about one text may be of several roles.")
+        roles = assign_roles(rows.total, seed, shares, *limits, by_number, readable)
     for part, mask in roles.items():
         chosen = mask[rows.numbers] & (fits if part != "unlabelled" else True)
         indices = stored + np.flatnonzero(chosen)

@@ -2,13 +2,16 @@
 
 from array import array
 
+import numpy as np
+from numpy.typing import NDArray
+
 from compress.data.splits.row_store import text_digest
 from compress.errors import DataError
 from compress.recipe.field_types import Part
 from compress.recipe.task_schema import Task
 from compress.tasks import Row, kind_of
 from compress.tasks.base import RawRow
-from compress.tasks.parsing.columns import column_value
+from compress.tasks.parsing.columns import column_value, has_column, is_missing
 
 
 class RowGroups:
@@ -17,18 +20,31 @@ class RowGroups:
     def __init__(self, task: Task) -> None:
         self._task, self._column, self._field = task, task.data.group, kind_of(task).grouped_by
         self._known: dict[bytes, int] = {}
+        self._without: RawRow | None = None
         self.firsts = array("q")
         """Of each row, the number of the first one of its group."""
 
     def add(self, raw: RawRow, row: Row | DataError) -> None:
-        """Add the next row; one whose group cannot be read is alone."""
+        """Add the next row; one without a group, or whose group cannot be read, is alone."""
         number, key = len(self.firsts), None
         if self._column is not None:
-            if raw.fault is None:
-                key = str(column_value(raw.values, self._column, self._task, raw.where))
+            key = self._value(raw, self._column)
         elif self._field is not None and not isinstance(row, DataError):
             key = row[self._field]
         self.firsts.append(number if key is None else self._known.setdefault(text_digest(key), number))
+
+    def _value(self, raw: RawRow, column: str) -> str | None:
+        if raw.fault is not None or not has_column(raw.values, column, self._task):
+            self._without = self._without or raw
+            return None
+        value = column_value(raw.values, column, self._task, raw.where)
+        return None if is_missing(value) else str(value)
+
+    def numbers(self) -> NDArray[np.int64]:
+        """Return the first row of each row's group; raise MissingColumn where no row has the column."""
+        if self._column is not None and self._without is not None and not self._known:
+            column_value(self._without.values, self._column, self._task, self._without.where)
+        return np.frombuffer(self.firsts, np.int64)
 
 
 def row_groups(task: Task, part: Part) -> RowGroups | None:

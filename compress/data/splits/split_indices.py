@@ -1,5 +1,6 @@
 """Which rows go to which role, and small samples with every class: functions of counts or labels, shares and a seed."""
 
+import itertools
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 
@@ -17,6 +18,8 @@ LOSS = 0.01
 it: another gate would split the data anew, and train everything again on other rows."""
 DISAGREEMENT = 0.1
 """Share of rows on which only one of two models is right, assumed before there are any."""
+MOST_OF_A_SHARE = 1.5
+"""How many times the rows that are asked for whole groups may have."""
 LEAST_SHARE, MOST_SHARE = 0.05, 0.2
 """Limits of the share of train that is split off as select by default."""
 
@@ -58,6 +61,9 @@ def assign_roles(
         rare: by row number, those of its classes that a split could use up; of rows that have such classes.
         groups: of each row, the number of the first one of its group: rows of a group are of one role. They may use up
             a class.
+
+    Raises:
+        TooFewGroups: a role would have none, or nothing would be left.
     """
     rare = rare or {}
     left = Counter(label for labels in rare.values() for label in labels)
@@ -66,7 +72,7 @@ def assign_roles(
     parts: dict[Part, NDArray[np.int64]] = {}
     for role, share in shares.items():
         size = max(1, round(share * count))
-        taken = _take(order, size, rare, left) if groups is None else np.arange(_whole_groups(order, size, groups))
+        taken = _take(order, size, rare, left) if groups is None else _take_groups(order, size, groups)
         parts[role], order = order[taken], np.delete(order, taken)
     parts[rest] = order = order[:limit]
     if labelled is not None:
@@ -76,11 +82,24 @@ def assign_roles(
     return {role: _mask(count, part[:limit]) for role, part in parts.items()}
 
 
-def _whole_groups(order: NDArray[np.int64], size: int, groups: NDArray[np.int64]) -> int:
-    """Return how many of the first rows are the groups of the first ``size``; that number where none would be left."""
-    last = groups[order[min(size, len(order)) - 1]]
-    ends = size + int((groups[order[size:]] == last).sum())
-    return ends if ends < len(order) else size
+class TooFewGroups(Exception):
+    """Rows form too few groups to split some off."""
+
+
+def _take_groups(order: NDArray[np.int64], size: int, groups: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the positions in ``order`` of whole groups that have about ``size`` rows; larger ones are left."""
+    members = groups[order]
+    starts = [0, *(np.flatnonzero(np.diff(members)) + 1).tolist(), len(order)]
+    taken, total = list[NDArray[np.int64]](), 0
+    for start, end in itertools.pairwise(starts):
+        if total >= size:
+            break
+        if total + end - start <= MOST_OF_A_SHARE * size:
+            taken.append(np.arange(start, end))
+            total += end - start
+    if not taken or total == len(order):
+        raise TooFewGroups(f"rows form too few groups to split off {size:,} of {len(groups):,} rows")
+    return np.concatenate(taken)
 
 
 def _mask(count: int, rows: NDArray[np.int64]) -> RowMask:

@@ -31,6 +31,11 @@ class Changed(ResultModel):
         """
         return highest_share(self.lost, self.rows, chance) - self.won / self.rows
 
+    def most_lost_of(self, times: float, chance: float) -> float:
+        """Return it for so many times the rows, as many of them lost and won in proportion."""
+        lost, won, rows = (round(times * count) for count in (self.lost, self.won, self.rows))
+        return Changed(lost=lost, won=won, rows=rows).most_lost(chance)
+
 
 class Difference(ResultModel):
     """A model's primary score minus another's on the same rows, turned so that below zero is always a loss."""

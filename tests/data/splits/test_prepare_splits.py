@@ -12,7 +12,7 @@ from compress.data.loading.file_columns import check_columns, missing_columns
 from compress.data.loading.raw_rows import file_rows
 from compress.data.splits.prepare_splits import load_prepared, prepare_splits
 from compress.data.splits.row_store import StoredRows
-from compress.data.splits.split_indices import assign_roles, automatic_share, random_keys
+from compress.data.splits.split_indices import TooFewGroups, assign_roles, automatic_share, random_keys
 from compress.errors import DataError
 from compress.tasks.parsing.columns import column_names
 
@@ -593,6 +593,42 @@ def test_groups_that_cannot_be_are_refused(given, message, write, task_of, tmp_p
         prepare_splits(task_of(train=tmp_path / "t.tsv", **files), 0, tmp_path)
 
 
-def test_one_group_is_split_like_single_rows():
-    marks = assign_roles(20, 0, {"select": 0.1}, None, "train", groups=np.zeros(20, np.int64))
-    assert (marks["select"].sum(), marks["train"].sum()) == (2, 18)
+def test_rows_without_a_group_are_alone(write, task_of, tmp_path):
+    rows = [{"text": f"text {number}", "label": "ab"[number % 2]} for number in range(400)]
+    for number in range(0, 200, 2):
+        rows[number]["author"] = ["", None, "one"][number % 3]
+    path = write("t.jsonl", "\n".join(map(json.dumps, rows)))
+    info = prepare_splits(task_of(train=path, test_share=0.2, group="author", format="jsonl"), 0, tmp_path)
+    assert info.counts["test"] == pytest.approx(80, abs=20)
+    assert info.counts["select"] == pytest.approx(64, abs=16)
+
+
+def test_too_few_groups_are_refused_where_they_are_asked_for(write, task_of, tmp_path, capsys):
+    rows = [f"text {number}\t{'ab'[number % 2]}\t{number % 2}" for number in range(100)]
+    path = write("t.tsv", "text\tlabel\tauthor\n" + "\n".join(rows) + "\n")
+    with pytest.raises(DataError, match="too few groups to split off"):
+        prepare_splits(task_of(train=path, test_share=0.2, group="author"), 0, tmp_path)
+    rows = [
+        {"question": f"what {number} ?", "context": "it was a day", "answers": [["it", "a day"][number % 2]]}
+        for number in range(100)
+    ]
+    path = write("t.jsonl", "\n".join(map(json.dumps, rows)))
+    task = task_of(kind="question_answering", train=path, test_share=0.1, text=["question", "context"], label="answers")
+    (tmp_path / "qa").mkdir()
+    prepare_splits(task, 0, tmp_path / "qa", Console("human"))
+    assert "questions about one text may be of several roles" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("large", [0, 100, 500])
+def test_a_large_group_is_left_in_train(large):
+    groups = np.array([0] * large + list(range(large, 1000)))
+    for seed in range(30):
+        marks = assign_roles(1000, seed, {"select": 0.1, "test": 0.2}, None, "train", groups=groups)
+        assert marks["select"].sum() == pytest.approx(100, abs=50)
+        assert marks["test"].sum() == pytest.approx(200, abs=100)
+        assert np.stack(list(marks.values())).sum(axis=0).tolist() == [1] * 1000
+
+
+def test_one_group_cannot_be_split():
+    with pytest.raises(TooFewGroups):
+        assign_roles(1000, 0, {"select": 0.1}, None, "train", groups=np.zeros(1000, np.int64))

@@ -145,4 +145,6 @@ def test_paths_are_cut_to_their_last_part(text, expected):
 
 def test_a_users_name_with_a_space_is_not_left(monkeypatch):
     monkeypatch.setenv("HOME", "/home/Jane Doe")
-    assert strip_paths("no /home/Jane Doe/My Data/train.csv here") == "no My Data/train.csv here"
+    assert strip_paths("no /home/Jane Doe/data/train.csv here") == "no train.csv here"
+    assert "Jane" not in strip_paths("no /home/Jane Doe/My Data/train.csv here")
+    assert strip_paths(f"no {Path.cwd()}/secret/data/train.csv") == "no train.csv"
