@@ -137,8 +137,7 @@ class Plan(StepPlan):
         self, name: str, kind: str, settings: Mapping[str, Any], needs: Sequence[str], run: Run, **flags: Any
     ) -> str:
         """Append a step after those it needs; returns its name. Trainings depend on how the task's kind learns."""
-        version = KINDS[self.recipe.task.kind].training_version
-        if flags.get("trains") and version > 1:
+        if flags.get("trains") and (version := KINDS[self.recipe.task.kind].training_version) > 1:
             settings = {**settings, "training_version": version}
         return super().add(name, kind, settings, needs, run, **flags)
 

@@ -35,7 +35,7 @@ def fail(context: StepContext) -> None:
 
 
 def make_plan(**steps: dict[str, Any]) -> Plan:
-    plan = Plan(SimpleNamespace(track=None))  # type: ignore[arg-type]
+    plan = Plan(SimpleNamespace(track=None, task=SimpleNamespace(kind="classification")))  # type: ignore[arg-type]
     for name, step in steps.items():
         given = {"kind": "export", "settings": {}, "needs": (), "run": write(name), **step}
         plan.add(name, **given)

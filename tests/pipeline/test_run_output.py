@@ -50,7 +50,7 @@ def screen_out(context):
 
 
 def make_plan(*, failing=False, forced=""):
-    plan = Plan(SimpleNamespace(track=None))
+    plan = Plan(SimpleNamespace(track=None, task=SimpleNamespace(kind="classification")))
     steps = {
         "finetune": ("finetune", work),
         "distill": ("distill", fail if failing else quiet_work),
@@ -155,7 +155,7 @@ def test_what_failed_is_counted_and_logged(tmp_path):
 
 
 def test_a_run_that_stops_logs_why(tmp_path):
-    plan = Plan(SimpleNamespace(track=None))
+    plan = Plan(SimpleNamespace(track=None, task=SimpleNamespace(kind="classification")))
     plan.add("finetune", "finetune", {}, [], fail)
     with pytest.raises(CompressError):
         run(plan, tmp_path)

@@ -47,13 +47,21 @@ def _of_checkpoint(shared: Shared, cards: Sequence[Path]) -> Shared:
     if shared.source is None or source_kind(shared.source, "students", cards) != "card":
         return shared
     card = find_student(shared.source, cards)
-    named = None if isinstance(card.shape, LightStudent) else _student(Student(source=card.name), card)
-    if not isinstance(named, Student) or named.source is None:
+    named = _checkpoint(card)
+    if not named:
         reason = f"the card {card.name} names no checkpoint, which a shared student begins as"
         raise UsageError(f"shared.source: {reason}.", hint="shared: {layers: 3} has some of the teacher's layers")
     own = shared.model_dump(include=shared.model_fields_set - {"source"})
-    theirs = named.model_dump(include={"source", "revision", "pooling"}, exclude_none=True)
-    return Shared.model_validate({**theirs, **own})
+    return Shared.model_validate({**named, **own})
+
+
+def _checkpoint(card: StudentCard) -> dict[str, Any]:
+    """Return the checkpoint that a card names, as keys of a student; empty where it names none."""
+    if isinstance(card.start, HubCheckpoint):
+        return {"source": card.start.hub, "revision": card.start.revision, "pooling": card.pooling}
+    if isinstance(card.start, FolderCheckpoint):
+        return {"source": card.start.folder, "pooling": card.pooling}
+    return {}
 
 
 def _below(section: Training, card: Mapping[str, Any], title: str) -> Training:
@@ -76,11 +84,7 @@ def _student(student: Student, card: StudentCard) -> AnyStudent:
         return _read_light({**card.shape.model_dump(include=card.shape.model_fields_set), **own}, card.name)
     unset = {"source", *(() if student.layers is not None else ("layers",))}  # null: as many as the card's
     own = student.model_dump(include=student.model_fields_set - unset)
-    start: dict[str, Any] = {"start": card.start}
-    if isinstance(card.start, HubCheckpoint):
-        start = {"source": card.start.hub, "revision": card.start.revision, "pooling": card.pooling}
-    if isinstance(card.start, FolderCheckpoint):
-        start = {"source": card.start.folder, "pooling": card.pooling}
+    start = _checkpoint(card) or {"start": card.start}
     return Student.model_validate({**card.shape.model_dump(exclude_none=True), **start, **own})
 
 
