@@ -107,7 +107,12 @@ def test_columns_that_a_file_does_not_have_are_problems_of_the_recipe(
 class TestInit:
     @pytest.mark.parametrize(
         ("file", "name"),
-        [("my reviews.yaml", "my-reviews"), ("é.yaml", "e"), ("_.yaml", "recipe"), ("レビュー2024.yaml", "2024")],
+        [
+            ("my reviews.yaml", "my-reviews"),
+            ("é.yaml", "e"),
+            ("_.yaml", "recipe"),
+            ("レビュー2024.yaml", "2024-939e0ad"),
+        ],
     )
     def test_any_file_name_gives_a_recipe_that_has_a_name(self, file, name, tmp_path, monkeypatch, capsys):
         monkeypatch.chdir(tmp_path)
