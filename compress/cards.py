@@ -14,10 +14,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from compress.errors import MissingExtra, ModelError, UsageError, nearest
 from compress.families import FAMILIES
-from compress.recipe.field_types import expanded_user
 from compress.recipe.student_schema import LightStudent
 from compress.recipe.yaml_lines import Document
 from compress.storage.file_digests import file_digest
+from compress.storage.file_names import expanded_user
 
 Kind = Literal["teachers", "students", "recipes"]
 Pooling = Literal["mean", "cls"]

@@ -10,9 +10,8 @@ from compress.cards import FolderCheckpoint, PackageCheckpoint, available, find_
 from compress.errors import CompressError, ModelError, UsageError, nearest
 from compress.model_folder.model_info import VariantInfo, find_info
 from compress.model_folder.sentence_transformers_files import list_modules
-from compress.recipe.field_types import expanded_user
 from compress.storage.file_digests import combined_digest, digests, file_digest
-from compress.storage.file_names import RECORD_FILE
+from compress.storage.file_names import RECORD_FILE, expanded_user
 
 Location = TypeVar("Location")
 

@@ -8,15 +8,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from compress.bulk.answer_part import answer_part, taken
 from compress.bulk.bulk_job import FINISHED_FILE, BulkJob, Shard
-from compress.bulk.bulk_predictor import text_columns
+from compress.bulk.bulk_predictor import ERROR, BulkPredictor, text_columns
 from compress.bulk.read_table import ENDINGS, LINE, TableFile, cells_of, format_of
 from compress.bulk.run_bulk_job import check_columns, make_folder, merge_shards, run_job
 from compress.bulk.write_table import WRITTEN_FORMATS, output_format
 from compress.console import Console
 from compress.environment import require, usable_cores
-from compress.errors import CompressError, DataError, ModelError, UsageError
+from compress.errors import CompressError, DataError, ModelError, UsageError, pluralize
 from compress.model_folder.model_info import FolderInfo, read_info
+from compress.runtime.predict_command import format_prediction
 from compress.runtime.predictor import ONE_THREAD, Placement
 from compress.runtime.text_model import answer_fields, depends_on_batch, usual_batch
 from compress.storage.file_names import cache_folder
@@ -147,6 +149,39 @@ def _has_tab(lines: TableFile) -> bool:
 def is_table(name: str) -> bool:
     """Return whether a file has columns, by its name."""
     return ENDINGS.get(Path(name.removesuffix(".gz")).suffix.lower(), "txt") != "txt"
+
+
+def show_table(folder: Path, name: str, options: BulkOptions, console: Console) -> None:
+    """Show the answer to each row of a file on stdout: a line a row, in json with the row's columns of text."""
+    predictor = BulkPredictor(
+        folder,
+        text=options.text,
+        prefix=options.prefix,
+        probabilities=options.probabilities,
+        batch=options.batch,
+        device=options.placement.device,
+        threads=options.placement.threads,
+    )
+    error = [options.prefix + ERROR] if options.bad_rows == "keep" else []
+    if used := [column for column in (*predictor.names, *error) if column in predictor.columns]:
+        raise taken(name, used[0])
+    bad = 0
+    with local_input(name) as path:
+        header = not all(map(str.isdecimal, predictor.columns))
+        file = TableFile(path, format_of(name), options.encoding, header, name)
+        file.check_columns(predictor.columns)
+        for part in file.parts():
+            done = answer_part(part, predictor, name, keep_bad=bool(error))
+            bad += len(done.faults)
+            for index, (row, answer) in enumerate(zip(done.cells, done.answers, strict=True)):
+                shown = {options.prefix + field: answer[field] for field in predictor.fields}
+                fault = dict.fromkeys(error, done.faults.get(index))
+                if console.format == "json":
+                    console.jsonl({**dict(zip(predictor.columns, row, strict=True)), **shown, **fault})
+                else:
+                    console.line(format_prediction({**shown, **fault} if index in done.faults else shown))
+    if bad:
+        console.warn(f"{name}: {pluralize(bad, 'row')} could not be read.")
 
 
 def _expanded(names: Sequence[str]) -> list[str]:

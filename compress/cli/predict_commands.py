@@ -42,9 +42,8 @@ def add_predict(command: AddCommand) -> None:
 
 def predict(options: argparse.Namespace, console: Console) -> None:
     """Predict texts."""
-    from compress.bulk.bulk_command import BulkOptions, is_table, local_input, predict_files
+    from compress.bulk.bulk_command import BulkOptions, is_table, local_input, predict_files, show_table
     from compress.bulk.bulk_job import Shard
-    from compress.bulk.show_table import show_table
     from compress.publish.pull import opened
     from compress.publish.verify import find_damage
     from compress.runtime.predict_command import predict_and_show

@@ -28,7 +28,6 @@ from compress.pipeline.steps.publish_step import is_in_zoo, publish
 from compress.pipeline.steps.scoring_steps import floor, quality
 from compress.pipeline.steps.select_step import rules_of, select
 from compress.pipeline.strip_paths import recipe_without_paths
-from compress.recipe.field_types import expanded_user
 from compress.recipe.measure_schema import Measure
 from compress.recipe.schema import Recipe
 from compress.recipe.task_schema import Task
@@ -36,6 +35,7 @@ from compress.runtimes import RUNTIMES
 from compress.steps import steps_of
 from compress.steps.model_step import ModelStep, hashed_settings
 from compress.storage.file_digests import file_digest
+from compress.storage.file_names import expanded_user
 from compress.tasks import KINDS
 from compress.variants import VARIANTS, packaged_formats
 

@@ -23,12 +23,11 @@ from compress.recipe.field_types import (
     Weight,
     Width,
     as_list,
-    expanded_user,
     name_in,
 )
 from compress.recipe.sanity_limits import MAX_LAYERS
 from compress.recipe.training_schema import BatchSize, LearningRate, Updates
-from compress.storage.file_names import FileName
+from compress.storage.file_names import FileName, expanded_user
 
 
 class Text(ShortForm):

@@ -28,9 +28,9 @@ from compress.prune.latency_table import (
 )
 from compress.prune.measure_latency import compare_times, open_variant, random_inputs
 from compress.prune.surgery import remove_units
-from compress.recipe.field_types import expanded_user
 from compress.recipe.prune_schema import Prune
 from compress.runtime.predictor import Placement, Predictor
+from compress.storage.file_names import expanded_user
 
 CLOSE = 0.04
 """The choice is corrected until the measured speed-up differs from the goal by less."""

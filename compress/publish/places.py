@@ -17,9 +17,9 @@ from urllib.parse import quote, urlsplit
 from compress.environment import require
 from compress.errors import DISK_FULL, FREE_SPACE, CompressError, ModelError, UsageError
 from compress.publish.signatures import SIGNATURE_SUFFIX
-from compress.recipe.field_types import expanded_user
 from compress.storage.atomic_write import atomic_write, copy_content, new_folder, sync
 from compress.storage.file_digests import digests
+from compress.storage.file_names import expanded_user
 
 Result = TypeVar("Result")
 

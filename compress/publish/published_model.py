@@ -27,8 +27,8 @@ from compress.publish.verify import (
     variant_folder,
 )
 from compress.publish.zoo_index import find_version
-from compress.recipe.field_types import expanded_user
 from compress.storage.file_digests import file_digest
+from compress.storage.file_names import expanded_user
 from compress.storage.stored_info import Info, up_to
 
 ROOT, ALL = "root", "all"

@@ -42,9 +42,8 @@ from compress.publish.verify import (
     variant_folder,
     verify,
 )
-from compress.recipe.field_types import expanded_user
 from compress.storage.atomic_write import new_folder, write_model
-from compress.storage.file_names import cache_folder
+from compress.storage.file_names import cache_folder, expanded_user
 
 if TYPE_CHECKING:
     from compress.runtime.predictor import Placement
@@ -138,10 +137,10 @@ def opened(address: str | Path, warn: Callable[[str], None] | None = None) -> Pa
 
 def checked_model(name: str, warn: Callable[[str], None] | None = None) -> str:
     """Return what names a model on this machine, once it is as trusted keys want it: cards and hub ids as they are."""
-    path = Path(name).expanduser()
+    path = expanded_user(name)
     within = next((each for each in path.parents if (each / DIGESTS_FILE).is_file()), None) if path.is_file() else None
     folder = opened(name if within is None else within, warn)
-    return name if expanded_user(name).exists() else str(folder)
+    return name if path.exists() else str(folder)
 
 
 def _warn_of_withdrawn(model: PublishedModel | None, warn: Callable[[str], None] | None) -> None:

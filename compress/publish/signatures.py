@@ -16,7 +16,7 @@ from pathlib import Path
 
 from compress.environment import require
 from compress.errors import ModelError, UsageError
-from compress.recipe.field_types import expanded_user
+from compress.storage.file_names import expanded_user
 
 SIGNATURE_SUFFIX = ".minisig"
 MAX_SIGNATURE_BYTES = 4_096
@@ -130,7 +130,7 @@ class Signer:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
         try:
-            lines = path.expanduser().read_text(encoding="utf-8").splitlines()
+            lines = expanded_user(path).read_text(encoding="utf-8").splitlines()
             content = base64.b64decode(lines[1], validate=True)
         except OSError as error:
             raise UsageError(f"{path} cannot be read as a secret key: {error.strerror}.") from error

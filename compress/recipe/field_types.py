@@ -5,7 +5,6 @@ And the kinds of recipe files, each of which a command of its own reads.
 
 from collections.abc import Collection, Mapping
 from math import isfinite
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import (
@@ -72,14 +71,6 @@ def check_path(value: str) -> str:
             f"'{value[:40]}…' is no file name: the name of a file or folder has at most 255 bytes and no NUL"
         )
     return value
-
-
-def expanded_user(path: str | Path) -> Path:
-    """Return a path with its `~` expanded; `~name` stays as it is where there is no such user."""
-    try:
-        return Path(path).expanduser()
-    except RuntimeError:
-        return Path(path)
 
 
 PathText = Annotated[str, AfterValidator(check_path)]

@@ -23,10 +23,10 @@ from compress.recipe.field_types import (
     Share,
     ShortForm,
     as_list,
-    expanded_user,
     name_in,
 )
 from compress.recipe.sanity_limits import MAX_LENGTH
+from compress.storage.file_names import expanded_user
 
 Files = PathText | tuple[PathText, ...]
 

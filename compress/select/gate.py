@@ -4,8 +4,8 @@ It is evaluated on the select rows, so that test stays unseen until the end. A c
 the teacher, a quantized one also ``quantize.max_drop`` against its own unquantized model, and with ``max_class_drop``
 so much recall of each class. Each loss is *passed* or *missed* where it is at least one standard error of the paired
 difference away from what is allowed, and *undecided* between; the worst of them counts. Where right answers are
-counted, a loss passes only if one of just what is allowed would lose so few rows no more often than that: resamples of
-rows of which none was lost have none. The loss against the own unquantized model is a second rule: a candidate that
+counted, a loss passes only if one of just what is allowed would lose so few rows no more often than that: resampling
+shows no error where no row was lost. The loss against the own unquantized model is a second rule: a candidate that
 passed against the teacher is held back by it only where it is missed. With ``strict`` the whole 95 % interval must be
 within, and everything else is missed.
 
@@ -30,7 +30,7 @@ CLASS_ROWS = 50
 MANY = 10
 """Variants with different scores up to which nothing is corrected."""
 MULTIPLES = tuple(1.05**number for number in range(95))
-"""Of the select rows, tried where few rows were lost."""
+"""How many times the select rows are tried, to find how many would tell where few rows were lost."""
 MOST_ROWS = 100
 """How many times the select rows are still worth naming as what would decide."""
 SEVERITY: tuple[Outcome, ...] = ("passed", "undecided", "missed")

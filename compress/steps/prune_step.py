@@ -13,7 +13,6 @@ from compress.model_folder.model_info import ShapeInfo
 from compress.model_shapes import pruned_shape
 from compress.prune.latency_table import LATENCY_STEP, TABLE_FILE, read_table, unreachable
 from compress.prune.prune_ratios import check_sample, resolve_ratios
-from compress.recipe.field_types import expanded_user
 from compress.recipe.prune_schema import LATENCY_KEYS, Prune, PruneTo
 from compress.recipe.schema import Recipe
 from compress.recipe.student_schema import Student
@@ -27,6 +26,7 @@ from compress.steps.distillations import (
 from compress.steps.model_configs import Check, Config, ModelConfigs, shape_made_of
 from compress.steps.model_step import TRAINING, ModelStep, PlannedModel, Smoke, StepKind, hashed_settings
 from compress.storage.file_digests import file_digest
+from compress.storage.file_names import expanded_user
 
 if TYPE_CHECKING:
     from compress.pipeline.graph import Plan

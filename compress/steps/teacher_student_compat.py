@@ -14,12 +14,12 @@ from compress.models.checkpoint_task import EMBEDDING, checkpoint_task
 from compress.models.heads import HEADS
 from compress.models.load_save import TOKENIZER_FILES, load_tokenizer, read_config, saved_embedding_size
 from compress.recipe.distill_schema import Distill
-from compress.recipe.field_types import expanded_user
 from compress.recipe.loss_schema import MARGIN_LOSS
 from compress.recipe.schema import Recipe
 from compress.recipe.student_schema import Student
 from compress.recipe.task_schema import Task
 from compress.steps.model_configs import ModelConfigs, config_of
+from compress.storage.file_names import expanded_user
 from compress.tasks import kind_of
 from compress.train.distillation.augment import check_unlabelled
 from compress.train.distillation.cross_encoder_scores import check_margin_loss

@@ -46,6 +46,14 @@ FileName = Annotated[str, AfterValidator(check_file_name)]
 """A string that `check_file_name` accepts."""
 
 
+def expanded_user(path: str | Path) -> Path:
+    """Return a path with its `~` expanded; `~name` stays as it is where there is no such user."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
 def cache_folder() -> Path:
     """Return COMPRESS_CACHE, else ~/.cache/compress."""
-    return Path(os.environ.get("COMPRESS_CACHE") or "~/.cache/compress").expanduser()
+    return expanded_user(os.environ.get("COMPRESS_CACHE") or "~/.cache/compress")

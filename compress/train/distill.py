@@ -24,8 +24,8 @@ from compress.models.heads import EMBEDDING, head_for
 from compress.models.load_save import fit_head, has_task_head, load_model, load_tokenizer, read_config
 from compress.models.student.build_student import build_student, initialization_of
 from compress.recipe.distill_schema import Distill
-from compress.recipe.field_types import expanded_user
 from compress.recipe.student_schema import Student
+from compress.storage.file_names import expanded_user
 from compress.tasks.base import Row
 from compress.train.core import training_data
 from compress.train.core.auto_settings import resolve_auto
@@ -214,7 +214,7 @@ def train_student(
     context.warn(settings_warnings_updates(resolved, updates))
     maps = LayerMapBuilder(teachers[0][0], settings, encoded.train, console, context.step, pruning)
     cache = make_teacher_cache(resolved, encoded.train, task, work, console, context.step)
-    teacher, fixed = Teacher(teachers), {"cache": cache, **of_labels(settings, rows.train, task)}
+    teacher, fixed = Teacher(teachers), {"cache": cache, **_of_labels(settings, rows.train, task)}
 
     def objective(student: PreTrainedModel, seed: int) -> DistillObjective:
         return losses(student, teacher, settings, task, seed, pairs=maps(student, seed), **fixed)
@@ -223,7 +223,7 @@ def train_student(
     return model, result, maps.last, len(augmented)
 
 
-def of_labels(settings: Distill, rows: Sequence[Row], task: TaskInfo) -> dict[str, Any]:
+def _of_labels(settings: Distill, rows: Sequence[Row], task: TaskInfo) -> dict[str, Any]:
     """Return what an objective knows of the labels of train: the weights of classes, the scale of numbers."""
 
     def labelled() -> Iterator[Row]:

@@ -9,9 +9,10 @@ from compress.data.loading.quickstart_dataset import builtin_file
 from compress.data.loading.raw_rows import format_of
 from compress.data.loading.text_decoding import check_text
 from compress.errors import DataError, Problem, nearest_file
-from compress.recipe.field_types import Part, Role, expanded_user
+from compress.recipe.field_types import Part, Role
 from compress.recipe.task_schema import Data
 from compress.storage.file_digests import file_digest
+from compress.storage.file_names import expanded_user
 
 ROLES: tuple[Role, ...] = ("train", "select", "test")
 PARTS: tuple[Part, ...] = (*ROLES, "corpus", "unlabelled")

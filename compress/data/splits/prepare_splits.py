@@ -4,29 +4,24 @@
 """
 
 import tempfile
-from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple
+from typing import IO, Any, Literal
 
 import numpy as np
 
-from compress.batch_arrays import EXTRA_NAMES, LABELLED
+from compress.batch_arrays import EXTRA_NAMES
 from compress.console import Console
 from compress.data.hard_negatives import add_hard_negatives
 from compress.data.loading.data_digest import ROLES
-from compress.data.loading.file_columns import check_true_labels
 from compress.data.loading.row_sources import (
     CopiedRows,
     Source,
     corpus_documents,
     open_sources,
-    parsed_rows,
-    row_parser,
 )
 from compress.data.splits.check_roles import check_roles, refuse_identifiers, unseen_classes
-from compress.data.splits.row_groups import row_groups
 from compress.data.splits.row_statistics import Indices, RowStatistics, RowWarnings, read_info, write_info
 from compress.data.splits.row_store import (
     ROWS,
@@ -39,9 +34,10 @@ from compress.data.splits.row_store import (
     write_subset,
 )
 from compress.data.splits.split_indices import TooFewGroups, assign_roles, automatic_share
+from compress.data.splits.store_source import SourceRows, store_source
 from compress.errors import DataError, pluralize
 from compress.model_folder.model_info import TaskInfo
-from compress.recipe.field_types import Part, Role
+from compress.recipe.field_types import Role
 from compress.recipe.task_schema import Task
 from compress.tasks import Row, kind_of, task_info
 from compress.tasks.base import RawRow
@@ -199,44 +195,6 @@ def _label_values(rows: Iterable[RawRow], columns: Sequence[str], task: Task) ->
         column_value(without[column].values, column, task, without[column].where)
 
 
-class SourceRows(NamedTuple):
-    """What was stored of a source."""
-
-    numbers: Indices
-    """Of the stored rows in their source, from 0."""
-    total: int
-    """Rows of the source, with those that do not fit the task."""
-    groups: Indices | None = None
-    """Of each row of the source, the first one of its group; None where rows have none."""
-
-
-def store_source(source: Source, part: Part, task: Task, store: RowWriter, statistics: RowStatistics) -> SourceRows:
-    """Store and count the rows that fit the task; under `labelled` also texts of train whose label does not fit."""
-    numbers, total, grouped = array("q"), 0, row_groups(task, part)
-    keeps_texts = part == "train" and task.data.labelled is not None
-    without_label = row_parser(task, statistics.labels, "unlabelled")
-    for number, (raw, row) in enumerate(parsed_rows(source, task, statistics.labels, part)):
-        total = number + 1
-        if grouped:
-            grouped.add(raw, row)
-        if isinstance(row, DataError):
-            statistics.skip(part, row)
-            with suppress(DataError):
-                if keeps_texts:
-                    statistics.add_input(store.add(without_label(raw)))
-                    numbers.append(number)
-            continue
-        if row.get(LABELLED) is False:
-            check_true_labels(task, raw.where)
-        store.add(row)
-        if part == "unlabelled":
-            statistics.add_input(row)
-        else:
-            statistics.add(row)
-        numbers.append(number)
-    return SourceRows(np.frombuffer(numbers, np.int64), total, grouped.numbers() if grouped else None)
-
-
 def _assign(
     rows: SourceRows,
     stored: int,
@@ -261,7 +219,7 @@ def _assign(
     except TooFewGroups as error:
         if task.data.group is not None:
             raise DataError(
-                f"task.data.group: {error}", hint="fewer shares, files of their own, or no group"
+                f"task.data.group: {error}", hint="smaller shares, files of their own, or no group"
             ) from error
         console.warn(f"{error}: questions about one text may be of several roles.")
         roles = assign_roles(rows.total, seed, shares, *limits, by_number, readable)

@@ -8,10 +8,11 @@ import numpy as np
 from compress.console import Console
 from compress.data.loading.data_digest import describe_source
 from compress.data.loading.row_sources import part_source
-from compress.data.splits.prepare_splits import PreparedData, store_source
+from compress.data.splits.prepare_splits import PreparedData
 from compress.data.splits.row_statistics import RowStatistics, RowWarnings, read_info, write_info
 from compress.data.splits.row_store import ROWS, RowWriter, StoredRows, write_subset
 from compress.data.splits.split_indices import assign_roles
+from compress.data.splits.store_source import store_source
 from compress.errors import DataError
 from compress.recipe.field_types import Part
 from compress.recipe.task_schema import Task

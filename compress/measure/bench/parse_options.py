@@ -20,10 +20,11 @@ from compress.formats import BARE_FILES, describe_bare_files
 from compress.measure.bench.bench_result import BenchModel
 from compress.measure.resources.footprint import Footprint, footprint
 from compress.model_folder.model_info import FolderInfo, TaskInfo, VariantInfo
-from compress.recipe.field_types import UNITS, Frozen, Length, expanded_user
+from compress.recipe.field_types import UNITS, Frozen, Length
 from compress.recipe.measure_schema import Batch, Measure, Target
 from compress.runtime.model_formats import FP32, RUN_MODES, describe_model_file
 from compress.runtimes import STORED_PRECISION
+from compress.storage.file_names import expanded_user
 from compress.tasks import kind_of
 from compress.tasks.base import TaskInput
 

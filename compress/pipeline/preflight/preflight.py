@@ -20,13 +20,13 @@ from compress.pipeline.step_store import StepStore
 from compress.pipeline.steps.package_format import PACKAGE_FORMAT
 from compress.publish.places import check_writable, open_place
 from compress.recipe.distill_schema import Distill
-from compress.recipe.field_types import expanded_user
 from compress.recipe.schema import Recipe
 from compress.select.cascade_threshold import check_classes
 from compress.steps import KINDS, STEPS, distillations
 from compress.steps.distillations import models_of_distillation
 from compress.steps.model_step import TRAINING, NamedModel
 from compress.storage.atomic_write import why_unwritable
+from compress.storage.file_names import expanded_user
 from compress.tasks import task_info
 from compress.variants import VARIANTS, missing_extras, missing_programs, variant_in
 

@@ -25,7 +25,6 @@ from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.measure_step import sample_texts
 from compress.prune.latency_table import LATENCY_STEP, TABLE_FILE, read_table, unreachable, wanted_speedup
 from compress.quantize import QUANTIZERS, chosen_methods
-from compress.recipe.field_types import expanded_user
 from compress.recipe.measure_schema import Target
 from compress.recipe.prune_schema import PruneTo
 from compress.recipe.schema import Recipe
@@ -34,6 +33,7 @@ from compress.runtime.predictor import Placement
 from compress.runtimes import RUNTIMES
 from compress.steps.distill_step import hashed_student
 from compress.storage.atomic_write import write_model
+from compress.storage.file_names import expanded_user
 from compress.tasks import kind_of
 from compress.variants import VARIANTS, competing_formats
 

@@ -20,7 +20,6 @@ from compress.environment import usable_cores
 from compress.errors import DataError, ModelError, UsageError
 from compress.model_folder.model_info import TaskInfo, read_info
 from compress.recipe.distill_schema import Distill
-from compress.recipe.field_types import expanded_user
 from compress.recipe.loss_schema import MARGIN_LOSS
 from compress.recipe.task_schema import Task
 from compress.runtime import open_predictor
@@ -28,6 +27,7 @@ from compress.runtime.model_formats import describe_model_file
 from compress.runtime.predictor import Placement
 from compress.storage.atomic_write import atomic_write
 from compress.storage.file_digests import combined_digest, digests
+from compress.storage.file_names import expanded_user
 from compress.tasks import kind_of
 from compress.tasks.base import LazyRows, Row
 from compress.train.core.distributed import current_processes

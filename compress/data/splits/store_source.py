@@ -1,17 +1,61 @@
-"""Rows that belong together and are of one role: of a document, a patient, or questions about one text."""
+"""Stores the rows of a source, and finds which of them belong together: of a document, a patient, or about one text."""
 
 from array import array
+from contextlib import suppress
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.data.splits.row_store import text_digest
+from compress.batch_arrays import LABELLED
+from compress.data.loading.file_columns import check_true_labels
+from compress.data.loading.row_sources import Source, parsed_rows, row_parser
+from compress.data.splits.row_statistics import Indices, RowStatistics
+from compress.data.splits.row_store import RowWriter, text_digest
 from compress.errors import DataError
 from compress.recipe.field_types import Part
 from compress.recipe.task_schema import Task
 from compress.tasks import Row, kind_of
 from compress.tasks.base import RawRow
 from compress.tasks.parsing.columns import column_value, has_column, is_missing
+
+
+class SourceRows(NamedTuple):
+    """What was stored of a source."""
+
+    numbers: Indices
+    """Of the stored rows in their source, from 0."""
+    total: int
+    """Rows of the source, with those that do not fit the task."""
+    groups: Indices | None = None
+    """Of each row of the source, the first one of its group; None where rows have none."""
+
+
+def store_source(source: Source, part: Part, task: Task, store: RowWriter, statistics: RowStatistics) -> SourceRows:
+    """Store and count the rows that fit the task; under `labelled` also texts of train whose label does not fit."""
+    numbers, total, grouped = array("q"), 0, row_groups(task, part)
+    keeps_texts = part == "train" and task.data.labelled is not None
+    without_label = row_parser(task, statistics.labels, "unlabelled")
+    for number, (raw, row) in enumerate(parsed_rows(source, task, statistics.labels, part)):
+        total = number + 1
+        if grouped:
+            grouped.add(raw, row)
+        if isinstance(row, DataError):
+            statistics.skip(part, row)
+            with suppress(DataError):
+                if keeps_texts:
+                    statistics.add_input(store.add(without_label(raw)))
+                    numbers.append(number)
+            continue
+        if row.get(LABELLED) is False:
+            check_true_labels(task, raw.where)
+        store.add(row)
+        if part == "unlabelled":
+            statistics.add_input(row)
+        else:
+            statistics.add(row)
+        numbers.append(number)
+    return SourceRows(np.frombuffer(numbers, np.int64), total, grouped.numbers() if grouped else None)
 
 
 class RowGroups:
