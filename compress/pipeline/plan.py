@@ -195,7 +195,7 @@ def _add_probe(plan: Plan, cards: Sequence[Path]) -> None:
     settings = {
         "source": identity(plan.recipe.teacher.source, plan.recipe.teacher.revision, cards),
         "seed": plan.recipe.seed,
-        "schema": 1,
+        "schema": 2,
     }
     needs = ["data", *(model.step for model in plan.evaluated if model.has_attention)]
     plan.add("probe", "probe", settings, needs, partial(probe, plan=plan, cards=cards), optional=True, tolerant=True)

@@ -88,11 +88,15 @@ def _text_task(rows: ProbeRows, name: str, corpus: Corpus, seed: int) -> ProbeTa
 
 
 def _candidate_task(rows: ProbeRows, name: str, corpus: Corpus, seed: int) -> ProbeTask:
-    kind, items = kind_of(rows.info), ItemList()
+    """Right candidates, and as many wrong ones of the same question: there may be a thousand."""
+    kind, items, random = kind_of(rows.info), ItemList(), np.random.default_rng(seed)
     for held_out, number, row in rows.parts:
         question, *candidates = _several(kind.to_input(row))
-        for candidate, right in zip(candidates, list(kind.targets(row)), strict=True):
-            items.add(held_out, number, (corpus.add_text(question, candidate),), int(float(str(right)) > 0))
+        marked = [(float(str(target)) > 0, text) for text, target in zip(candidates, kind.targets(row), strict=True)]
+        right, wrong = ([text for is_right, text in marked if is_right == wanted] for wanted in (True, False))
+        drawn = random.permutation(len(wrong))[: len(right)].tolist()
+        for text, target in [*((text, 1) for text in right), *((wrong[index], 0) for index in drawn)]:
+            items.add(held_out, number, (corpus.add_text(question, text),), target)
     return items.task(name, "text", "classes", ("wrong", "right"))
 
 

@@ -30,11 +30,11 @@ STRIPPED = str.maketrans("", "", string.punctuation)
 def length(texts: Texts, corpus: Corpus, seed: int) -> ProbeTask:
     """Return the number of words of a text, in classes of about equal size."""
     counts = [len(text.split()) for _, _, text in texts]
-    edges = np.unique(np.quantile(counts, np.linspace(0, 1, LENGTH_CLASSES + 1)[1:-1]))
-    edges = edges[(edges > min(counts))]
+    edges = np.unique(np.ceil(np.quantile(counts, np.linspace(0, 1, LENGTH_CLASSES + 1)[1:-1])).astype(int))
+    edges = edges[edges > min(counts)]
     if not len(edges):
         raise DataError("length: all texts have the same number of words.")
-    bounds = [min(counts), *(int(np.ceil(edge)) for edge in edges), max(counts) + 1]
+    bounds = [min(counts), *edges.tolist(), max(counts) + 1]
     names = [f"{low} to {high - 1} words" for low, high in itertools.pairwise(bounds)]
     items = ItemList()
     for (held_out, number, text), count in zip(texts, counts, strict=True):
@@ -81,11 +81,11 @@ def punctuation(texts: Texts, corpus: Corpus, seed: int) -> ProbeTask:
     """Return whether the punctuation of a text was removed."""
     items, random = ItemList(), np.random.default_rng(seed)
     for held_out, number, text in texts:
-        without = " ".join(text.translate(STRIPPED).split())
-        if not without or without == " ".join(text.split()):
+        whole, without = (" ".join(each.split()) for each in (text, text.translate(STRIPPED)))
+        if without in ("", whole):
             continue
         removed = int(random.integers(2))
-        items.add(held_out, number, (corpus.add_text(without if removed else text),), removed)
+        items.add(held_out, number, (corpus.add_text(without if removed else whole),), removed)
     _check_count("punctuation", items, "have punctuation")
     return items.task("punctuation", "text", "classes", ("with punctuation", "removed"))
 
