@@ -108,7 +108,7 @@ def compare_reports(reports: Sequence[Report], names: Sequence[str], paired: Pai
         created=tuple(report.created for report in reports),
         task=first.task.name,
         metric=first.task.metric,
-        larger_is_better=larger_is_better(first) is not False,
+        larger_is_better=larger_is_better(first),
         recipe=tuple(differing(*(dict(_flat(_unnamed(report.recipe))) for report in reports))),
         data=tuple(differing(*(_data_facts(report) for report in reports))),
         machines=tuple((report.surroundings or report.machine).cpu for report in reports),

@@ -34,9 +34,10 @@ def write_index(reports: Path) -> list[Path]:
     if not reports.is_dir():
         raise CompressError(f"there is no folder of reports at {reports}.")
     paths = [path for path in sorted(reports.glob(f"*/{REPORT_FILE}")) if _is_run(path)]
-    entries = [entry for path in paths for entry in index_entries(path.parent.name, read_report(path))]
+    entries: list[dict[str, object]] = []
     for path in paths:
         report = read_report(path)
+        entries += index_entries(path.parent.name, report)
         if picture := speed_picture(report, report.titles[0]):
             (path.parent / PICTURE).write_text(picture + "\n", encoding="utf-8")
     (reports / "index.csv").write_text(index_csv(entries), encoding="utf-8", newline="")

@@ -178,7 +178,7 @@ def ratio(slower: Latency, faster: Latency, part: TimedPart = "model") -> Score 
 
     The mean over processes of the median logarithm of the ratios within a round, with Student's t for the number of
     processes; differences between sessions, which one session cannot show, are added to its interval
-    (``clustered_ci.SESSION_SPREAD``). None where one of them has no figure, or where they are not from one session
+    (`SESSION_SPREAD`). None where one of them has no figure, or where they are not from one session
     (different numbers of rounds).
     """
     above, below = getattr(slower, part), getattr(faster, part)

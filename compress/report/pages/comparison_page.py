@@ -8,7 +8,7 @@ import numpy as np
 from compress.model_folder.model_info import TaskInfo
 from compress.report.compare_runs import Comparison
 from compress.report.pages.render import page_environment, page_script, script_hash
-from compress.report.pages.rows_page import MOST_CHARACTERS, MOST_ROWS, shown_texts
+from compress.report.pages.rows_page import MOST_CHARACTERS, MOST_ROWS, MOST_TOGETHER, how_many_fit, shown_texts
 from compress.tables import Table
 from compress.tasks.base import Array, Row
 from compress.tasks.kind import Kind
@@ -65,6 +65,7 @@ def changed_rows(
         states = np.full(len(chosen), "changed")
         order = np.arange(len(chosen)) if distances is None else np.argsort(-distances[chosen], kind="stable")
     order = order[:MOST_ROWS]
+    order = order[: how_many_fit(kind, (rows[index] for index in chosen[order].tolist()))]
     shown, shown_states = chosen[order], states[order]
     own = [rows[index] for index in shown.tolist()]
     cells = zip(
@@ -98,4 +99,5 @@ def rows_page(names: Sequence[str], changed: Sequence[ChangedRows]) -> str:
     script = page_script("table_filter.js")
     page = page_environment(escape=True).get_template("changed_rows.html.j2")
     settings = {"names": names, "changed": changed, "most": MOST_ROWS, "most_characters": MOST_CHARACTERS}
+    settings |= {"most_together": MOST_TOGETHER}
     return page.render(**settings, script=script, script_hash=script_hash(script))

@@ -3,7 +3,7 @@
 It holds the user's data. It is written into the run's own folder, and nothing publishes it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,8 @@ MOST_ROWS = 1000
 """Rows of a model that are shown."""
 MOST_CHARACTERS = 2000
 """Characters of a text that are shown."""
+MOST_TOGETHER = 5_000_000
+"""Characters of all texts of a table: a row of a ranking may have a thousand candidates."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,7 @@ def wrong_rows(
     if weight is not None:
         chosen = chosen[np.argsort(-weight[chosen], kind="stable")]
     shown = chosen[:most]
+    shown = shown[: how_many_fit(kind, (rows[index] for index in shown.tolist()))]
     return WrongRows(
         model=model,
         targets=tuple(targets),
@@ -179,6 +182,7 @@ def disagreements(
 ) -> Disagreements:
     """Return the rows on which a model and the teacher differ most; the arguments are those of `wrong_rows`."""
     found = largest_disagreements(kind, task, answers, teachers, gold, most=MOST_ROWS)
+    found = found[: how_many_fit(kind, (rows[one.row] for one in found))]
     ours, theirs = kind.correct(answers, gold), kind.correct(teachers, gold)
 
     def who(row: int) -> str:
@@ -208,7 +212,7 @@ def write_rows_page(
     """Write rows.html into ``folder``; ``name`` is the run's."""
     page, script = page_environment(escape=True).get_template("rows.html.j2"), page_script("table_filter.js")
     settings = {"name": name, "models": models, "most": MOST_ROWS, "most_characters": MOST_CHARACTERS}
-    settings |= {"differing": [each for each in differing if each.rows]}
+    settings |= {"most_together": MOST_TOGETHER, "differing": [each for each in differing if each.rows]}
     content = page.render(**settings, script=script, script_hash=script_hash(script))
     (folder / ROWS_PAGE).write_text(content, encoding="utf-8")
 
@@ -221,6 +225,16 @@ def _certainty(kind: Kind, answers: Array, gold: Array) -> NDArray[np.float64] |
     certainty, wrong = np.zeros(len(gold)), ~confidence.right
     np.maximum.at(certainty, confidence.row[wrong], confidence.stated[wrong])
     return certainty
+
+
+def how_many_fit(kind: Kind, rows: Iterable[Row]) -> int:
+    """Return how many of these rows are shown: until their texts have `MOST_TOGETHER` characters, at least one."""
+    count, total = 0, 0
+    for row in rows:
+        count, total = count + 1, total + sum(map(len, shown_texts(kind.to_input(row))))
+        if total >= MOST_TOGETHER:
+            break
+    return count
 
 
 def shown_texts(given: TaskInput) -> tuple[str, ...]:

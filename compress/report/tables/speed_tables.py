@@ -69,9 +69,7 @@ def interference_table(report: Report, title: str) -> Table:
     rows = []
     for row, result in report.rows_at(title):
         latency, noise = result.latency, result.latency.noise or Noise()
-        # For an undisturbed timing the reason is why the accelerator was not watched.
         reasons = {latency.status: latency.reason or fmt.ABSENT}
-        unwatched = reasons.get("measured", fmt.ABSENT)
         rows.append(
             {
                 **row.names,
@@ -82,11 +80,12 @@ def interference_table(report: Report, title: str) -> Table:
                 "stolen": fmt.percent(noise.stolen),
                 "preempted": fmt.ABSENT if noise.preempted is None else f"{noise.preempted:.1f}/s",
                 "throttled": fmt.ABSENT if noise.throttled is None else f"{noise.throttled:,}×",
-                "accelerator": unwatched if noise.device_load is None else fmt.percent(noise.device_load),
+                "accelerator": fmt.percent(noise.device_load),
                 "unstable because": reasons.get("unstable", fmt.ABSENT),
+                "note": reasons.get("measured", fmt.ABSENT),
             }
         )
-    return make_table(rows, sentences=("unstable because",)).without_empty()
+    return make_table(rows, sentences=("unstable because", "note")).without_empty()
 
 
 def load_table(report: Report, title: str) -> Table:

@@ -116,7 +116,8 @@ def test_unstable_load_and_an_unwatched_accelerator_are_marked(make_full_report)
     report = edited(report, result.key, latency=marked)
     assert load_table(report, "cpu").rows[0]["1 caller"].startswith("≈ ")
     assert not load_table(report, "cpu").rows[1]["1 caller"].startswith("≈ ")
-    assert interference_table(report, "cpu").rows[0]["accelerator"] == "not watched on CUDA: no NVML"
+    assert interference_table(report, "cpu").rows[0]["note"] == "not watched on CUDA: no NVML"
+    assert "accelerator" not in interference_table(report, "cpu").columns
 
 
 def test_load_is_shown_by_number_of_callers(make_full_report):

@@ -9,7 +9,7 @@ import pytest
 
 from compress.model_folder.model_info import TaskInfo
 from compress.report.pages.render import write_pages
-from compress.report.pages.rows_page import MOST_CHARACTERS, WrongRows, write_rows_page, wrong_rows
+from compress.report.pages.rows_page import MOST_CHARACTERS, WrongRows, disagreements, write_rows_page, wrong_rows
 from compress.report.report_schema import ROWS_PAGE
 from compress.report.winner_summary import run_addresses
 from compress.tasks import KINDS
@@ -64,6 +64,26 @@ def test_beyond_the_limit_rows_are_counted_and_not_shown(tmp_path):
     assert ([row.row for row in result.rows], result.wrong) == ([2, 3], 3)
     write_rows_page(tmp_path, "films", [result])
     assert "the first 2 are shown" in (tmp_path / ROWS_PAGE).read_text(encoding="utf-8")
+
+
+def test_long_rows_are_shown_until_their_texts_fill_the_page(tmp_path, monkeypatch):
+    monkeypatch.setattr("compress.report.pages.rows_page.MOST_TOGETHER", 12)
+    result = of_films()
+    assert ([row.row for row in result.rows], result.wrong) == ([2, 3], 3)  # two texts of six characters
+    write_rows_page(tmp_path, "films", [result])
+    assert "the first 2 are shown" in (tmp_path / ROWS_PAGE).read_text(encoding="utf-8")
+    ranked = TASK.model_copy(update={"kind": "ranking", "text": ("text", "candidates"), "labels": (), "metric": "map"})
+    rows = [{"text": "which?", "candidates": ["x" * 30, "two"], "label": [1.0, 0.0]}] * 2
+    answers = np.array([[0.1, 0.2], [0.1, 0.9]], np.float32)
+    assert len(listed("ranking", ranked, rows, KINDS["ranking"].gold(rows), answers, answers).rows) == 1
+
+
+def test_labels_that_differ_in_case_alone_can_be_filtered(tmp_path):
+    task = TASK.model_copy(update={"labels": ("May", "may  ")})
+    found = disagreements(KINDS["classification"], task, ROWS, GOLD, OURS, TEACHERS, model="a/b", targets=("cpu",))
+    write_rows_page(tmp_path, "films", [], [found])
+    page = (tmp_path / ROWS_PAGE).read_text(encoding="utf-8")
+    assert all(f'<option value="{label}">' in page for label in task.labels)
 
 
 def test_the_teachers_own_errors_have_no_second_answer():
