@@ -60,17 +60,17 @@ def points(value: float | None, larger_is_better: bool = True) -> str:
     if value is None:
         return ABSENT
     if not larger_is_better:
-        return f"{value:.4f}"
+        return f"{round(value, 4) + 0.0:.4f}"  # no minus before a zero
     shown = f"{100 * value:.2f}".rstrip("0").rstrip(".")
     shown = "0" if shown in ("-0", "") else shown
     return f"{shown} point{'' if shown == '1' else 's'}"
 
 
 def signed(value: float | None, larger_is_better: bool = True) -> str:
-    """A gain with its sign: `+0.3`, `−1.2` (a true minus, so that columns line up)."""
+    """A gain with its sign: `+0.3`, `−1.2` (a true minus, so that columns line up); of an error its fall: `−0.0120`."""
     if value is None:
         return ABSENT
-    shown = f"{100 * value:+.1f}" if larger_is_better else f"{value:+.4f}"
+    shown = f"{100 * value:+.1f}" if larger_is_better else f"{-value:+.4f}"
     return ("±" + shown[1:] if float(shown) == 0 else shown).replace("-", "−")
 
 

@@ -150,14 +150,19 @@ def slice_table(report: Report, title: str, key: str, column: str | None) -> Tab
         shown = _with_interval(score, larger) if score else None
         cells = {heading: part.name, "rows": fmt.count(part.rows), key: shown or part.reason or fmt.ABSENT}
         if key != report.teacher:
-            ends = f"{fmt.signed(change.low, larger)} to {fmt.signed(change.high, larger)}" if change else fmt.ABSENT
             cells |= {
                 "teacher": fmt.score(other.primary.value if other and other.primary else None, larger),
                 "change": format_change(change, larger),
-                "95 % of the change": ends,
+                "95 % of the change": _format_ends(change, larger) if change else fmt.ABSENT,
             }
         rows.append(cells)
     return make_table(rows, names=1)
+
+
+def _format_ends(change: Difference, larger: bool) -> str:
+    """Both ends of a difference's interval, the lower change of the score first: `−0.6 to +0.1`."""
+    ends = (change.low, change.high) if larger else (change.high, change.low)
+    return " to ".join(fmt.signed(end, larger) for end in ends)
 
 
 def _slices(quality: Quality | None, column: str | None) -> Sequence[SliceScore]:

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from compress.measure.result_base import Score
 from compress.report.charts.score_and_speed_charts import reliability_chart
 from compress.report.pages.page_sections import block_groups
 from compress.report.pages.render import render_html, render_markdown
 from compress.report.report_schema import Report, read_report
+from compress.report.tables.ledger_tables import ledger_table, stage_table
 from compress.report.tables.machine_facts import environment_facts
 from compress.report.tables.quality_tables import calibration_table, disagreement_table, robustness_table, slice_table
 from compress.report.tables.size_tables import energy_sources, footprint_table, serving_reasons, serving_table
@@ -137,6 +139,25 @@ def test_quality_tables_show_calibration_slices_and_disagreements(make_full_repo
     assert none["row of test"] == "none"
     assert reliability_chart(report, "cpu", WINNER).count("<polyline") == 2
     assert any("the winner is overconfident" in remark for remark in report.remarks)
+
+
+def test_changes_of_an_error_are_those_of_its_values(make_full_report):
+    """What is a loss of 0.009 is shown as an error that rose by as much, beside both errors."""
+    report = make_full_report()
+
+    def turned(quality):
+        low, high = 1 - quality.primary.high, 1 - quality.primary.low
+        primary = Score(value=1 - quality.primary.value, low=low, high=high)
+        parts = tuple(part.model_copy(update={"primary": primary}) for part in quality.by_length)
+        return quality.model_copy(update={"larger_is_better": False, "primary": primary, "by_length": parts})
+
+    results = (each.model_copy(update={"test": turned(each.test)}) for each in report.results)
+    report = report.model_copy(update={"results": tuple(results)})
+    rows = {f"{row['model']}/{row['variant']}": row for row in ledger_table(report, "cpu").rows}
+    scores = [rows[key]["accuracy (95 %)"][:6] for key in (report.teacher, WINNER)]
+    assert (scores, rows[WINNER]["vs teacher"]) == (["0.0850", "0.0940"], "+0.0090*")
+    assert stage_table(report, "cpu", WINNER).rows[-2]["accuracy"] == "+0.0050"
+    assert slice_table(report, "cpu", WINNER, None).rows[0]["95 % of the change"] == "+0.0030 to +0.0150"
 
 
 def test_resources_are_shown_or_why_they_are_missing(make_full_report):
