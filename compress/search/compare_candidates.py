@@ -44,6 +44,7 @@ from compress.search.candidates import (
 from compress.search.search_recipes import light_students, timed_target
 from compress.search.word_vectors import WordVectors, teacher_bytes, tokenizer_bytes
 from compress.steps.shared_step import SECTION, add_shared
+from compress.tasks import primary_metric
 
 ANY_PART = Part(layers=1, heads=1, ffn=1)
 """In place of all parts while the shared student is planned."""
@@ -110,7 +111,8 @@ def compare(plan: Plan, recipe: Recipe, options: Options, console: Console, expe
     if smaller := sum(has_smaller_vectors(each, recipe) for each in (*parts, *light) if each.within):
         which = f"{smaller} of the candidates within the budget"
         console.note(f"search: {which} have smaller word vectors (factors, fewer pieces), as the budget's size needs")
-    if problem := select_too_small(roles.info.counts["select"], recipe.gate):
+    is_share = primary_metric(recipe.task).larger_is_better  # an error has no points
+    if is_share and (problem := select_too_small(roles.info.counts["select"], recipe.gate)):
         console.warn(problem)
     if any(each.within for each in parts):
         within = sum(each.within for each in (*parts, *light))

@@ -19,6 +19,7 @@ from compress.pipeline.run import Options, execute, read_recipe
 from compress.recipe.load import dump_recipe
 from compress.recipe.schema import Recipe
 from compress.recipe.student_schema import AnyStudent
+from compress.storage.file_names import name_with
 
 PATIENCE = 5.0
 """Seconds in which a cluster has to answer."""
@@ -87,7 +88,7 @@ def trainings(final: Recipe) -> dict[str, Recipe]:
     return {
         name: final.model_copy(
             update=alone
-            | {"name": f"{final.name}-{name}", "students": tuple(students)}
+            | {"name": name_with(final.name, f"-{name}"), "students": tuple(students)}
             | ({} if name == "student" else {"prune": None})
         )
         for name, students in found.items()

@@ -90,7 +90,7 @@ def search(
     plan = plan_comparison(recipe, options)
     if minutes is not None:
         check_minutes(expected_plan(recipe, options, 1), options, minutes)
-    expected = expected_plan(recipe, options, finalists) if console.has_live_line else plan  # only its times are shown
+    expected = expected_plan(recipe, options, finalists)  # refuses a recipe of which finalists cannot be planned
     is_another = holds_another(folder, wanted_of(recipe))
     if is_another and (kept := keep_former(folder)):
         console.note(f"{folder} holds the search for another budget: it is kept in {kept}")

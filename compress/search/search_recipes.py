@@ -13,6 +13,7 @@ from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Budget, Quantize, Recipe
 from compress.recipe.student_schema import AND_THEN, AnyStudent, Cascade, LightStudent
 from compress.steps.shared_step import SECTION
+from compress.storage.file_names import name_with
 from compress.tasks import KINDS
 
 OF_FINALISTS = "-search"
@@ -69,7 +70,7 @@ def searched_recipe(recipe: Recipe, console: Console, cards: Sequence[Path] = ()
         if recipe.prune.vocabulary:
             changes[SECTION] = recipe.shared.model_copy(update={"vocabulary": recipe.prune.vocabulary})
     if recipe.parts:
-        console.note("search: parts of the recipe's own are left out: the search chooses them")
+        console.note("search: parts of the recipe's own are left out, and cascades of these: the search chooses them")
     if recipe.quantize is None:
         changes["quantize"] = Quantize()
     return recipe.model_copy(update=changes)
@@ -101,14 +102,21 @@ def light_students(recipe: Recipe) -> dict[str, LightStudent]:
 
 
 def finalists_recipe(recipe: Recipe, parts: Sequence[AnyStudent], light: Sequence[AnyStudent]) -> Recipe:
-    """Return the recipe of the finalists: with students without attention, and cascades of these and the best ones."""
+    """Return the recipe of the finalists: with students without attention, and cascades of these and the best ones.
+
+    The recipe's own cascades take the place of those, as far as their models are finalists.
+    """
     students = (*([recipe.student] if recipe.student else []), *parts, *light)
     publish = recipe.publish and recipe.publish.model_copy(update={"name": recipe.publish.name or recipe.name})
     task = recipe.task.model_copy(update={"name": recipe.task_title})
-    changes = {"name": f"{recipe.name}{OF_FINALISTS}", "task": task, "students": students, "publish": publish}
+    changes = {"name": name_with(recipe.name, OF_FINALISTS), "task": task, "students": students, "publish": publish}
     final = recipe.model_copy(update=changes)
-    if recipe.cascade or KINDS[recipe.task.kind].no_certainty or not light:
+    if recipe.cascade == "auto":
         return final
+    left_out = {*recipe.parts, *light_students(recipe)} - {*final.parts, *final.light_students}
+    own = tuple(each for each in recipe.cascade if left_out.isdisjoint(_models_of(each)))
+    if own or KINDS[recipe.task.kind].no_certainty or not light:
+        return final.model_copy(update={"cascade": own})
     seconds = (*([[*final.parts][-1]] if parts else []), "teacher")
     cascades = tuple(Cascade(first=name, then=then) for name in final.light_students for then in seconds)
     return final.model_copy(update={"cascade": cascades})
@@ -121,12 +129,12 @@ def recipe_of_row(recipe: Recipe, row: str, called: str = "winner") -> Recipe:
     recipe's own student, and stays with it.
     """
     model = row.partition("/")[0]
-    changes: dict[str, Any] = {"name": f"{recipe.name.removesuffix(OF_FINALISTS)}-{called}"}
+    changes: dict[str, Any] = {"name": name_with(recipe.name.removesuffix(OF_FINALISTS), f"-{called}")}
     if recipe.cascade == "auto" and AND_THEN in model:
         return recipe.model_copy(update=changes)
     cascades = () if recipe.cascade == "auto" else recipe.cascade
     cascades = tuple(each for each in cascades if each.model == model)
-    names = {name.partition("/")[0] for each in cascades for name in (each.first, each.then)} | {model}
+    names = {model}.union(*map(_models_of, cascades))
     kinds = {each.kind for name, each in recipe.light_students.items() if name in names}
     kept: list[AnyStudent] = [each for name, each in recipe.parts.items() if name in names]
     kept += [each for each in recipe.light_students.values() if each.kind in kinds]
@@ -134,3 +142,7 @@ def recipe_of_row(recipe: Recipe, row: str, called: str = "winner") -> Recipe:
     if recipe.student and not names & {*recipe.parts, *recipe.light_students}:
         return recipe.model_copy(update=changes | {"students": (recipe.student, *kept)})
     return recipe.model_copy(update=changes | {"students": tuple(kept), "prune": None})
+
+
+def _models_of(cascade: Cascade) -> set[str]:
+    return {name.partition("/")[0] for name in (cascade.first, cascade.then)}

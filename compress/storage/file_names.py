@@ -42,6 +42,11 @@ def file_name_like(name: str) -> str:
     return f"{made}-{sha256(name.encode()).hexdigest()[:7]}" if lost else made
 
 
+def name_with(name: str, ending: str) -> str:
+    """Return a file name with an ending, cut where both are longer than one may be."""
+    return name[: MAX_NAME_LENGTH - len(ending)] + ending
+
+
 FileName = Annotated[str, AfterValidator(check_file_name)]
 """A string that `check_file_name` accepts."""
 

@@ -16,11 +16,14 @@ from compress.pipeline.commands.clean import clean
 from compress.pipeline.plan import make_plan
 from compress.pipeline.preflight.resolve import resolve
 from compress.pipeline.run import Options, read_recipe
+from compress.recipe.load import dump_recipe
 from compress.recipe.schema import Gate
+from compress.recipe.student_schema import Part
 from compress.report.report_schema import read_report
 from compress.search import run_search, search_recipes
 from compress.search.candidates import SearchInfo
 from compress.search.compare_candidates import select_too_small
+from compress.search.ray_trainings import trainings
 from compress.search.run_search import holds_another, keep_former, search_recipe, wanted_of
 from compress.search.search_folder import read_search
 from compress.search.search_recipes import (
@@ -115,6 +118,38 @@ def test_a_cascade_that_was_found_by_itself_keeps_all_it_may_be_made_of(recipe_f
     kept = recipe_of_row(recipe, "static-then-part-1x1x8/cascade", "static-then-part-1x1x8")
     assert (kept.students, kept.cascade, kept.name) == (recipe.students, "auto", "tiny-static-then-part-1x1x8")
     assert recipe_of_row(recipe, "conv/numpy-fp32").cascade == ()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "left"),
+    [
+        ([], ["conv/numpy-fp32"]),
+        ([Part(layers=1, heads=1, ffn=8)], ["static-2", "conv/numpy-fp32"]),
+    ],
+)
+def test_own_cascades_of_models_that_are_no_finalists_are_left_out(chosen, left, recipe_file):
+    recipe = resolve(read_recipe(recipe_file, ["prune=null", STUDENTS, CASCADES]))
+    final = finalists_recipe(recipe, chosen, [*recipe.light_students.values()])
+    assert [each.first for each in final.cascade] == left
+    make_plan(final)
+
+
+def test_a_cascade_of_what_a_search_leaves_out_is_refused_before_anything_runs(recipe_file, capsys):
+    options = ["--set", "student={kind: static}", "--set", "cascade=[{first: static, then: pruned}]"]
+    runs = recipe_file.parent / "runs"
+    assert main(["search", str(recipe_file), "--budget", "size=5MB", "--runs", str(runs), *options]) == 2
+    assert "no model of this run is called 'pruned'" in capsys.readouterr().err
+    assert not runs.exists()
+
+
+def test_what_is_made_of_a_long_name_can_be_run(recipe_file, tmp_path):
+    recipe = resolve(read_recipe(recipe_file, ["prune=null", STUDENTS, f"name={'n' * 100}"]))
+    final = finalists_recipe(recipe, [*recipe.parts.values()], [])
+    winner = recipe_of_row(final, "part-1x1x8/onnx-int8", "part-1x1x8")
+    for each in (final, winner, *trainings(final).values()):
+        (tmp_path / "made.yaml").write_text(dump_recipe(each))
+        assert read_recipe(tmp_path / "made.yaml").name == each.name
+    assert winner.name.endswith("n-part-1x1x8")
 
 
 def test_pruning_stays_with_the_student_it_goes_on_from(recipe_file):
