@@ -161,7 +161,8 @@ def speed_chart(
     label = f"the gate: teacher {'−' if larger else '+'} {fmt.points(report.rules.max_drop, larger)}"
     background = [] if gate is None else _gate(frame, frame.y(gate), label, larger)
     metric = f"{fmt.metric(report.task.metric)} on test" + ("" if larger else " (less is better)")
-    return xy_chart(series, frame, AXES[axis], metric, background)
+    by_mean = axis == "p50" and any(result.latency.by_mean for _, result in report.rows_at(title))
+    return xy_chart(series, frame, AXES[axis] + (" (cascades: mean)" if by_mean else ""), metric, background)
 
 
 def reliability_chart(report: Report, title: str, key: str) -> str | None:

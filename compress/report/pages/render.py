@@ -27,7 +27,7 @@ from compress.report.charts.score_and_speed_charts import (
 from compress.report.pages.page_sections import block_groups
 from compress.report.report_schema import PROBE_PAGE, ROWS_PAGE, LedgerRow, Report, write_report
 from compress.report.report_warnings import ranked_remarks
-from compress.report.retention import winner_above_baseline
+from compress.report.retention import larger_is_better, winner_above_baseline
 from compress.report.run_facts import TargetFacts
 from compress.report.tables import ledger_tables
 from compress.report.tables.ledger_tables import packaged_table
@@ -85,6 +85,7 @@ def render_html(
         "speed_chart": partial(speed_chart, report),
         "training_chart": partial(training_chart, report),
         "axes": AXES,
+        "better": "Up" if larger_is_better(report) else "Down",
         "script": script,
         "script_hash": script_hash(script),
         "layer_map_chart": layer_map_chart,

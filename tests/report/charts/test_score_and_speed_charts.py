@@ -8,7 +8,7 @@ from compress.report.charts.score_and_speed_charts import _gate, colour_of, spee
 from compress.report.charts.svg import Frame
 from compress.report.pages.render import render_html, render_markdown
 from compress.report.report_schema import Report, ReportModel
-from tests.report.conftest import apply_gates
+from tests.report.conftest import apply_gates, edited
 
 MEASURED = LayerMap(chosen="measured", pairs=((0, 1), (1, 2)), likeness=((0.4, 0.9, 0.5), (0.3, 0.6, 0.95)), rows=256)
 
@@ -38,6 +38,15 @@ def test_the_speed_chart_of_one_row_has_no_nan(make_report):
     chart = speed_chart(make_report(rows=make_report().rows[:1]), "cpu", 324)
     assert chart is not None
     assert "nan" not in chart
+
+
+def test_the_speed_chart_says_that_cascades_are_drawn_at_their_mean(make_report):
+    report = make_report()
+    timed = report.results[-1].latency.model_copy(update={"by_mean": True})
+    with_cascade = edited(report, report.results[-1].key, latency=timed)
+    assert "p50 (cascades: mean)" not in speed_chart(report, "cpu", 324)
+    assert "p50 (cascades: mean)" in speed_chart(with_cascade, "cpu", 324)
+    assert "mean" not in speed_chart(with_cascade, "cpu", 324, axis="size")
 
 
 def test_every_model_has_a_colour(make_report):

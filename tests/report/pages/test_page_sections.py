@@ -158,6 +158,8 @@ def test_changes_of_an_error_are_those_of_its_values(make_full_report):
     assert (scores, rows[WINNER]["vs teacher"]) == (["0.0850", "0.0940"], "+0.0090*")
     assert stage_table(report, "cpu", WINNER).rows[-2]["accuracy"] == "+0.0050"
     assert slice_table(report, "cpu", WINNER, None).rows[0]["95 % of the change"] == "+0.0030 to +0.0150"
+    assert "Down and left is better" in render_html(report)
+    assert "Up and left is better" in render_html(make_full_report())
 
 
 def test_resources_are_shown_or_why_they_are_missing(make_full_report):
