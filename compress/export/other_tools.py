@@ -126,18 +126,19 @@ def name_file(folder: Path) -> None:
         (folder / "config.json").write_text(json.dumps(stated, indent=2) + "\n", encoding="utf-8")
 
 
-def transformers_js_section(info: FolderInfo, file: str, folder: str = "FOLDER") -> str:
+def transformers_js_section(info: FolderInfo, file: str, folder: str = "FOLDER", prompt: str = "") -> str:
     """Return the section of a README with the lines; of a file that does not run in browsers, with the reason.
 
     Args:
         info: the folder's.
         file: the model's, within the folder.
         folder: its name.
+        prompt: goes before each text of an embedding model.
     """
     variant, task = info.variant, info.task
     if variant is None or task is None or variant.format not in ("onnx", "web"):
         return ""
-    lines = _lines(task, file)
+    lines = _lines(task, file, prompt)
     if lines is None:
         return ""
     names, load, shown = lines
@@ -160,7 +161,7 @@ def first_window_note(task: TaskInfo | None) -> list[str]:
     return [f"It reads the first {task.max_length} tokens of a text; compress reads longer ones in windows."]
 
 
-def _lines(task: TaskInfo, file: str) -> tuple[str, str, str] | None:
+def _lines(task: TaskInfo, file: str, prompt: str) -> tuple[str, str, str] | None:
     """Return what is imported, the line that loads the model, and the expression that is shown."""
     kind, options = kind_of(task), "" if file.startswith("onnx/") else ', { subfolder: "" }'
     options = options.replace("{", "{{").replace("}", "}}")
@@ -178,8 +179,11 @@ def _lines(task: TaskInfo, file: str) -> tuple[str, str, str] | None:
         f'const [tokenizer, model] = await Promise.all([AutoTokenizer.from_pretrained("{{folder}}"), '
         f'{model}.from_pretrained("{{folder}}"{options})]);'
     )
-    read = '"a text", { text_pair: "another text", truncation: true }' if is_pair else '"a text", { truncation: true }'
-    return f"{model}, AutoTokenizer", load, f"(await model(tokenizer({read}))).{output}.tolist()"
+    text = json.dumps(f"{prompt}a text", ensure_ascii=False)
+    read = (
+        f'{text}, {{ text_pair: "another text", truncation: true }}' if is_pair else f"{text}, {{ truncation: true }}"
+    )
+    return f"{model}, AutoTokenizer", load, f"(await model(tokenizer({text}, {given}))).{output}.tolist()"
 
 
 FILE = "config.pbtxt"

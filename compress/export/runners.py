@@ -41,7 +41,7 @@ def export_readme(info: FolderInfo, file: str | None = None, prompt: str = "") -
         f"# {variant.name}",
         f"{about}, in the format {variant.format} and in {variant.precision}. `compress predict` reads this folder.",
         runner_section(info, file, prompt),
-        transformers_js_section(info, file),
+        transformers_js_section(info, file, prompt=prompt),
         sentence_transformers_section(info),
         batch_note(variant),
         f"- `{file}`: the model, which takes {', '.join(info.inputs)}\n"

@@ -117,16 +117,20 @@ def avoid_saturation(quantized: onnx.ModelProto, original: onnx.ModelProto) -> N
 
 
 def transpose_weights(graph: onnx.GraphProto) -> None:
-    """Store the weights of every product as (inputs, columns), in place."""
+    """Store the weights of every product as (inputs, columns), in place; those that several products read once."""
     tables = weight_tables(graph)
     uses = Counter(name for node in graph.node for name in node.input)
+    readers: dict[str, list[tuple[onnx.NodeProto, onnx.AttributeProto]]] = {}
     for node in graph.node:
         stored = next((each for each in node.attribute if each.name == "transB" and each.i), None)
-        if node.op_type == "Gemm" and stored and node.input[1] in tables and uses[node.input[1]] == 1:
-            table = tables[node.input[1]]
-            weights = np.ascontiguousarray(numpy_helper.to_array(table).T)
-            table.CopyFrom(numpy_helper.from_array(weights, table.name))
-            node.attribute.remove(stored)
+        if node.op_type == "Gemm" and stored and node.input[1] in tables:
+            readers.setdefault(node.input[1], []).append((node, stored))
+    for name, products in readers.items():
+        if uses[name] == len(products):
+            weights = np.ascontiguousarray(numpy_helper.to_array(tables[name]).T)
+            tables[name].CopyFrom(numpy_helper.from_array(weights, name))
+            for node, stored in products:
+                node.attribute.remove(stored)
 
 
 def weight_tables(graph: onnx.GraphProto) -> dict[str, onnx.TensorProto]:

@@ -47,7 +47,7 @@ def quantize_xnnpack(context: BuildContext) -> FolderInfo:
         # It would make numbers in a graph floats, which only sums and products in INT8 need, and spoil positions.
         quantizer.transform_for_annotation = lambda graph: graph
         prepared = pt2e.prepare_pt2e(trace(named, named, longest).module(), quantizer)
-        prepared(*example_row(named))
+        prepared(*example_row(named, longest))
         program = trace(pt2e.convert_pt2e(prepared), named, longest)
         # What is quantized goes first: a partition that also holds fp32 operators would not be computed in integers.
         content = lower(

@@ -9,6 +9,7 @@ import pytest
 
 from compress.cli import main
 from compress.export.other_tools import VERSION, name_file, transformers_js_section
+from compress.export.runners import export_readme
 from compress.export.web.node_check import INT8_TOLERANCE
 from compress.model_folder.model_info import FolderInfo, read_info
 from compress.runtime.text_model import TextModel
@@ -140,3 +141,10 @@ def test_every_kind_has_lines_for_its_outputs(kind, columns, expected, film_task
     task = film_task.model_copy(update={"kind": kind, "text": columns})
     info = FolderInfo(step="x", task=task, variant=VARIANTS["onnx-fp32"].info)
     assert expected in transformers_js_section(info, "onnx/model.onnx", "x")
+
+
+def test_a_default_prompt_goes_before_the_text(film_task):
+    task = film_task.model_copy(update={"kind": "similarity", "text": ("first", "second")})
+    info = FolderInfo(step="x", task=task, variant=VARIANTS["onnx-fp32"].info)
+    section = export_readme(info, prompt='say "this": ')
+    assert section.count(r'tokenizer("say \"this\": a text", { truncation: true })') == 2

@@ -100,3 +100,21 @@ def test_weights_are_read_as_inputs_by_columns(transposed):
     (product,) = integer_products(quantize_int8_dynamic_model(proto))
     assert product.weights.shape == (4, 2)
     assert product.weights[0, 0] == product.weights[1, 0] > product.weights[2, 0]
+
+
+def test_weights_that_two_products_read_are_turned_once():
+    import onnxruntime
+
+    proto = model_that_saturates()
+    first = proto.graph.node[1]
+    first.op_type = "Gemm"
+    first.attribute.append(helper.make_attribute("transB", 1))
+    table = proto.graph.initializer[0]
+    table.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(numpy_helper.to_array(table).T), "weights"))
+    proto.graph.node.append(helper.make_node("Gemm", ["x", "weights"], ["second"], "second", transB=1))
+    proto.graph.output.append(helper.make_tensor_value_info("second", TensorProto.FLOAT, ["rows", 2]))
+    expected = onnxruntime.InferenceSession(proto.SerializeToString()).run(None, LARGE[0])
+    quantized = quantize_int8_dynamic_model(proto)
+    assert [product.weights.shape for product in integer_products(quantized)] == [(4, 2), (4, 2)]
+    got = onnxruntime.InferenceSession(quantized.SerializeToString()).run(None, LARGE[0])
+    np.testing.assert_allclose(np.stack(got), np.stack(expected), rtol=0.02)

@@ -13,7 +13,14 @@ from torch.export import ExportedProgram
 from compress.environment import require
 from compress.export.build_context import BuildContext
 from compress.export.conversion import converting
-from compress.export.from_pytorch import PositionalModel, example_inputs, longest_input, take_over, write_compared
+from compress.export.from_pytorch import (
+    SAMPLE_SIZES,
+    PositionalModel,
+    example_inputs,
+    longest_input,
+    take_over,
+    write_compared,
+)
 from compress.export.inference_graph import refuse_lstm
 from compress.formats import FORMATS
 from compress.model_folder.model_info import FolderInfo
@@ -51,12 +58,13 @@ def trace(module: torch.nn.Module, named: PositionalModel, longest: int) -> Expo
     length = torch.export.Dim("length", min=SHORTEST, max=longest)
     shapes = tuple({1: length} for _ in named.inputs)
     by_name = {"arrays": shapes} if module is named else shapes  # a graph has no variable arguments any more
-    return torch.export.export(module, example_row(named), dynamic_shapes=by_name)
+    return torch.export.export(module, example_row(named, longest), dynamic_shapes=by_name)
 
 
-def example_row(named: PositionalModel) -> tuple[torch.Tensor, ...]:
-    """Return a row to trace."""
-    return tuple(example_inputs(named.model, "executorch", batch_size=1).values())
+def example_row(named: PositionalModel, longest: int) -> tuple[torch.Tensor, ...]:
+    """Return a row to trace, of at most ``longest`` tokens."""
+    length = min(longest, SAMPLE_SIZES["sequence_length"])
+    return tuple(example_inputs(named.model, "executorch", batch_size=1, sequence_length=length).values())
 
 
 def lower(program: ExportedProgram, named: PositionalModel, partitioners: Sequence[Any]) -> bytes:
