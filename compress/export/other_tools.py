@@ -180,9 +180,7 @@ def _lines(task: TaskInfo, file: str, prompt: str) -> tuple[str, str, str] | Non
         f'{model}.from_pretrained("{{folder}}"{options})]);'
     )
     text = json.dumps(f"{prompt}a text", ensure_ascii=False)
-    read = (
-        f'{text}, {{ text_pair: "another text", truncation: true }}' if is_pair else f"{text}, {{ truncation: true }}"
-    )
+    given = '{ text_pair: "another text", truncation: true }' if is_pair else "{ truncation: true }"
     return f"{model}, AutoTokenizer", load, f"(await model(tokenizer({text}, {given}))).{output}.tolist()"
 
 
