@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from compress.errors import DataError, UsageError, suggestion
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ SEPARATORS = {
     "|": "bars: set task.data.format: csv",
 }
 """What separates columns that were read as one."""
+LARGEST = float(np.finfo(np.float32).max)
+"""Of the numbers that models compute: beyond it they are infinite."""
 EMPTY_VALUE = "(empty)"
 """The name of the slice of rows whose cell is empty."""
 
@@ -132,13 +136,13 @@ def whole_text(text: str, what: str, where: str) -> str:
 
 
 def parse_number(value: Any, what: str, where: str, expected: str = "a number", hint: str | None = None) -> float:
-    """Return a finite number, or raise a DataError about ``what`` (`the score`)."""
+    """Return a number that float32 can hold, or raise a DataError about ``what`` (`the score`)."""
     is_other = value is None or isinstance(value, bool) or (isinstance(value, str) and "_" in value)
     try:
         number = math.nan if is_other else float(value)  # which reads `1_5` as 15
     except (TypeError, ValueError, OverflowError):
         number = math.nan
-    if not math.isfinite(number):
+    if not abs(number) <= LARGEST:
         raise wrong_value(value, what, expected, where, hint)
     return number
 

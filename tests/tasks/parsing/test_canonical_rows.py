@@ -176,7 +176,9 @@ def test_scores(value, score):
     assert read({"text": "x", "label": value}, (), kind="regression")["label"] == score
 
 
-@pytest.mark.parametrize("value", [None, "", "high", "nan", "inf", float("nan"), True, [1], 10**400, "1_5"])
+@pytest.mark.parametrize(
+    "value", [None, "", "high", "nan", "inf", float("nan"), True, [1], 10**400, "1_5", "1e39", -1e39]
+)
 def test_what_is_no_finite_number_is_no_score(value):
     with pytest.raises(DataError, match="row 17"):
         read({"text": "x", "label": value}, (), kind="regression")
