@@ -192,6 +192,8 @@ def hashed_training(settings: Training) -> dict[str, Any]:
     """Return the settings of a training that change its result, and the version of the rules where one is `auto`."""
     added = ADDED_TO_TRAININGS.items()
     hashed = {key: value for key, value in hashed_settings(settings).items() if (key, value) not in added}
+    if settings.freeze is not None:  # earlier versions trained what is between the embeddings and the first layer
+        hashed["frozen"] = "everything below"
     uses = any(uses_rules(point) for point in settings.points())
     return hashed | ({"rules": RULES_VERSION} if uses else {})
 

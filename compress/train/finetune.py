@@ -172,11 +172,13 @@ def finetune_from_model(
     work: Path | None = None,
     console: Console | None = None,
     track: str | None = None,
+    documents: Sequence[Row] = (),
 ) -> PreTrainedModel:
     """Train ``model``, which has a head for ``task``, on canonical rows and return it with its best weights.
 
     Its weights are the start, so nothing is probed. With a ``work`` folder a killed training resumes from there.
-    Restarts begin with the same weights and differ in the order of batches and in dropout.
+    Restarts begin with the same weights and differ in the order of batches and in dropout. ``documents``: those that
+    queries of ``select_rows`` are searched in, for retrieval.
     """
     settings = settings or Finetune()
     if settings.is_frozen:
@@ -186,7 +188,7 @@ def finetune_from_model(
     fit_head(model, task)
     tokens = training_data.fast_tokenizer(model.config, tokenizer)
     with context_in_memory("finetune", seed, work, console, track) as context:
-        data = training_data.from_rows(train_rows, select_rows, task, tokens, context.console)
+        data = training_data.from_rows(train_rows, select_rows, task, tokens, context.console, documents)
         build = reset_weights_builder(model, settings)
         losses = TaskObjective(task, class_weights(settings, train_rows, task), label_scale(train_rows, task))
         trained, _ = train_best(build, lambda model, seed: losses, data, settings, context)

@@ -164,6 +164,8 @@ class TrainingRun:
                 if self._gains_nothing():
                     break
                 self._update(progress)
+        if self.state.done < self.schedule.total and self.state.ending is None:
+            self.state.ending = self._patience_ended()
         if self.state.best_at is None:  # without evaluation the last weights are the result
             self.state.best_at = self.state.done
             self._save_best()
@@ -229,7 +231,7 @@ class TrainingRun:
         if is_late and schedule.would_end_sooner(state.done):
             state.ending = f"the limit of {settings.minutes:g} minutes"
         elif schedule.may_end_soon(state.done) and state.without_better >= (settings.patience or math.inf):
-            state.ending = f"{pluralize(state.without_better, 'evaluation')} without improvement"
+            state.ending = self._patience_ended()
         elif schedule.must_end_soon(state.done):
             state.ending = "the most allowed"
         else:
@@ -238,6 +240,9 @@ class TrainingRun:
         schedule.end_soon(state.done)
         self._note(f"{state.ending}: the rate falls from update {state.done} to the last one, {schedule.total}")
         return True
+
+    def _patience_ended(self) -> str:
+        return f"{pluralize(self.state.without_better, 'evaluation')} without improvement"
 
     def _gains_nothing(self) -> bool:
         """Whether the start remains the best in the second half of the falling rate, and scores do not rise any more.

@@ -201,6 +201,18 @@ def test_in_memory(tiny_model, tiny_tokenizer, tiny_task, rows, tmp_path):
     assert not (tmp_path / "work" / "training").exists()
 
 
+def test_retrieval_in_memory_searches_documents(tiny_model, tiny_tokenizer, tiny_task):
+    task = tiny_task.model_copy(update={"kind": "retrieval", "text": ("query",), "labels": (), "metric": "mrr"})
+    texts = [f"{one} {two}" for one in ("good", "bad", "dull") for two in ("film", "plot", "the film", "it was")]
+    train = [{"query": text, "positives": [f"very {text}"], "negatives": []} for text in texts]
+    select = [{"query": text, "relevant": [number]} for number, text in enumerate(texts)]
+    documents = [{"document": f"very {text}"} for text in texts]
+    model, settings, output = tiny_model("bert", head="ForSentenceEmbedding"), Finetune(**SETTINGS), io.StringIO()
+    searching = {"documents": documents, "console": Console("human", err=output)}
+    finetune_from_model(model, tiny_tokenizer, train, select, task, settings, **searching)
+    assert "on select after update" in output.getvalue()
+
+
 def test_in_memory_restarts_begin_at_the_same_weights(tiny_model, tiny_tokenizer, tiny_task, rows):
     settings = Finetune(**{**SETTINGS, "epochs": 1}, restarts=2)
     first, second = tiny_model("bert"), tiny_model("bert")

@@ -204,6 +204,8 @@ def test_the_best_weights_survive_worse_ones(tiny_model, material, tmp_path, sam
 def test_patience_ends_it(tiny_model, material, tmp_path):
     result = run(tiny_model("bert"), material, tmp_path, evaluate=scores(0.9, 0.5, 0.6), epochs=9, patience=2)
     assert (result.updates, result.best_at) == (21, 7)
+    assert result.ending == "2 evaluations without improvement"
+    assert "3 epochs (2 evaluations without improvement)" in result.summary
 
 
 def test_smaller_may_be_better_and_nan_never_is(tiny_model, material, tmp_path):

@@ -218,10 +218,9 @@ def frozen(model: PreTrainedModel, freeze: int | str | None) -> Iterator[None]:
 
 
 def _frozen_parameters(model: PreTrainedModel, count: int) -> list[nn.Parameter]:
-    layers = layers_of(model)
-    check_freeze(family_of(model), len(layers), count)
-    modules = [base_of(model).get_submodule("embeddings"), *layers[:count]]
-    return [parameter for module in modules for parameter in module.parameters()]
+    check_freeze(family_of(model), len(layers_of(model)), count)
+    depths = parameter_depths(model)
+    return [parameter for name, parameter in model.named_parameters() if depths[name] <= count]
 
 
 class GradualUnfreezing:

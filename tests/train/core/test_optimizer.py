@@ -67,6 +67,16 @@ def test_frozen_parts_learn_again_afterwards(tiny_model):
     assert rates(model).keys() == dict(model.named_parameters()).keys()
 
 
+@pytest.mark.parametrize(
+    ("family", "projection"), [("electra", "embeddings_project"), ("albert", "embedding_hidden_mapping_in")]
+)
+def test_what_is_below_the_first_layer_is_frozen_with_the_embeddings(family, projection, tiny_model):
+    model = tiny_model(family)
+    assert any(projection in name for name in rates(model))
+    with frozen(model, "embeddings"):
+        assert not any(projection in name for name in rates(model))
+
+
 def test_what_was_frozen_before_stays_frozen(tiny_model):
     model = tiny_model("bert")
     model.classifier.weight.requires_grad_(False)
