@@ -121,6 +121,8 @@ class LayerLoss(LossEntry):
     """Whether the student's hidden states are projected to the teacher's width first."""
     chosen: bool = False
     """Whether its settings select which of these parts it reads (`sides`)."""
+    pairs_heads: bool = False
+    """Whether it compares head by head, and pairs heads by the batch where layers have different numbers of them."""
 
     def parts(self, settings: Any) -> tuple[LayerPart, ...]:
         """Return the parts that it reads with these settings."""
@@ -146,6 +148,7 @@ LOSSES: Mapping[str, OutputLoss | LayerLoss | BatchLoss] = {
         "compress.losses.distillation.attention:attention",
         "attention maps, computed from queries and keys",
         needs=("query", "key"),
+        pairs_heads=True,
     ),
     "relation": LayerLoss(
         "compress.losses.distillation.relation:relation",

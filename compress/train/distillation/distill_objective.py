@@ -16,7 +16,7 @@ from compress.losses import LOSSES, BatchLoss, LayerLoss, OutputLoss, TaskLoss
 from compress.losses.tensor_ops.row_groups import GroupedBatch, loss_on_subset
 from compress.losses.tensor_ops.soft_targets import has_soft_labels, select_soft_targets
 from compress.model_folder.model_info import TaskInfo
-from compress.models.encoder_parts import Captured, capture_parts, layers_of
+from compress.models.encoder_parts import Captured, capture_parts, layer_shapes, layers_of
 from compress.recipe.distill_schema import BATCH_LOSSES, Distill
 from compress.tasks import kind_of
 from compress.train.distillation.layer_pairs import STUDENT, TEACHER, LayerPairs, Pair, Pairs, layer_map, uses_layer_map
@@ -78,6 +78,9 @@ class DistillObjective(Objective):
         if pairs is None and uses_layer_map(self.phases):
             pairs = layer_map(settings.layer_map, *depths)
         self.layer_pairs = LayerPairs(self.phases, pairs or (), *depths)
+        self._matches_heads = self.layer_pairs.have_unequal_heads(
+            layer_shapes(student), layer_shapes(self.teacher.model)
+        )
         self.projections = self._make_projections(student, seed)
         for model, side in ((student, STUDENT), (self.teacher.model, TEACHER)):
             with capture_parts(model, self.layer_pairs.all_parts(side)):
@@ -113,9 +116,9 @@ class DistillObjective(Objective):
         return self.phase >= max(training_outputs, default=len(self.phases) - 1)
 
     def has_independent_rows(self) -> bool:
-        """Return False with losses that compare the texts of a batch with each other."""
+        """Return False with losses that compare the texts of a batch with each other, or match heads on it."""
         names = {name for phase in self.phases for name in phase.sections}
-        return not self.kind.loss.compares_rows and not names & BATCH_LOSSES
+        return not self.kind.loss.compares_rows and not names & BATCH_LOSSES and not self._matches_heads
 
     def teachers(self) -> Sequence[PreTrainedModel]:
         """Return all teacher models."""

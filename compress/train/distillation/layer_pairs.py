@@ -109,6 +109,15 @@ class LayerPairs:
         """Return the projected pairs of all phases, sorted."""
         return sorted({pair for phase, pairs in enumerate(self._pairs) for pair in self.projected(phase, pairs)})
 
+    def have_unequal_heads(self, student: Sequence[tuple[int, int]], teacher: Sequence[tuple[int, int]]) -> bool:
+        """Return whether a loss pairs the heads of layers with different numbers of them, given (heads, FFN width)."""
+        return any(
+            student[ours][0] != teacher[theirs][0]
+            for number, phase in enumerate(self._phases)
+            for name, loss in phase.layer_losses.items()
+            for ours, theirs in (self.pairs(number, name) if loss.pairs_heads else ())
+        )
+
     def check_trainable(self, settings: Distill, has_projections: bool) -> None:
         """Refuse a phase whose initial losses depend on frozen layers alone; projections are trained.
 

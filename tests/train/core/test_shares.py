@@ -177,6 +177,15 @@ def test_batches_are_split_where_rows_are_independent(changes, expected, two_thr
     assert share_count(objective, model, settings, Processes()) == expected
 
 
+@pytest.mark.parametrize(
+    ("heads", "losses", "expected"), [(4, "attention", 2), (2, "attention", 1), (2, "relation", 2)]
+)
+def test_batches_on_which_heads_are_matched_are_not_split(heads, losses, expected, two_threads, tiny_model, material):
+    model, settings = tiny_model("bert", num_attention_heads=heads), Distill(**SETTINGS, **{losses: 1.0})
+    objective = DistillObjective(model, tiny_model("bert", num_attention_heads=4), settings, material.task)
+    assert share_count(objective, model, settings, Processes()) == expected
+
+
 def test_other_attention_and_retrieval_have_one_share(two_threads, tiny_model, material):
     model, settings = tiny_model("bert"), Training(**SETTINGS)
     retrieval = material.task.model_copy(update={"kind": "retrieval"})
