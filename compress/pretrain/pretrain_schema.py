@@ -121,6 +121,8 @@ class PretrainVocabulary(Frozen):
     def _check_one(self) -> PretrainVocabulary:
         if (self.size is None) == (self.add is None):
             raise ValueError("give size (a new vocabulary) or add (more pieces for that of start)")
+        if self.add is not None and (self.kind, self.lowercase) != ("wordpiece", True):
+            raise ValueError("kind and lowercase are of a new vocabulary; with add they are those of start")
         return self
 
 
@@ -146,6 +148,9 @@ class ReplacedTokens(ShortForm):
     """Of the model's loss beside the generator's."""
 
 
+SOFT_TEMPERATURE = 2.0
+
+
 class GeneralDistillation(Frozen):
     """A student without a task learns from any encoder, on the texts alone."""
 
@@ -153,8 +158,14 @@ class GeneralDistillation(Frozen):
     method: Literal["triple", "relations"] = "triple"
     """`triple`: soft labels of masked pieces, their true ones, and the direction of the last layer's vectors
     (DistilBERT); `relations`: the relations among queries, keys and values of the last layer (MiniLM)."""
-    temperature: Positive = 2.0
+    temperature: Positive = SOFT_TEMPERATURE
     """Of the soft labels (triple)."""
+
+    @model_validator(mode="after")
+    def _check_method(self) -> GeneralDistillation:
+        if self.method == "relations" and self.temperature != SOFT_TEMPERATURE:
+            raise ValueError("temperature: method: relations has no soft labels; leave it out")
+        return self
 
 
 class ShortSequences(Frozen):
@@ -250,6 +261,8 @@ class PretrainRecipe(RecipeFile):
             raise ValueError("give replaced_tokens or distill, not both: each is a training of its own")
         if chosen and self.next_sentence:
             raise ValueError(f"next_sentence goes with masked_lm alone, not with {chosen[0]}")
+        if self.distill and self.distill.method == "relations" and self.masked_lm != MaskedLM():
+            raise ValueError("masked_lm: distill.method: relations reads whole texts and masks nothing; leave it out")
         return self
 
     @model_validator(mode="after")

@@ -171,6 +171,8 @@ def distillation_problems(kind: str, path: KeyPath, settings: Distill) -> Iterat
     if settings.layer_map != defaults.layer_map and not settings.loss_names() & set(MAPPED_LOSSES):
         reason = f"has no effect without a loss that compares mapped layers: {' or '.join(MAPPED_LOSSES)}"
         yield Problem((*path, "layer_map"), reason)
+    if settings.class_weights and not any(phase.hard_label for phase in settings.phases_or_default()):
+        yield Problem((*path, "class_weights"), "has no effect without hard_label, the loss that it weighs")
 
 
 def distillation_checks(

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compress.errors import UsageError
+from compress.errors import Problem, UsageError
 from compress.families import family_named, require_prunable
 from compress.model_folder.model_info import ShapeInfo
 from compress.model_shapes import pruned_shape
@@ -117,6 +117,17 @@ def _recovers(recipe: Recipe) -> bool:
     return _in_effect(recipe) and recipe.prune is not None and bool(recipe.prune.recover)
 
 
+def _problems(recipe: Recipe) -> Iterator[Problem]:
+    """Yield settings of cuts where word pieces alone are removed."""
+    prune = recipe.prune
+    if prune is None or prune.removes_units:
+        return
+    for name, default in Prune(vocabulary=prune.vocabulary):
+        if getattr(prune, name) not in (default, False):
+            reason = "has no effect: word pieces alone are removed (vocabulary); heads, ffn and to remove more"
+            yield Problem((SECTION, name), reason)
+
+
 def _checks(configs: ModelConfigs) -> Iterator[Check]:
     prune = configs.recipe.prune
     assert prune is not None
@@ -175,6 +186,7 @@ PRUNE = ModelStep(
     shape=lambda settings, parent, cards: parent and pruned_shape(parent, settings),
     reads_unlabelled=_recovers,
     check_rows=check_sample,
+    problems=_problems,
     checks=_checks,
     shrink=_shrink,
     untimed=_untimed,

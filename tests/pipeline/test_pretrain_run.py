@@ -166,6 +166,17 @@ def test_an_encoder_without_a_head_gets_a_new_one(masked_folder, tmp_path, capsy
         ({"shape": {"layers": 1, "hidden": 16, "heads": 3}}, "should be a multiple of heads"),
         ({"shape": {"layers": 1, "hidden": 400}}, "is no multiple of 6 heads"),
         ({"shape": {"layers": 1, "hidden": 16, "positions": 20}}, "is longer than shape.positions"),
+        ({"vocabulary": {"add": 5, "kind": "bpe"}, "shape": None, "start": "minilm-l6"}, "are of a new vocabulary"),
+        ({"distill": {"teacher": "minilm-l6", "method": "relations", "temperature": 3}}, "has no soft labels"),
+        (
+            {
+                "distill": {"teacher": "minilm-l6", "method": "relations"},
+                "masked_lm": {"share": 0.3},
+                "vocabulary": None,
+                "next_sentence": False,
+            },
+            "masks nothing",
+        ),
         ({"text": {"files": ["none.txt"]}}, "there is no file none.txt"),
         ({"train": {"length": 32, "steps": 10_000_000}}, "passes over the texts"),
     ],

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from compress.console import Console
 from compress.data.loading.data_digest import part_files
+from compress.data.loading.part_rows import columns_read
 from compress.data.loading.quickstart_dataset import builtin_file
 from compress.data.loading.raw_rows import LINE, file_rows, format_of, header_of
 from compress.data.loading.text_decoding import opened, reading
@@ -119,7 +120,8 @@ def _lines_in(path: Path) -> int:
 
 def _lengths(task: Task) -> NDArray[np.int64]:
     """Return the estimated lengths of the first rows of train."""
-    rows = (row for path in part_files(task.data, "train") for row in file_rows(path, task.data, "train"))
+    files, columns = part_files(task.data, "train"), columns_read(task, "train")
+    rows = (row for path in files for row in file_rows(path, task.data, "train", columns))
     try:
         pieces = [_pieces(row, task) for row in islice(rows, SAMPLE) if row.fault is None]
     except CompressError:  # a row that does not fit the task; preparing the data says so

@@ -22,6 +22,7 @@ from compress.pretrain.pretrain_schema import Text
 from compress.recipe.task_schema import Data
 from compress.storage.mapped_arrays import ArrayWriter, MappedArray
 from compress.tasks import RawRow
+from compress.tasks.parsing.columns import column_names
 
 Document = list[str]
 """The sentences of one document, in order."""
@@ -72,7 +73,7 @@ def _file_documents(path: Path, text: Text) -> Iterator[Document]:
     if form == "txt":
         return _plain_documents(path, text.encoding)
     data = Data(format="jsonl" if form == "jsonl" else "parquet", encoding=text.encoding)
-    return (_read_row(row, text.column) for row in file_rows(path, data, "unlabelled"))
+    return (_read_row(row, text.column) for row in file_rows(path, data, "unlabelled", [text.column]))
 
 
 def _plain_documents(path: Path, encoding: str) -> Iterator[Document]:
@@ -89,7 +90,7 @@ def _plain_documents(path: Path, encoding: str) -> Iterator[Document]:
 
 def _hub_documents(text: Text) -> Iterator[Document]:
     data = Data(hub=text.hub, revision=text.revision)
-    return (_read_row(row, text.column) for row in hub_rows(data, text.split, names=False))
+    return (_read_row(row, text.column) for row in hub_rows(data, text.split, names=False, columns=[text.column]))
 
 
 def _read_row(row: RawRow, column: str) -> Document:
@@ -98,7 +99,7 @@ def _read_row(row: RawRow, column: str) -> Document:
         raise row.fault
     if column not in row.values:
         raise DataError(
-            f"{row.where} has no column '{column}'{nearest(column, list(row.values))}.",
+            f"{row.where} has no column '{column}'{nearest(column, column_names(row.values))}.",
             hint="text.column names the column of texts",
         )
     value = row.values[column]

@@ -226,6 +226,18 @@ def test_rows_are_counted_and_their_lengths_estimated(rows, plan_of, name):
     assert raw_sample(limited).counts["train"] == 50
 
 
+def test_of_parquet_only_the_columns_of_the_task_are_read(tmp_path, plan_of):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    unreadable = pyarrow.array([2**49] * 30, pyarrow.timestamp("s"))  # beyond what Python has
+    columns = {"text": ["a word " * 20] * 30, "label": ["yes", "no"] * 15, "at": unreadable}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "rows.parquet")
+    sample = raw_sample(plan_of(tmp_path / "rows.parquet").recipe.task.model_copy(update={"max_length": 128}))
+    assert sample.counts["train"] == 30
+    assert set(sample.lengths.tolist()) == {33}
+
+
 def test_of_labelled_rows_so_many_are_trained_on(rows, plan_of):
     task = plan_of(rows(200), "task.data.labelled=50").recipe.task
     sample = raw_sample(task)

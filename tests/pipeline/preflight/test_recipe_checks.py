@@ -23,6 +23,9 @@ def errors(recipe_file, *overrides):
         ("prune.recover={soft_label: 1, layer_map: [[0, 1]]}", "prune.recover.layer_map: has no effect"),
         ("distill={soft_label: {form: mse}, temperature: 2}", "distill.temperature: has no effect here"),
         ("distill={hidden_state: 1, temperature: 2}", "distill.temperature: has no effect here"),
+        ("distill={class_weights: balanced, hard_label: 0}", "distill.class_weights: has no effect without hard_label"),
+        ("prune={vocabulary: seen, criterion: kwon}", "prune.criterion: has no effect: word pieces alone are removed"),
+        ("prune={vocabulary: seen, recover: {epochs: 3}}", "prune.recover: has no effect: word pieces alone"),
     ],
 )
 def test_settings_that_no_loss_uses(override, message, recipe_file):
@@ -36,6 +39,8 @@ def test_settings_that_no_loss_uses(override, message, recipe_file):
         "distill={phases: [{share: 0.5, attention: 1}, {share: 0.5, soft_label: 1}], layer_map: last, temperature: 2}",
         "distill={soft_label: {weight: {start: 0, end: 1}}, temperature: 2}",
         "distill={soft_label: 1}",
+        "distill={class_weights: balanced, phases: [{share: 0.5, attention: 1}, {share: 0.5, hard_label: 1}]}",
+        "prune={vocabulary: seen, recover: false}",
         "student=null",
     ],
 )

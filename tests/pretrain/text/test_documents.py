@@ -19,7 +19,8 @@ def write_parquet(path, made):
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
-    parquet.write_table(pyarrow.table({"body": [" ".join(document) for document in made]}), path)
+    unreadable = pyarrow.array([2**49] * len(made), pyarrow.timestamp("s"))  # beyond what Python has
+    parquet.write_table(pyarrow.table({"body": [" ".join(document) for document in made], "at": unreadable}), path)
 
 
 @pytest.mark.parametrize("form", ["txt", "txt.gz", "jsonl", "jsonl.gz", "parquet"])
