@@ -15,6 +15,7 @@ from compress.bulk.open_table import open_table, plain_values
 from compress.data.encode import batches_by_length
 from compress.errors import DataError, UsageError, nearest, pluralize
 from compress.model_folder.model_info import TaskInfo
+from compress.publish.pull import opened
 from compress.runtime import default_placement
 from compress.runtime.predictor import Placement
 from compress.runtime.text_model import TextModel, answer_fields
@@ -72,7 +73,7 @@ class BulkPredictor:
         """Open the model of a folder.
 
         Args:
-            folder: a winner, a variant, a published entry, or any other model folder.
+            folder: a winner, a variant, or any other model folder, or `PLACE/name` of a zoo, as `compress.open` has it.
             text: the columns of text; by default those of the task.
             prefix: goes before the names of the answer columns.
             probabilities: adds the probabilities of all classes.
@@ -81,7 +82,7 @@ class BulkPredictor:
             device: `cpu` or `cuda`; by default the CPU, where the model runs on it.
             threads: of the CPU.
         """
-        folder = Path(folder)
+        folder = opened(folder)
         placement = Placement(device, threads) if device else default_placement(folder)  # type: ignore[arg-type]
         self.model = TextModel.open(folder, placement)
         self.columns = text_columns(self.model.task, text)

@@ -7,13 +7,17 @@ import pytest
 
 pytest.importorskip("cryptography")
 
+import compress
 from compress.cli import main
 from compress.errors import ModelError, UsageError
+from compress.pipeline.preflight.preflight import absent_models
+from compress.pipeline.preflight.recipe_checks import NAMES
 from compress.publish.places import open_place
 from compress.publish.published_model import PublishedModel, checked_digests
 from compress.publish.pull import Pulled, check_folder_signature, opened, pull
 from compress.publish.signatures import Signer, check_signature, find_signer, read_keys
 from compress.publish.verify import DIGESTS_FILE
+from compress.recipe.load import parse_recipe
 from tests.publish.conftest import PUBLIC
 
 OTHER = "RWRCQ+peX9YtF1FcxJy6PKCfZlscxsubAZaeR66v7gFWxvIwKf3FjszH"
@@ -93,6 +97,17 @@ class TestPolicy:
             assert main(command) == 1
             assert "is not signed" in capsys.readouterr().err
         assert not (tmp_path / "copy").exists()
+
+    def test_python_and_the_steps_of_a_run_open_nothing_else(self, published, monkeypatch):
+        recipe = parse_recipe(f"task: sentence_starts\nteacher: {published}\n", "recipe", (), NAMES)
+        assert [*absent_models(recipe, {"finetune"})] == []
+        monkeypatch.setenv("COMPRESS_TRUSTED_KEYS", PUBLIC)
+        (problem,) = absent_models(recipe, {"finetune"})
+        assert problem.startswith("teacher: ")
+        assert "is not signed" in problem
+        for opens in (compress.open, compress.BulkPredictor, lambda folder: compress.probe_model(folder, "length")):
+            with pytest.raises(ModelError, match="is not signed"):
+                opens(published)
 
     def test_what_another_key_signed_is_refused(self, signed, capsys, monkeypatch):
         monkeypatch.setenv("COMPRESS_TRUSTED_KEYS", OTHER)

@@ -15,6 +15,7 @@ from compress.console import Console
 from compress.errors import UsageError, nearest
 from compress.pipeline.run import RecipeSource, read_recipe
 from compress.probe.probe_result import ProbeReport, tables
+from compress.publish.pull import checked_model
 from compress.report.report_schema import PROBE_PAGE
 from compress.tasks.presets import PRESETS
 
@@ -144,7 +145,8 @@ def open_models(sources: Sequence[str | Path], cards: Sequence[Path]) -> Iterato
     if len(set(map(str, sources))) < len(sources):
         raise UsageError("the same model is named twice.")
     for source, title in zip(sources, titles, strict=True):
-        folder = source if isinstance(source, Path) else fetch(source, cards=cards)
+        named = checked_model(str(source))
+        folder = Path(named) if isinstance(source, Path) else fetch(named, cards=cards)
         yield ProbedModel.open(folder, title if titles.count(title) == 1 else str(source))
 
 

@@ -19,6 +19,7 @@ from compress.pipeline.graph import Plan, Step
 from compress.pipeline.step_store import StepStore
 from compress.pipeline.steps.package_format import PACKAGE_FORMAT
 from compress.publish.places import check_writable, open_place
+from compress.publish.pull import checked_model
 from compress.recipe.distill_schema import Distill
 from compress.recipe.schema import Recipe
 from compress.select.cascade_threshold import check_classes
@@ -219,6 +220,8 @@ def source_problems(recipe: Recipe, cards: Sequence[Path] = ()) -> Iterator[Prob
 def absent_models(recipe: Recipe, sections: Collection[str], cards: Sequence[Path] = ()) -> Iterator[str]:
     """Yield models that the steps of these ``sections`` need and that neither this machine nor its hub has.
 
+    Nor is one that was published had where trusted keys are named and none of them signed it.
+
     The hub is probed at most once, and only if a model is missing.
     """
     state = cache(lambda: hub_state(HUB_TIMEOUT))
@@ -231,6 +234,8 @@ def absent_models(recipe: Recipe, sections: Collection[str], cards: Sequence[Pat
         key = ".".join(map(str, named.path))
         try:
             location = folder_of(named.source, named.revision, cards, cached_or_address)
+            if isinstance(location, Path):
+                checked_model(str(location))
         except CompressError as error:
             yield f"{key}: {error.full_message}"
             continue

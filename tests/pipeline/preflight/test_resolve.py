@@ -7,6 +7,7 @@ from compress.pipeline.preflight.recipe_checks import NAMES
 from compress.pipeline.preflight.resolve import resolve
 from compress.recipe.loss_schema import HiddenState, Losses, SoftLabel
 from compress.recipe.schema import Recipe
+from compress.recipe.training_schema import Finetune
 
 
 def recipe(**sections: object) -> Recipe:
@@ -42,6 +43,12 @@ def test_recipe_settings_override_those_of_the_card(tmp_path: Path) -> None:
         "random",
         None,
     )
+
+
+def test_the_pooling_of_a_card_is_for_heads_that_are_new() -> None:
+    assert resolve(recipe()).finetune == Finetune(pooling="mean")
+    embeds = {"kind": "similarity", "data": {"train": "x.csv"}}
+    assert resolve(recipe(task=embeds, finetune={"reuse": False})).finetune == Finetune(reuse=False)
 
 
 @pytest.mark.parametrize("students", [["small", "static"], ["static", "small"]])
