@@ -151,7 +151,7 @@ Call = tuple[TaskInput, ...]
 
 MAX_CALLS = 64
 """Different calls in a session, at most."""
-MIN_CALLS = 8
+MIN_CALLS = 9
 """Different calls in a turn at the data's lengths, at least: fewer would not represent their spread."""
 SMALL_VOCABULARY = 8
 """Word pieces that any model has, for sessions with a file of unknown vocabulary."""
@@ -179,9 +179,13 @@ def evenly_spaced(count: int, total: int) -> list[int]:
 
 
 def calls_in_turn(available: int, slowest_call: float, seconds: float) -> int:
-    """Return how many different calls a turn has so that the slowest job runs them in ``seconds``."""
+    """Return how many different calls fit into ``seconds`` of the slowest job: all, or else an odd number.
+
+    Of an even number of lengths the median lies between two of them, and a few disturbed calls move it to the longer.
+    """
     affordable = int(seconds / slowest_call)
-    return max(min(MIN_CALLS, available), min(available, affordable))
+    count = max(min(MIN_CALLS, available), min(available, affordable))
+    return count if count == available else count - 1 + count % 2
 
 
 def fixed_arrays(model: Path, batch: int, length: int, seed: int, vocabulary: int | None = None) -> Arrays:

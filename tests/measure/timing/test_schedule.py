@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pytest
 
+from compress.measure.timing.round_statistics import timing
 from compress.measure.timing.schedule import (
     BUDGET_ROUNDS,
     DEFAULT_PROCESSES,
@@ -125,9 +126,20 @@ def test_pairs_are_as_long_as_both_texts():
 
 def test_turn_fits_the_slowest_model_with_a_minimum_of_calls():
     assert calls_in_turn(64, slowest_call=0.01, seconds=0.25) == 25
-    assert calls_in_turn(64, slowest_call=1.0, seconds=0.25) == 8
+    assert calls_in_turn(64, slowest_call=0.0104, seconds=0.25) == 23
+    assert calls_in_turn(64, slowest_call=1.0, seconds=0.25) == 9
     assert calls_in_turn(64, slowest_call=1e-4, seconds=0.25) == 64
     assert calls_in_turn(1, slowest_call=1.0, seconds=0.25) == 1
+    assert calls_in_turn(4, slowest_call=1.0, seconds=0.25) == 4
+
+
+def test_a_few_disturbed_calls_do_not_move_the_median_of_a_turn_of_few_lengths():
+    random, count = np.random.default_rng(0), calls_in_turn(64, slowest_call=1.0, seconds=0.25)
+    lengths = np.tile(np.linspace(0.5, 1.5, count), 30)
+    quiet = [lengths * random.uniform(1.0, 1.02, len(lengths)) for _ in range(10)]
+    disturbed = [times * np.where(random.random(len(times)) < 0.03, 1.3, 1.0) for times in quiet]
+    medians = [timing(rounds, 100, width=count).p50.value for rounds in (quiet, disturbed)]
+    assert medians[1] == pytest.approx(medians[0], rel=0.01)
 
 
 def test_spaced_indices_are_centred():
