@@ -74,12 +74,13 @@ def match_heads(query: Tensor, key: Tensor, teacher_query: Tensor, teacher_key: 
 def _greedy_assignment(distances: Tensor) -> list[int]:
     """Return a column for each line: closest pairs first, every column used as evenly as possible."""
     lines, columns = distances.shape
-    max_uses = -(-lines // columns)
+    each, once_more = divmod(lines, columns)
     chosen: dict[int, int] = {}
     uses = [0] * columns
     for index in distances.flatten().argsort(stable=True).tolist():
         line, column = divmod(index, columns)
-        if line not in chosen and uses[column] < max_uses:
+        if line not in chosen and uses[column] < each + (once_more > 0):
+            once_more -= uses[column] == each
             chosen[line] = column
             uses[column] += 1
     return [chosen[line] for line in range(lines)]

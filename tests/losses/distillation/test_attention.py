@@ -80,6 +80,8 @@ def test_heads_are_not_reused_while_others_are_unused():
     assert _greedy_assignment(apart) == [0, 1]
     apart = torch.tensor([[0.0, 5.0], [0.1, 6.0], [0.2, 9.0], [8.0, 7.0]])
     assert _greedy_assignment(apart) == [0, 0, 1, 1]
+    apart = torch.tensor([[0.0, 1.0, 9.0], [0.1, 1.0, 9.0], [5.0, 0.2, 9.0], [5.0, 0.3, 9.0]])
+    assert _greedy_assignment(apart) == [0, 0, 1, 2]
 
 
 def test_a_matched_loss_has_the_gradient_of_finite_differences():
