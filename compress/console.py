@@ -24,6 +24,7 @@ from compress.terminal import (
     PIPE_WIDTH,
     OverallLine,
     Progress,
+    amount,
     as_blocks,
     as_table,
     cell,
@@ -227,7 +228,7 @@ class Console:
             work = Progress(lambda state: self.note(f"{label}: {state}"), total, unit, LOG_INTERVAL)
             yield work
             if work.elapsed >= LOG_INTERVAL:
-                self.note(f"{label}: {work.done:g} {unit} in {duration(work.elapsed)}")
+                self.note(f"{label}: {amount(work.done)} {unit} in {duration(work.elapsed)}")
 
     @property
     def has_live_line(self) -> bool:

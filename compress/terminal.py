@@ -55,10 +55,15 @@ class Progress:
         """Return `120/400 rows, 32 rows/s, 9 s left, loss 0.31`."""
         rate = self.done / self.elapsed if self.elapsed > 0 else 0.0
         speed = f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"
-        count = f"{self.done:g}/{self.total:g} {self.unit}" if self.total else f"{self.done:g} {self.unit}"
+        count = f"{amount(self.done)}{f'/{amount(self.total)}' if self.total else ''} {self.unit}"
         if left is None and self.total and rate > 0:
             left = f"{duration(max(0.0, self.total - self.done) / rate)} left"
         return ", ".join(filter(None, [count, f"{speed} {self.unit}/s", left, self.note]))
+
+
+def amount(value: float) -> str:
+    """Return `0.5`, `400`, `1,234,567`."""
+    return f"{value:,.10g}"
 
 
 @contextmanager

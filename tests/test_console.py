@@ -173,6 +173,14 @@ def test_caller_may_give_the_remaining_time():
     ]
 
 
+def test_progress_of_millions_has_all_digits():
+    written, now = [], [0.0]
+    work = Progress(written.append, 2_000_000, "rows", clock=lambda: now[0])
+    now[0] += 100
+    work.advance(1_234_567, left="")
+    assert written == ["1,234,567/2,000,000 rows, 12,346 rows/s"]
+
+
 def test_live_line_shows_remaining_time():
     console, _, err = make(terminal=True)
     with console.progress(4, "train", "rows") as bar:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from compress.console import Console
 from compress.environment import require
-from compress.errors import CompressError, ModelError
+from compress.errors import CompressError, ModelError, UsageError
 from compress.models.fetch import fetch
 from compress.pipeline.plan import make_plan
 from compress.pipeline.preflight.resolve import resolve
@@ -223,6 +223,8 @@ def search_recipe(
 
     Where nothing is within the budget and passes the gate, ``info.winner`` is None; that is no exception.
     """
+    if finalists < 1:
+        raise UsageError(f"a search trains at least one finalist; got {finalists}.")
     options = Options(runs=Path(runs), cards=tuple(map(Path, cards)))
     given = [*overrides, *budget_overrides(budget, goal)]
     limits: dict[str, Any] = {"finalists": finalists, "minutes": minutes, "trials": tune, "ray": ray}

@@ -189,6 +189,11 @@ def test_in_python_bad_input_is_an_exception(budget, goal, message, recipe_file)
         search_recipe(recipe_file, budget, goal=goal)
 
 
+def test_a_search_without_finalists_is_an_exception(recipe_file):
+    with pytest.raises(UsageError, match="at least one finalist; got 0"):
+        search_recipe(recipe_file, "p50=1ms", finalists=0)
+
+
 def test_a_search_without_a_cpu_target_is_refused(recipe_file, capsys):
     options = ["--budget", "p50=1ms", "--set", "targets=[{device: cuda}]", "--runs", str(recipe_file.parent / "runs")]
     assert main(["search", str(recipe_file), *options]) == 2
