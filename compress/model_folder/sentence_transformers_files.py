@@ -79,7 +79,7 @@ def task_of_folder(folder: Path) -> TaskInfo | None:
     An embedding model compares texts. A cross-encoder ranks candidates if it has one output, else it classifies pairs.
 
     Raises:
-        ModelError: it has modules that cannot be computed here.
+        ModelError: it has modules that cannot be computed here, or texts are changed before they are tokenized.
     """
     config, about = read_settings(folder / "config.json"), read_settings(folder / ABOUT)
     classes = [str(name) for name in config.get("architectures") or ()]
@@ -99,6 +99,7 @@ def task_of_folder(folder: Path) -> TaskInfo | None:
         task = _pair_task(config.get("id2label") or {}, _max_length(folder))
     else:
         return None
+    _check_case(folder)
     prompt = default_prompt(folder)
     if prompt and (task.kind != "similarity" or not _pools_prompt(folder)):
         why = "go before each pair" if task.kind != "similarity" else "are left out of the pooling"
@@ -197,6 +198,23 @@ def _pair_task(id2label: Mapping[str, str], max_length: int) -> TaskInfo:
     labels = labels if kind == "classification" else ()
     text = ("query", "candidate")
     return TaskInfo(name=kind, kind=kind, text=text, labels=labels, metric=metric, max_length=max_length)
+
+
+def _check_case(folder: Path) -> None:
+    """Refuse a folder whose texts sentence-transformers makes lower case because their tokenizer does not."""
+    tokenizer = read_settings(folder / "tokenizer.json")
+    wanted = read_settings(folder / SETTINGS).get("do_lower_case") is True
+    if wanted and tokenizer and not _lowers(tokenizer.get("normalizer") or {}):
+        raise ModelError(
+            f"{folder / SETTINGS} makes texts lower case before the tokenizer, which does not; that is not supported.",
+            hint="add the normalizer Lowercase to tokenizer.json, or set do_lower_case to false",
+        )
+
+
+def _lowers(normalizer: Mapping[str, Any]) -> bool:
+    """Return whether a normalizer of tokenizer.json makes texts lower case."""
+    is_one = normalizer.get("type") == "Lowercase" or normalizer.get("lowercase") is True
+    return is_one or any(map(_lowers, normalizer.get("normalizers") or ()))
 
 
 def _pools_prompt(folder: Path) -> bool:

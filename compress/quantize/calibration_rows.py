@@ -14,8 +14,10 @@ from compress.export.build_context import Batches, BuildContext
 from compress.export.comparison.golden_inputs import bounded, single_texts
 from compress.measure.predict_rows import Forward, predict_encoded
 from compress.model_folder.model_info import TaskInfo, find_info
+from compress.model_folder.sentence_transformers_files import default_prompt
+from compress.runtime.text_model import with_prompt
 from compress.tasks import kind_of, primary_metric
-from compress.tasks.base import Arrays
+from compress.tasks.base import Arrays, TaskInput
 
 LEAST_ROWS = 2
 """Ranges of a single row say nothing about others."""
@@ -57,7 +59,7 @@ def calibration_batches(lines: Iterable[tuple[str, str]], folder: Path, task: Ta
 
     Args:
         lines: where each text is from, and the text; those that are read together have tabs between them, as for
-            `predict`.
+            `predict`, which writes a default prompt before each text too.
         folder: with the tokenizer.
         task: the model's task; without one it is given single texts.
 
@@ -66,11 +68,12 @@ def calibration_batches(lines: Iterable[tuple[str, str]], folder: Path, task: Ta
     """
     tokens = TextTokenizer.load(folder)
     task = task or bounded(single_texts(), tokens.longest)
-    kind, several = kind_of(task), len(task.text) > 1
+    kind, several, prompt = kind_of(task), len(task.text) > 1, default_prompt(folder)
     examples = []
     for origin, line in lines:
+        given: TaskInput = tuple(line.split("\t")) if several and "\t" in line else line
         try:
-            row = kind.from_input(tuple(line.split("\t")) if several and "\t" in line else line, task)
+            row = kind.from_input(with_prompt(prompt, given) if prompt else given, task)
         except UsageError as error:
             raise UsageError(f"{origin}: {error.message}", hint=error.hint) from error
         examples += [example for example in kind.examples(row, task, tokens) if len(example["input_ids"])]

@@ -115,6 +115,29 @@ def test_default_prompt_that_is_not_computed_is_refused(tmp_path):
         task_of_folder(tmp_path)
 
 
+LOWERCASE = {"type": "Lowercase"}
+
+
+@pytest.mark.parametrize(
+    ("normalizer", "is_read"),
+    [
+        (None, False),
+        ({"type": "BertNormalizer", "lowercase": False}, False),
+        ({"type": "BertNormalizer", "lowercase": True}, True),
+        ({"type": "Sequence", "normalizers": [{"type": "NFC"}, LOWERCASE]}, True),
+    ],
+)
+def test_lower_case_that_the_tokenizer_does_not_make_is_refused(tmp_path, normalizer, is_read):
+    embedder(tmp_path, tokenizer={"normalizer": normalizer})
+    assert task_of_folder(tmp_path).kind == "similarity"
+    write(tmp_path, sentence_bert_config={"do_lower_case": True})
+    if is_read:
+        assert task_of_folder(tmp_path).kind == "similarity"
+    else:
+        with pytest.raises(ModelError, match="lower case before the tokenizer"):
+            task_of_folder(tmp_path)
+
+
 def test_ranking_model_is_a_cross_encoder_whose_scores_are_its_outputs(tmp_path):
     write(tmp_path, config=CLASSIFIER)
     write_settings(tmp_path, TASK)

@@ -1,5 +1,7 @@
 """Scores on rows of train, of models with given answers."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ from compress.console import Console
 from compress.errors import UsageError
 from compress.export import BuildContext
 from compress.quantize import QUANTIZERS
-from compress.quantize.calibration_rows import train_scorer
+from compress.quantize.calibration_rows import calibration_batches, train_scorer
 from tests.quantize.sample_rows import labelled_rows
 
 
@@ -51,3 +53,14 @@ def test_a_metric_that_one_class_leaves_undefined_is_refused(tiny_folder, tiny_t
     with pytest.raises(UsageError, match="where f1 is not defined: all 24 labels are equal"):
         train_scorer(context(folder, labelled_rows((1,))))
     assert train_scorer(context(folder, labelled_rows()))(answers(1)) > 0
+
+
+def test_ranges_are_of_texts_with_their_default_prompt(tiny_folder, tiny_model, tiny_task):
+    task = tiny_task.model_copy(update={"kind": "similarity", "labels": (), "text": ("first", "second")})
+    folder = tiny_folder(tiny_model("bert", head="ForSentenceEmbedding", sentence_size=8), task)
+    lines = [("line 1", "good film"), ("line 2", "bad\tdull")]
+    (plain,) = calibration_batches(lines, folder, task)
+    about = {"prompts": {"query": "a plot "}, "default_prompt_name": "query"}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(about))
+    (prompted,) = calibration_batches(lines, folder, task)
+    assert (prompted["attention_mask"].sum(axis=1) - plain["attention_mask"].sum(axis=1)).tolist() == [2, 2, 2]
