@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from compress.errors import ModelError
+from compress.errors import ModelError, Problem
 from compress.model_folder.model_info import ShapeInfo
 from compress.model_shapes import changes_shape, plan_student_shape, shape_of_folder, student_shape
 from compress.model_sources import identity, local_folder, source_name
@@ -155,6 +155,16 @@ def _shape(student: Student, parent: ShapeInfo | None, cards: Sequence[Path]) ->
         return None
 
 
+def _problems(recipe: Recipe) -> Iterator[Problem]:
+    """Yield what is of a checkpoint, for a student that is made of its teacher."""
+    for number, student in enumerate(recipe.students):
+        path = ("student", number) if len(recipe.students) > 1 else ("student",)
+        for name in ("revision", "pooling") if isinstance(student, Student) and student.source is None else ():
+            if getattr(student, name) is not None:
+                reason = "is of a checkpoint (source), and this student is made of its teacher"
+                yield Problem((*path, name), reason)
+
+
 def _checks(configs: ModelConfigs) -> Iterator[Check]:
     student, settings = configs.recipe.student, configs.recipe.distill
     assert student is not None
@@ -231,6 +241,7 @@ DISTILL = ModelStep(
     shape=_shape,
     reads_unlabelled=_reads_unlabelled,
     named_models=_named_models,
+    problems=_problems,
     checks=_checks,
     warnings=_warnings,
     shrink=_shrink,

@@ -171,8 +171,19 @@ def distillation_problems(kind: str, path: KeyPath, settings: Distill) -> Iterat
     if settings.layer_map != defaults.layer_map and not settings.loss_names() & set(MAPPED_LOSSES):
         reason = f"has no effect without a loss that compares mapped layers: {' or '.join(MAPPED_LOSSES)}"
         yield Problem((*path, "layer_map"), reason)
+    yield from _without_their_losses(path, settings)
+
+
+def _without_their_losses(path: KeyPath, settings: Distill) -> Iterator[Problem]:
+    """Yield what only some losses read, and none of these is used."""
+    names = settings.loss_names()
     if settings.class_weights and not any(phase.hard_label for phase in settings.phases_or_default()):
         yield Problem((*path, "class_weights"), "has no effect without hard_label, the loss that it weighs")
+    if settings.teachers and not any(isinstance(LOSSES[name], OutputLoss) for name in names):
+        reason = "has no effect without soft_label: layers are compared with those of the recipe's own teacher alone"
+        yield Problem((*path, "teachers"), reason)
+    if settings.augment and not names:
+        yield Problem((*path, "augment"), "has no effect with hard_label alone: changed texts have no true labels")
 
 
 def distillation_checks(

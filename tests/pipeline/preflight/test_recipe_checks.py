@@ -24,11 +24,18 @@ def errors(recipe_file, *overrides):
         ("distill={soft_label: {form: mse}, temperature: 2}", "distill.temperature: has no effect here"),
         ("distill={hidden_state: 1, temperature: 2}", "distill.temperature: has no effect here"),
         ("distill={class_weights: balanced, hard_label: 0}", "distill.class_weights: has no effect without hard_label"),
+        ("distill={hidden_state: 1, teachers: [minilm-l6]}", "distill.teachers: has no effect without soft_label"),
+        (
+            "distill={soft_label: 0, hard_label: 1, augment: {model: minilm-l6}}",
+            "distill.augment: has no effect with hard_label alone",
+        ),
+        ("student={layers: 1, pooling: cls}", "student.pooling: is of a checkpoint (source)"),
+        ("student=[static, {layers: 1, revision: v2}]", "student.1.revision: is of a checkpoint (source)"),
         ("prune={vocabulary: seen, criterion: kwon}", "prune.criterion: has no effect: word pieces alone are removed"),
         ("prune={vocabulary: seen, recover: {epochs: 3}}", "prune.recover: has no effect: word pieces alone"),
     ],
 )
-def test_settings_that_no_loss_uses(override, message, recipe_file):
+def test_settings_without_effect(override, message, recipe_file):
     (error,) = errors(recipe_file, override)
     assert error.startswith(message)
 
