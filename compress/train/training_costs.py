@@ -233,10 +233,16 @@ def disk(settings: Training, student: ShapeInfo, teachers: Sequence[ShapeInfo], 
     if isinstance(settings, Finetune) and settings.head == "bilstm":
         cache = round(WEIGHT * FEATURE_LAYERS * student.hidden * rows * pieces)
     if isinstance(settings, Distill) and settings.cache and teachers and most_epochs(settings) > 1:
-        losses = sum(isinstance(LOSSES[name], LayerLoss) for name in settings.loss_names())
-        layers = 2 * losses * student.layers * teachers[0].hidden * pieces
+        layers = WEIGHT * _cached_parts(settings, student) * teachers[0].hidden * pieces
         cache = min(settings.cache.limit, round(rows * (WEIGHT + layers)))
     return 9 * WEIGHT * student.parameters + round(3 * WEIGHT * rows * pieces) + cache
+
+
+def _cached_parts(settings: Distill, student: ShapeInfo) -> int:
+    """Return how many parts of the teacher's layers are cached: hidden states, queries, keys and values of each."""
+    losses = (LOSSES[name] for name in settings.loss_names())
+    layers = [loss for loss in losses if isinstance(loss, LayerLoss)]
+    return sum(len(loss.needs) * (student.layers if loss.at == "mapped" else 1) for loss in layers)
 
 
 def finished_weights(settings: Training, student: ShapeInfo) -> int:

@@ -138,6 +138,9 @@ def test_disk_includes_the_teacher_cache_up_to_its_limit():
     without = disk(Distill(epochs=3, cache=False), SHAPE, [SHAPE], 1000, 20)
     assert without > 9 * 4 * SHAPE.parameters
     assert disk(Distill(epochs=3), SHAPE, [SHAPE], 1000, 20) > without
+    of_layers = Distill(epochs=3, losses={"attention": 1.0, "relation": 1.0})
+    parts = 2 * SHAPE.layers + 3  # queries and keys of each layer; queries, keys and values of the last
+    assert disk(of_layers, SHAPE, [SHAPE], 1000, 20) - without == 4 * 1000 * (1 + parts * SHAPE.hidden * 20)
     capped = Distill(epochs={"least": 1, "most": 3}, cache={"disk": 1_000_000})
     assert disk(capped, SHAPE, [SHAPE], 1000, 20) == without + 1_000_000
     assert disk(Distill(epochs=1), SHAPE, [SHAPE], 1000, 20) == without

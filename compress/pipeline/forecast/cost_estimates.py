@@ -151,19 +151,18 @@ class Estimates:
 
     def _ended(self, record: StepRecord, model: PlannedModel, facts: TrainingFacts) -> float | None:
         """Return where an earlier training ended between its bounds; None where it had none, or is gone."""
-        data = record.inputs.get("data")
         try:
-            info = read_info(self.store.folder_of(record))
-            rows = load_prepared(self.store.folder("data", data.fingerprint)).info.counts["train"] if data else 0
+            training = read_info(self.store.folder_of(record)).training
         except CompressError:
             return None
-        training = info.training
-        if model.training is None or training is None or not rows or "epochs" not in training.chosen:
+        ended = training.chosen.get("epochs") if training else None
+        if model.training is None or training is None or ended is None or not ended.value:
             return None
+        rows = round(training.rows / ended.value)  # those without labels included
         bounds = resolve_auto(model.training.points()[0], replace(facts, rows=rows))[0].epochs
         if not isinstance(bounds, EpochBounds) or bounds.least >= bounds.most:
             return None
-        return (training.chosen["epochs"].value - bounds.least) / (bounds.most - bounds.least)
+        return (ended.value - bounds.least) / (bounds.most - bounds.least)
 
     @cached_property
     def _records(self) -> list[StepRecord]:

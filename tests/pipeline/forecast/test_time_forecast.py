@@ -372,15 +372,14 @@ def test_the_most_is_said_apart(rows, plan_of, tmp_path):
 
 
 def test_earlier_trainings_decide_how_many_epochs_are_expected(rows, plan_of, tmp_path, monkeypatch):
+    """By the rows that these read, of which more or fewer may have had labels: they had bounds of their own."""
     plan = plan_of(rows(2_000), "finetune={epochs: {least: 1, most: 9}}")
-    earlier = [SimpleNamespace(kind="finetune", inputs={"data": SimpleNamespace(fingerprint="f")})]
-    training = SimpleNamespace(chosen={"epochs": SimpleNamespace(value=3.0)})
+    earlier = [SimpleNamespace(kind="finetune")]
+    training = SimpleNamespace(chosen={"epochs": SimpleNamespace(value=3.0)}, rows=186_000)
     monkeypatch.setattr(cost_estimates, "read_info", lambda folder: SimpleNamespace(training=training))
-    prepared = SimpleNamespace(info=SimpleNamespace(counts={"train": 500}))
-    monkeypatch.setattr(cost_estimates, "load_prepared", lambda folder: prepared)
     monkeypatch.setattr(StepStore, "folder_of", lambda self, record: tmp_path)
 
-    def described(records):
+    def described(records, plan=plan):
         monkeypatch.setattr(Estimates, "_records", records)
         return Estimates(plan, StepStore(tmp_path / "runs"), raw=raw_sample(plan.recipe.task)).describe_trainings(
             plan.teacher
@@ -388,3 +387,6 @@ def test_earlier_trainings_decide_how_many_epochs_are_expected(rows, plan_of, tm
 
     assert described([]) == "3.7 of 1 to 9 epochs expected"
     assert described(earlier) == "3 of 1 to 9 epochs expected"
+    by_rows = plan_of(rows(2_000), "finetune={}")
+    assert described([], by_rows) == "5.5 of 3.2 to 10 epochs expected"
+    assert described(earlier, by_rows) == "7.7 of 3.2 to 10 epochs expected"
