@@ -101,6 +101,12 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 FREE_SPACE = "free some disk space; the same command then resumes from finished steps and the last checkpoint"
 
 
+OF_PATHS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG)
+"""Error numbers of a path that this user, or the system, cannot have."""
+SHOWN_PATH = 200
+"""Characters of a path that such a message shows: whoever leaves the model out of a command gives a text as one."""
+
+
 def unexpected(error: Exception) -> CompressError:
     """Return an exception as one message: our own as they are, a full disk as such, whichever library met it."""
     if isinstance(error, CompressError):
@@ -108,6 +114,8 @@ def unexpected(error: Exception) -> CompressError:
     text = f"{type(error).__name__}: {error}"
     if any(os.strerror(number) in text for number in DISK_FULL):
         return CompressError(f"a file could not be written: {error}", hint=FREE_SPACE)
+    if isinstance(error, OSError) and error.errno in OF_PATHS and error.filename is not None:
+        return UsageError(f"{str(error.filename)[:SHOWN_PATH]} cannot be used: {error.strerror}.")
     return CompressError(f"unexpected failure: {text}", hint="COMPRESS_DEBUG=1 shows where; please report it")
 
 

@@ -1,9 +1,10 @@
 import errno
+import os
 
 import pytest
 from safetensors import SafetensorError
 
-from compress.errors import CompressError, format_bytes, nearest, unexpected
+from compress.errors import CompressError, UsageError, format_bytes, nearest, unexpected
 
 
 @pytest.mark.parametrize(
@@ -18,6 +19,13 @@ def test_a_full_disk_is_reported_whoever_meets_it(error):
     assert "could not be written" in result.message
     assert "No space left on device" in result.message
     assert "free some disk space" in result.hint
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ENAMETOOLONG])
+def test_a_path_that_cannot_be_used_is_the_users_to_mend(number):
+    failure = unexpected(OSError(number, os.strerror(number), "a long text " * 99))
+    assert isinstance(failure, UsageError)
+    assert failure.message.endswith(f"a long t cannot be used: {os.strerror(number)}.")
 
 
 def test_what_nobody_knows_is_reported_with_its_type():

@@ -289,5 +289,5 @@ def _reaching(url: str, done: str) -> Iterator[None]:
         raise CompressError(f"{url}: {error}") from error
     except FileNotFoundError as error:
         raise UsageError(f"{url} is not there.") from error
-    except (OSError, ValueError) as error:
+    except Exception as error:  # of whatever library reaches it: botocore has its own
         raise DataError(f"{url} cannot be {done}: {error}") from error

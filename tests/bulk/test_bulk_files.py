@@ -694,6 +694,20 @@ def test_a_remote_output_that_exists_and_one_that_cannot_be_sent(
     assert not list((tmp_path / "cache").glob("bulk/*"))
 
 
+def test_what_a_library_of_a_place_raises_is_one_message(model, monkeypatch, capsys):
+    fsspec = pytest.importorskip("fsspec")
+
+    class NoCredentialsError(Exception):
+        """As botocore has it."""
+
+    def refuse(*_: object) -> None:
+        raise NoCredentialsError("Unable to locate credentials")
+
+    monkeypatch.setattr(fsspec, "open", refuse)
+    assert predict(model, "--file", "s3://bucket/in.txt") == 1
+    assert "s3://bucket/in.txt cannot be read: Unable to locate credentials" in capsys.readouterr().err
+
+
 def test_lines_of_a_remote_file_are_printed(model: Path, capsys) -> None:
     fsspec = pytest.importorskip("fsspec")
     with fsspec.open("memory://bucket/lines.txt", "wb") as stream:
