@@ -32,7 +32,7 @@ def block_groups(report: Report, title: str, key: str, verdict: Verdict | None) 
     """Return everything below the ledger of a target by subject; ``key`` is the row that is shown in detail."""
     groups = {
         "Predictions": _quality_blocks(report, title, key, verdict),
-        "Speed": _speed_blocks(report, title, key),
+        "Speed": _speed_blocks(report, title),
         "Resources": _resource_blocks(report, title),
     }
     filled = {heading: [block for block in blocks if block.table.rows] for heading, blocks in groups.items()}
@@ -118,7 +118,7 @@ def _confusion_block(report: Report, title: str, key: str) -> Block:
     return Block(heading, note, quality_tables.confusion_table(report, title, key))
 
 
-def _speed_blocks(report: Report, title: str, key: str) -> Iterator[Block]:
+def _speed_blocks(report: Report, title: str) -> Iterator[Block]:
     units = speed_tables.timed_units(report)
     yield Block(
         "All timings",
