@@ -18,6 +18,8 @@ from compress.tasks import KINDS
 
 OF_FINALISTS = "-search"
 """After the recipe's name: the run of its finalists, beside a run of the recipe itself."""
+OF_EVERY_DEPTH: Mapping[str, str] = {"layer_map": "uniform", "freeze": "null"}
+"""Settings of a distillation that may name layers, and what they are where they name none."""
 LIMITS = tuple(name for name in Budget.model_fields if name != "target")
 GOALS: Mapping[str, str] = {"speed": "p50", "size": "size", "score": "score"}
 """What a winner is the first by, by goal: `rank_by` of the recipe."""
@@ -60,6 +62,10 @@ def searched_recipe(recipe: Recipe, console: Console, cards: Sequence[Path] = ()
         raise UsageError("a search needs a budget.", hint="--budget p50=0.5ms,size=5MB, or the section budget")
     if not recipe.distill:
         raise UsageError("a search distils its candidates, and distill is off in this recipe.")
+    for name, value in OF_EVERY_DEPTH.items():
+        if isinstance(getattr(recipe.distill, name), int | tuple):
+            reason = f"distill.{name} is for students of some depth, and a search trains those of every depth."
+            raise UsageError(reason, hint=f"--set distill.{name}={value}")
     teacher = shape_of_folder(local_folder(recipe.teacher.source, recipe.teacher.revision, cards))
     if teacher and not teacher.heads:
         raise UsageError(f"a search takes layers apart, and {recipe.teacher.source} has no attention.")

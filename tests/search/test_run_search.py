@@ -79,6 +79,8 @@ def test_a_budget_that_cannot_be_read_is_one_message(text, message):
         (["--budget", "p50=fast"], "budget.p50"),
         (["--budget", "size=5"], "give the unit"),
         (["--budget", "size=5MB", "--set", "distill=false"], "distill is off"),
+        (["--budget", "size=5MB", "--set", "distill.layer_map=[[0, 1]]"], "distill.layer_map is for students of some"),
+        (["--budget", "size=5MB", "--set", "distill.freeze=1"], "--set distill.freeze=null"),
     ],
 )
 def test_bad_input_ends_before_anything_runs(options, message, recipe_file, capsys):
