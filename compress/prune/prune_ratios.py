@@ -30,6 +30,8 @@ def resolve_ratios(shape: ShapeInfo, settings: Prune, *, is_later: bool = False)
     heads, ffn = settings.heads, settings.ffn
     if settings.remaining is not None:
         heads = ffn = _ratio_for_goal(shape, settings.remaining)
+        if settings.even:
+            ffn = min(max(0.0, ffn + _for_whole_heads(shape, heads)), max(ffn, max_ffn))
     if is_later:
         return min(heads, max_heads), min(ffn, max_ffn)
     if settings.remaining is not None:
@@ -97,6 +99,13 @@ def _check(key: str, ratio: float, maximum: float, minimum_kept: str) -> None:
 def _ratio_for_goal(shape: ShapeInfo, remaining: float) -> float:
     """Return the share of heads and neurons to remove so that ``remaining`` of the layers' parameters are left."""
     return (1.0 - remaining) * layer_parameters(shape) / _removable_parameters(shape)
+
+
+def _for_whole_heads(shape: ShapeInfo, share: float) -> float:
+    """Return the share of neurons as large as what whole heads of every layer fall short of this share of them."""
+    head, neuron = _unit_parameters(shape)
+    short = share * sum(shape.heads) - _heads_removed(shape.heads, share, even=True)
+    return short * head / (neuron * sum(shape.ffn))
 
 
 def _check_goal(shape: ShapeInfo, remaining: float, ratio: float, maximum: float) -> None:

@@ -69,9 +69,11 @@ def _add_cut(
     latency = [step.name for step in plan.steps if step.kind == LATENCY_STEP]
     needs = list(dict.fromkeys(["data", teacher, source, *latency]))
     settings: dict[str, Any] = {"prune": hashed_pruning(prune), "parent": source, "seed": seed}
-    # These two name how such cuts are made: results of versions that made them differently are not reused.
+    # These name how such cuts are made: results of versions that made them differently are not reused.
     if is_later:
         settings["importance"] = "scaled to that of the cut before"
+    if prune.even and prune.remaining is not None:
+        settings["goal"] = "counts whole heads"
     if prune.has_latency_goal:
         settings["chooses"] = "heads, neurons, whole layers"
     if prune.latency_table is not None:

@@ -31,6 +31,27 @@ def test_ratios_are_the_recipes(tiny_model):
     assert resolve_ratios(shape_of(tiny_model("bert")), Prune(heads=0.25, ffn=0.5)) == (0.25, 0.5)
 
 
+@pytest.mark.parametrize(("remaining", "heads"), [(0.9, 4), (0.7, 4), (0.4, 4), (0.7, 2), (0.7, 12), (0.2, 12)])
+def test_an_even_goal_is_reached_though_heads_are_whole(remaining, heads):
+    shape = ShapeInfo(
+        family="bert",
+        hidden=64 * heads,
+        heads=(heads,) * 4,
+        ffn=(256 * heads,) * 4,
+        vocabulary=10,
+        parameters=1,
+        embedding_parameters=1,
+        head_size=64,
+    )
+    shares = resolve_ratios(shape, Prune(to={"parameters": remaining}, even=True))
+    counts = [
+        tuple(map(len, select_units([torch.rand(each) for each in units], share, block, even=True)))
+        for units, share, block in ((shape.heads, shares[0], 1), (shape.ffn, shares[1], 16))
+    ]
+    after = shape.model_copy(update={"heads": counts[0], "ffn": counts[1]})
+    assert layer_parameters(after) / layer_parameters(shape) == pytest.approx(remaining, abs=0.01)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
