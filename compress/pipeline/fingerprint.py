@@ -15,6 +15,7 @@ VERSIONS: dict[str, int] = {
     "latency": 4,
     "export": 3,
     "quantize": 2,
+    "fallback": 2,
     "score": 2,
     "floor": 2,
     "measure": 5,

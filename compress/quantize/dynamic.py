@@ -11,7 +11,7 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from compress.export.build_context import BuildContext
 from compress.model_folder.model_info import FolderInfo
-from compress.quantize.integer_products import PRODUCTS, avoid_saturation
+from compress.quantize.integer_products import PRODUCTS, avoid_saturation, names_for_quantizers
 from compress.quantize.quantize_export import call_quantizer, prepare, quantize_export
 
 EMBEDDINGS = ("Gather",)
@@ -52,7 +52,7 @@ def quantize_int8_dynamic_model(
             list(operators),
             per_channel=True,
             weight_type=weights,
-            nodes_to_exclude=list(fp32_products),
+            nodes_to_exclude=names_for_quantizers(fp32_products),
         ),
     )
     avoid_saturation(quantized, prepared)

@@ -4,7 +4,7 @@ A quantized product is a MatMulInteger, or a MatMul or Gemm whose weights come f
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,6 +97,11 @@ def product_names(proto: onnx.ModelProto) -> dict[str, str]:
             known = [name for name in (*node.input[1:], *added) if name.endswith((".weight", ".bias"))]
             names[node.name] = known[0].rpartition(".")[0] if known else node.name
     return names
+
+
+def names_for_quantizers(products: Iterable[str]) -> list[str]:
+    """Return what ONNX Runtime's quantizers may call these nodes: before anything else they make a Gemm a MatMul."""
+    return [name + end for name in products for end in ("", "_MatMul")]
 
 
 def avoid_saturation(quantized: onnx.ModelProto, original: onnx.ModelProto) -> None:

@@ -26,7 +26,7 @@ from compress.export.build_context import BuildContext
 from compress.model_folder.model_info import FolderInfo
 from compress.quantize.calibration_rows import calibration_rows, single_rows
 from compress.quantize.dynamic import EMBEDDINGS, quantize_int8_dynamic_model
-from compress.quantize.integer_products import PRODUCTS, avoid_saturation, product_names
+from compress.quantize.integer_products import PRODUCTS, avoid_saturation, names_for_quantizers, product_names
 from compress.quantize.quantize_export import copy_of, prepare, quantize_export
 from compress.tasks.base import Arrays
 
@@ -68,8 +68,8 @@ def quantize_int8_static_model(
         weight_qType=QuantType.QInt8,
         activation_qType=QuantType.QUInt8,
         tensors_range=observe_ranges(prepared, batches, ranges),
-        nodes_to_quantize=[name for name in product_names(prepared) if name not in fp32_products],
-        nodes_to_exclude=[],
+        nodes_to_quantize=list(product_names(prepared)),
+        nodes_to_exclude=names_for_quantizers(fp32_products),
         op_types_to_quantize=list(PRODUCTS),
         extra_options={"OpTypesToExcludeOutputQuantization": list(PRODUCTS)},
     )

@@ -15,7 +15,7 @@ from compress.export.comparison.parity_check import LIMITS, ParityLimit, check_g
 from compress.model_folder.model_info import read_info
 from compress.quantize import quantize_folder
 from compress.quantize.dynamic import quantize_int8_dynamic_model
-from compress.quantize.integer_products import can_any_saturate, product_names
+from compress.quantize.integer_products import can_any_saturate, integer_products, product_names
 from compress.runtime import onnx_runtime
 from compress.runtime.text_model import TextModel
 from compress.storage.file_digests import digests
@@ -117,6 +117,15 @@ def test_products_can_stay_in_fp32(exported):
     nodes = {node.name: node.op_type for node in quantize_int8_dynamic_model(proto, [kept]).graph.node}
     assert nodes[kept] == "MatMul"
     assert nodes.keys().isdisjoint(others)
+
+
+def test_layers_of_the_head_can_stay_in_fp32_too(exported):
+    proto = onnx.load(exported / "model.onnx")
+    names = product_names(proto)
+    heads = [name for name, layer in names.items() if layer in ("bert.pooler.dense", "classifier")]
+    assert len(heads) == 2
+    for fp32 in (heads, list(names)):
+        assert len(list(integer_products(quantize_int8_dynamic_model(proto, fp32)))) == len(names) - len(fp32)
 
 
 def test_only_an_fp32_export_is_quantized(tiny_folder, quantized, tmp_path):

@@ -5,6 +5,7 @@ import onnx
 import pytest
 
 from compress.errors import UsageError
+from compress.quantize.integer_products import integer_products, product_names
 from compress.quantize.static import RANGES, quantize_int8_static_model
 from compress.runtime import open_predictor
 from compress.runtime.text_model import TextModel
@@ -34,6 +35,15 @@ def test_padding_does_not_count(exported):
     padded = [{name: np.pad(array, ((0, 0), (0, 9))) for name, array in batch.items()} for batch in sample_batches()]
     graphs = [quantize_int8_static_model(proto, batches).SerializeToString() for batches in (sample_batches(), padded)]
     assert graphs[0] == graphs[1]
+
+
+def test_any_layers_can_stay_in_fp32(exported):
+    proto = onnx.load(exported / "model.onnx")
+    names = product_names(proto)
+    heads = [name for name, layer in names.items() if layer in ("bert.pooler.dense", "classifier")]
+    for fp32 in (heads, list(names)):
+        quantized = quantize_int8_static_model(proto, sample_batches(), fp32)
+        assert len(list(integer_products(quantized))) == len(names) - len(fp32)
 
 
 def test_one_row_is_too_few(exported, tmp_path):
