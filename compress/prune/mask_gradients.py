@@ -70,9 +70,9 @@ def collect_units(
             progress.advance(1)
     model.train(training)
     sizes = tuple(map(len, samples[0]))
-    units = [
-        LayerUnits(torch.cat(sample), sizes, module.weight.detach().float().cpu(), 1000 * seed + index)
-        for index, (sample, module) in enumerate(zip(samples, parts, strict=True))
+    units = [  # each layer's samples are freed once they are joined
+        LayerUnits(torch.cat(samples.pop(0)), sizes, module.weight.detach().float().cpu(), 1000 * seed + index)
+        for index, module in enumerate(parts)
     ]
     if not all(bool(torch.isfinite(each.gradients).all()) for each in units):
         raise ModelError(
