@@ -24,7 +24,6 @@ from compress.pipeline.run_lock import TRAININGS_FOLDER, keep_in_previous, searc
 from compress.recipe.load import dump_recipe
 from compress.recipe.schema import Recipe
 from compress.recipe.student_schema import LightStudent, Part
-from compress.report.report_schema import Report
 from compress.search.candidates import (
     Candidate,
     SearchInfo,
@@ -191,17 +190,21 @@ def _run_finalists(found: SearchInfo, final: Recipe, folder: Path, options: Opti
         winner = next((each.winner for each in result.report.verdicts if each.target == at), None)
         found = found.model_copy(update={"winner": winner, "finished": True})
         (folder / WINNER_FILE).unlink(missing_ok=True)
+        teacher = result.report.teacher.partition("/")[0]
         if winner:
-            atomic_write(folder / WINNER_FILE, dump_recipe(recipe_of_row(final, winner)))
-        _write_recipes(folder / RECIPES_FOLDER, final, result.report)
+            alone = final.with_student(None) if winner.partition("/")[0] == teacher else final
+            atomic_write(folder / WINNER_FILE, dump_recipe(recipe_of_row(alone, winner)))
+        _write_recipes(
+            folder / RECIPES_FOLDER, final, [row.model for row in result.report.rows if row.model != teacher]
+        )
         write_model(folder / SEARCH_FILE, found)
     return Search(found, result, folder)
 
 
-def _write_recipes(folder: Path, final: Recipe, report: Report) -> None:
+def _write_recipes(folder: Path, final: Recipe, models: Sequence[str]) -> None:
     """Write the recipe of each model that was trained, cascades among them, in place of those of an earlier search."""
     shutil.rmtree(folder, ignore_errors=True)
-    for model in dict.fromkeys(row.model for row in report.rows if row.model != report.teacher.partition("/")[0]):
+    for model in dict.fromkeys(models):
         atomic_write(folder / f"{model}.yaml", dump_recipe(recipe_of_row(final, f"{model}/", model)))
 
 

@@ -361,6 +361,17 @@ def test_the_winner_is_that_of_the_target_that_parts_are_timed_at(recipe_file, t
     assert done.info.winner is None
 
 
+def test_a_teacher_that_wins_is_alone_in_its_recipe(recipe_file, tmp_path, monkeypatch):
+    recipe = resolve(read_recipe(recipe_file, ["budget={size: 5MB}"]))
+    assert recipe.student
+    verdicts = [SimpleNamespace(target=timed_target(recipe).title, winner="teacher/onnx-int8")]
+    result = SimpleNamespace(report=SimpleNamespace(verdicts=verdicts, rows=[], teacher="teacher/torch-fp32"))
+    monkeypatch.setattr(run_search, "execute", lambda *_: result)
+    found = SearchInfo(name="my", variant="onnx-int8", candidates=(), run="my-search", **wanted_of(recipe))
+    run_search._run_finalists(found, recipe, tmp_path, Options(runs=tmp_path), Console("quiet"))
+    assert [model.name for model in make_plan(read_recipe(tmp_path / "winner.yaml")).models] == ["teacher"]
+
+
 @pytest.mark.parametrize(
     ("kind", "named"),
     [("classification", ["static", "conv"]), ("token_classification", ["conv"]), ("multiple_choice", [])],
