@@ -1,4 +1,4 @@
-"""Every shipped recipe reads, resolves and plans, also with files in the way that its first lines show."""
+"""Every shipped recipe reads, resolves and plans, and begins with its teacher on files in the way that it shows."""
 
 import re
 import shlex
@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from compress.cards import available
-from compress.pipeline.run import Options, prepare
+from compress.console import Console
+from compress.pipeline.run import Options, execute, prepare
+
+OF_FILES = sorted(
+    name for name, path in available("recipes").items() if "$COMPRESS_DATA" in path.read_text(encoding="utf-8")
+)
+"""Those that show a command for files."""
 
 
 @pytest.mark.parametrize("name", sorted(available("recipes")))
@@ -37,14 +43,27 @@ def shown_settings(name: str, data: Path) -> list[str]:
     return [setting for word, setting in pairwise(words) if word == "--set"]
 
 
-@pytest.mark.parametrize("name", sorted(available("recipes")))
-def test_a_shipped_recipe_plans_on_files_as_it_says(name: str, data_folder: Path, tmp_path: Path) -> None:
-    if "$COMPRESS_DATA" not in available("recipes")[name].read_text(encoding="utf-8"):
-        pytest.skip("shows no command for files")
-    settings = [setting for setting in shown_settings(name, data_folder) if str(data_folder) in setting]
-    other = [
-        setting for setting in shown_settings(name, data_folder) if "header" in setting or "first_label" in setting
-    ]
+def settings_for_files(name: str, data: Path) -> list[str]:
+    """Those of the command with which a recipe reads files below $COMPRESS_DATA."""
+    settings = [setting for setting in shown_settings(name, data) if str(data) in setting]
+    other = [setting for setting in shown_settings(name, data) if "header" in setting or "first_label" in setting]
     assert any(setting.startswith("task.data.train=") for setting in settings)
-    plan = prepare(name, [*settings, *other], Options(runs=tmp_path))
+    return [*settings, *other]
+
+
+@pytest.mark.parametrize("name", OF_FILES)
+def test_a_shipped_recipe_plans_on_files_as_it_says(name: str, data_folder: Path, tmp_path: Path) -> None:
+    plan = prepare(name, settings_for_files(name, data_folder), Options(runs=tmp_path))
     assert plan.recipe.task.data.hub is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OF_FILES)
+def test_a_shipped_recipe_trains_its_teacher(name: str, data_folder: Path, tmp_path: Path) -> None:
+    """With the checkpoint that it names: the recipes of other tests have tiny ones."""
+    few = ["prune=null", "task.data.limit=16", "finetune.epochs=1"]
+    options = Options(runs=tmp_path, until="finetune")
+    settings = [*settings_for_files(name, data_folder), *few]
+    result = execute(prepare(name, settings, options), options, Console("quiet"))
+    result.raise_for_failures()
+    assert "finetune" in result.outcome.records
