@@ -241,6 +241,11 @@ def test_descriptions_of_predictions_and_gold(name):
     assert (kind.describe(answers, info), kind.describe_gold(gold, info)) == expected[name]
 
 
+def test_large_scores_are_described_without_exponents():
+    values = np.array([250_000, -123_456, 17.24, 0.0], np.float32)
+    assert KINDS["regression"].describe(values, info_of("regression")) == ["250000", "-123456", "17.2", "0"]
+
+
 def test_distances_of_probabilities_are_shares():
     one, other = np.array([[0.9, 0.1, 0.0]]), np.array([[0.2, 0.5, 0.3]])
     assert KINDS["classification"].distance(one, other)[0] == pytest.approx(0.7)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from compress import format_numbers as fmt
 from compress.batch_arrays import BatchArray
 from compress.losses import OutputForm, TaskLoss
 from compress.model_folder.model_info import TaskInfo
@@ -83,8 +84,8 @@ class Regression(TextKind):
         return [{"score": float(value)} for value in predictions]
 
     def describe(self, predictions: Array, task: TaskInfo) -> list[str]:
-        """Return `3.82`."""
-        return [f"{value:.3g}" for value in predictions]
+        """Return `3.82`, `123457`."""
+        return [fmt.figure(float(value)) for value in predictions]
 
     def describe_gold(self, gold: Array, task: TaskInfo) -> list[str]:
         """Return `4`."""
