@@ -85,4 +85,5 @@ def markdown_cell(text: str) -> str:
     """Escape text so that it stays within its table cell and is not read as markup."""
     for sign in ("\\", "|", "*", "_", "`", "<"):
         text = text.replace(sign, "\\" + sign)
+    text = text.replace("](", "]\\(")  # a link
     return " ".join(text.split())

@@ -20,7 +20,7 @@ from compress.formats import BARE_FILES, describe_bare_files
 from compress.measure.bench.bench_result import BenchModel
 from compress.measure.resources.footprint import Footprint, footprint
 from compress.model_folder.model_info import FolderInfo, TaskInfo, VariantInfo
-from compress.recipe.field_types import UNITS, Frozen, Length
+from compress.recipe.field_types import Frozen, Length
 from compress.recipe.measure_schema import Batch, Measure, Target
 from compress.runtime.model_formats import FP32, RUN_MODES, describe_model_file
 from compress.runtimes import STORED_PRECISION
@@ -89,7 +89,7 @@ def read_settings(
     given: dict[str, Any] = {"rounds": rounds, "seconds": seconds}
     if budget is not None:
         budget = budget.strip()
-        given["budget"] = budget if budget[-1:] in UNITS else f"{budget}s"
+        given["budget"] = f"{budget}s" if budget[-1:].isdecimal() else budget
     if callers is not None:
         given["callers"] = _numbers(callers)
     return _validated(Measure, {name: value for name, value in given.items() if value is not None}, "--")
@@ -152,8 +152,9 @@ def _validated(schema: type[Schema], fields: Mapping[str, Any], option: str) -> 
         first, *others = error.errors()
         faults = [first, *(other for other in others if other["loc"][0] == first["loc"][0])]
         expected = dict.fromkeys(fault["msg"].removeprefix("Value error, ") for fault in faults)
-        message = f"{option}{first['loc'][0]}: {' or '.join(expected)}, got '{str(first['input'])[:40]}'."
-        raise UsageError(message) from error
+        text = " or ".join(expected)
+        given = "" if ", got " in text else f", got '{str(first['input'])[:40]}'"
+        raise UsageError(f"{option}{first['loc'][0]}: {text}{given}.") from error
 
 
 EXPORT_HINT = "variants that must be built first are timed by their own folder: compress export MODEL FOLDER"

@@ -99,6 +99,7 @@ def test_settings_keep_their_defaults():
         ({"seconds": 0.0}, r"^--seconds: Input should be greater than 0, got '0\.0'\.$"),
         ({"seconds": float("nan")}, "--seconds: .*got 'nan'"),
         ({"seconds": float("inf")}, "--seconds: .*got 'inf'"),
+        ({"budget": ""}, r"^--budget: expected a duration such as 30s or 5m, got ''\.$"),
         ({"rounds": 5, "budget": "5s"}, "--budget and --rounds cannot be combined"),
     ],
 )

@@ -156,6 +156,7 @@ def test_targets_are_described():
 
 def test_markdown_cells_are_escaped():
     assert markdown_cell("a|b*c_d`e<f\ng\\") == r"a\|b\*c\_d\`e\<f g" + "\\\\"
+    assert markdown_cell("[a](https://b.c) [1]") == r"[a]\(https://b.c) [1]"
 
 
 @pytest.fixture
