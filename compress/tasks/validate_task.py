@@ -87,6 +87,8 @@ def _column_problems(task: Task) -> Iterator[Problem]:
             yield Problem(("task", key), "names the same column twice")
         if both := others.intersection(columns):
             yield Problem(("task", key), f"the column '{both.pop()}' is also task.text or task.label")
+    if task.data.group in label:
+        yield Problem(("task", "data", "group"), "is the label: all rows of a class would be of one role")
     labels = task.labels or ()
     if duplicates := sorted({label for label in labels if labels.count(label) > 1}):
         yield Problem(("task", "labels"), f"names {', '.join(map(repr, duplicates))} twice")

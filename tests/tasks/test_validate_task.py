@@ -65,6 +65,7 @@ def test_a_sound_task_has_none():
         ({"data": {**FILES, "train": "a.txt"}}, "task.data.train: a.txt holds texts without labels"),
         ({"data": {**FILES, "test": ["a.csv", "b.txt.gz"]}}, "task.data.test: b.txt.gz holds texts without labels"),
         ({"data": {"train": "a", "select_share": 0.5, "test_share": 0.5}}, "split off 100% of train"),
+        ({"data": {"train": "a", "test_share": 0.5, "group": "label"}}, "task.data.group: is the label"),
         ({"data": {"hub": "a/b", "builtin": "sentence_starts"}}, "both a hub set and a builtin"),
         ({"data": {"builtin": "sentence_starts", "train": "a.tsv", "test_share": 0.1}}, "has its own rows"),
     ],
