@@ -13,8 +13,9 @@ from pydantic import ValidationError
 from compress.data.splits.prepare_splits import load_prepared
 from compress.data.splits.unlabelled_texts import UNLABELLED, unlabelled_rows
 from compress.errors import ModelError, Problem, first_error
-from compress.families import family_named
+from compress.families import check_freeze, family_named
 from compress.losses import LOSSES, LayerLoss, OutputLoss
+from compress.model_folder.model_info import ShapeInfo
 from compress.model_shapes import shape_of_folder
 from compress.model_sources import folder_identity, identity
 from compress.recipe.distill_schema import OUTPUT_LOSSES, Distill, Phase
@@ -22,7 +23,15 @@ from compress.recipe.loss_schema import MARGIN_LOSS, Losses, Relation, SoftLabel
 from compress.recipe.student_schema import LightStudent, Shared
 from compress.recipe.training_schema import Training
 from compress.recipe.yaml_lines import KeyPath
-from compress.steps.model_configs import Check, Config, ModelConfigs, attention_widths, check_frozen_layers, config_of
+from compress.steps.model_configs import (
+    Check,
+    Config,
+    ModelConfigs,
+    attention_widths,
+    check_frozen_layers,
+    config_of,
+    query_widths,
+)
 from compress.steps.model_step import NamedModel, Smoke, hashed_training
 from compress.storage.atomic_write import atomic_replace_folder
 from compress.tasks import KINDS, kind_of
@@ -199,6 +208,13 @@ def distillation_checks(
     yield section, partial(check_frozen_layers, settings, configs.origin, student)
     yield section, partial(_check_layers, settings, own, followed, pruned=pruned)
     yield from teacher_checks(configs, path, settings)
+
+
+def check_made_student(settings: Distill, shape: ShapeInfo, teacher: Config) -> None:
+    """Refuse layers, and relation heads, that a student of this shape does not have."""
+    if isinstance(settings.freeze, int):
+        check_freeze(family_named(shape.family), shape.layers, settings.freeze)
+    _check_layers(settings, query_widths(shape), attention_widths(teacher), pruned=False)
 
 
 def teacher_checks(configs: ModelConfigs, path: KeyPath, settings: Distill) -> Iterator[Check]:

@@ -75,7 +75,12 @@ def attention_widths(config: Config, student: Student | None = None) -> list[int
     None where it is not known.
     """
     shape = shape_made_of(config, student)
-    return [heads * shape.head_size for heads in shape.heads] if shape and shape.head_size else None
+    return shape and query_widths(shape)
+
+
+def query_widths(shape: ShapeInfo) -> list[int] | None:
+    """Return the width of the queries of each layer; None where it is not known."""
+    return [heads * shape.head_size for heads in shape.heads] if shape.head_size else None
 
 
 def check_frozen_layers(settings: Training, origin: Config, student: Student | None = None) -> None:

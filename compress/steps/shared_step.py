@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compress.errors import ModelError, Problem, UsageError, pluralize
+from compress.errors import CompressError, ModelError, Problem, UsageError, pluralize
 from compress.families import family_named, require_prunable
 from compress.model_folder.model_info import ShapeInfo
 from compress.model_shapes import part_shape, student_shape
@@ -17,6 +17,7 @@ from compress.recipe.student_schema import Part, Shared, Student, pieces_name
 from compress.steps.distill_step import add_untrained
 from compress.steps.distillations import (
     Rates,
+    check_made_student,
     hashed_distillation,
     on_outputs,
     run_distillation,
@@ -168,9 +169,11 @@ def _check_parts(configs: ModelConfigs) -> None:
     whole = student_shape(origin, student) if student else origin
     for name, part in configs.recipe.parts.items():
         try:
-            part_shape(whole, part)
-        except ModelError as error:
-            raise UsageError(f"{name}: {error.message}") from error
+            shape = part_shape(whole, part)
+            if settings := configs.recipe.distill:
+                check_made_student(settings, shape, configs.teacher)
+        except CompressError as error:
+            raise UsageError(f"{name}: {error.message}", hint=error.hint) from error
 
 
 def _check_separable(config: Config) -> None:

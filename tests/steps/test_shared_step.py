@@ -127,6 +127,20 @@ def test_a_part_larger_than_the_whole_is_refused_before_a_run(recipe_file, capsy
     assert "part-3x1x8: a part of 3 layers, 1 head and 8 neurons is larger than the shared student" in message
 
 
+@pytest.mark.parametrize(
+    ("distill", "message"),
+    [
+        ("{freeze: 2}", "part-1x1x8: freeze: 2 exceeds the model's number of layers (1)"),
+        ("{layer_map: [[1, 1]], hidden_state: 1.0}", "part-1x1x8: layer_map: "),
+        ("{relation: {weight: 1.0, heads: 3}}", "part-2x3x32: relation.heads: 3 does not divide query widths 24"),
+    ],
+)
+def test_a_distillation_that_does_not_fit_a_part_is_refused_before_a_run(distill, message, recipe_file, capsys):
+    options = [f"--set={each}" for each in ("prune=null", PARTS, f"distill={distill}")]
+    assert main(["run", str(recipe_file), *options, "--dry-run"]) != 0
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
 def test_a_family_whose_heads_cannot_be_taken_apart_is_refused(recipe_file, tmp_path, capsys):
     write_tiny_model(tmp_path / "albert", "albert")
     options = ["--set", "prune=null", "--set", PARTS, "--set", f"teacher={tmp_path / 'albert'}", "--dry-run"]
