@@ -75,7 +75,7 @@ def attention_widths(config: Config, student: Student | None = None) -> list[int
     None where it is not known.
     """
     shape = shape_made_of(config, student)
-    return shape and query_widths(shape)
+    return query_widths(shape) if shape else None
 
 
 def query_widths(shape: ShapeInfo) -> list[int] | None:
