@@ -121,8 +121,8 @@ def opened(address: str | Path, warn: Callable[[str], None] | None = None) -> Pa
         if chosen not in (ROOT, ALL):
             check_file(folder / chosen / DIGESTS_FILE, f"{chosen}/{DIGESTS_FILE}", listed)
             folder /= chosen
-        if keys and (damage := find_damage(folder)):
-            raise ModelError(f"{folder} is not as it was signed: {damage}.", hint=f"compress verify {folder}")
+        if keys:
+            _check_as_signed(folder)
         return folder
     cached = cache_folder() / "zoo" / f"{listed.combined[:32]}-{chosen.replace('/', '-')}"
     if not (cached / DIGESTS_FILE).is_file():
@@ -140,7 +140,16 @@ def checked_model(name: str, warn: Callable[[str], None] | None = None) -> str:
     path = expanded_user(name)
     within = next((each for each in path.parents if (each / DIGESTS_FILE).is_file()), None) if path.is_file() else None
     folder = opened(name if within is None else within, warn)
-    return name if path.exists() else str(folder)
+    if not path.exists():
+        return str(folder)
+    if trusted_keys():
+        _check_as_signed(within or path)  # all of it: a variant may fit better than what is named here
+    return name
+
+
+def _check_as_signed(folder: Path) -> None:
+    if damage := find_damage(folder):
+        raise ModelError(f"{folder} is not as it was signed: {damage}.", hint=f"compress verify {folder}")
 
 
 def _warn_of_withdrawn(model: PublishedModel | None, warn: Callable[[str], None] | None) -> None:

@@ -14,7 +14,7 @@ from compress.pipeline.preflight.preflight import absent_models
 from compress.pipeline.preflight.recipe_checks import NAMES
 from compress.publish.places import open_place
 from compress.publish.published_model import PublishedModel, checked_digests
-from compress.publish.pull import Pulled, check_folder_signature, opened, pull
+from compress.publish.pull import Pulled, check_folder_signature, checked_model, opened, pull
 from compress.publish.signatures import Signer, check_signature, find_signer, read_keys
 from compress.publish.verify import DIGESTS_FILE
 from compress.recipe.load import parse_recipe
@@ -108,6 +108,20 @@ class TestPolicy:
         for opens in (compress.open, compress.BulkPredictor, lambda folder: compress.probe_model(folder, "length")):
             with pytest.raises(ModelError, match="is not signed"):
                 opens(published)
+
+    def test_a_folder_is_checked_as_it_is_named_though_a_variant_fits_better(
+        self, two_winners, two_target_report, publish, key, monkeypatch
+    ):
+        entry = publish(two_winners, two_target_report, signer=Signer(key))
+        monkeypatch.setenv("COMPRESS_TRUSTED_KEYS", PUBLIC)
+        monkeypatch.setattr(
+            "compress.publish.published_model.why_not_here", lambda held: "other CPU" if held.path == "." else None
+        )
+        assert checked_model(str(entry)) == str(entry)
+        path = entry / "onnx" / "model.onnx"
+        path.write_bytes(path.read_bytes()[:-1] + b"?")
+        with pytest.raises(ModelError, match=r"is not as it was signed: onnx/model\.onnx differs"):
+            checked_model(str(entry))
 
     def test_what_another_key_signed_is_refused(self, signed, capsys, monkeypatch):
         monkeypatch.setenv("COMPRESS_TRUSTED_KEYS", OTHER)
