@@ -62,6 +62,8 @@ def _setting_problems(task: Task, kind: Kind) -> Iterator[Problem]:
         message = f"neighbouring windows of {task.max_length} tokens (max_length) cannot share {task.overlap}"
         yield Problem(("task", "overlap"), message)
     columns, answers = soft_label_columns(task), label_columns(task)
+    if task.data.group in answers and not kind.searches:  # queries of one document may well be of one role
+        yield Problem(("task", "data", "group"), "is the label: all rows of a class would be of one role")
     if columns and "soft_labels" in kind.settings:
         classes = task.labels or (answers if len(answers) > 1 else ())
         if not classes:
@@ -87,8 +89,6 @@ def _column_problems(task: Task) -> Iterator[Problem]:
             yield Problem(("task", key), "names the same column twice")
         if both := others.intersection(columns):
             yield Problem(("task", key), f"the column '{both.pop()}' is also task.text or task.label")
-    if task.data.group in label:
-        yield Problem(("task", "data", "group"), "is the label: all rows of a class would be of one role")
     labels = task.labels or ()
     if duplicates := sorted({label for label in labels if labels.count(label) > 1}):
         yield Problem(("task", "labels"), f"names {', '.join(map(repr, duplicates))} twice")

@@ -77,6 +77,11 @@ def test_problems_are_reported(settings, message):
     assert any(re.search(message, line) for line in result), result
 
 
+def test_queries_of_one_document_may_be_of_one_role():
+    data = {"train": "a", "test_share": 0.5, "group": "positives"}
+    assert faults(kind="retrieval", text=("query",), label="positives", labels=None, metric="mrr", data=data) == []
+
+
 def test_all_faults_at_once():
     assert len(faults(metric="mse", label=("a", "a"), data={})) >= 4
 
