@@ -10,6 +10,7 @@ import pytest
 from compress.cards import available
 from compress.console import Console
 from compress.pipeline.run import Options, execute, prepare
+from compress.recipe.load import dump_recipe
 
 OF_FILES = sorted(
     name for name, path in available("recipes").items() if "$COMPRESS_DATA" in path.read_text(encoding="utf-8")
@@ -23,6 +24,8 @@ def test_a_shipped_recipe_plans(name: str, tmp_path: Path) -> None:
     assert plan.recipe.name == name
     student = ["distill"] if plan.recipe.student else []
     assert [model.step for model in plan.models] == ["finetune", *student, "cut", "recover"]
+    (tmp_path / "recipe.yaml").write_text(dump_recipe(plan.recipe), encoding="utf-8")  # as a run's folder has it
+    assert prepare(tmp_path / "recipe.yaml", (), Options(runs=tmp_path)).recipe == plan.recipe
 
 
 @pytest.mark.parametrize("name", sorted(available("recipes")))

@@ -13,7 +13,7 @@ from compress.pipeline.preflight.recipe_checks import NAMES
 from compress.recipe.schema import Recipe
 from compress.recipe.student_schema import AnyStudent, LightStudent, Part, Shared, Student, one_transformer
 from compress.recipe.training_schema import Training
-from compress.steps.finetune_step import HEADLESS
+from compress.steps.finetune_step import POOLED
 from compress.tasks import KINDS
 from compress.variants import listed_formats
 
@@ -23,8 +23,8 @@ def resolve(recipe: Recipe, cards: Sequence[Path] = ()) -> Recipe:
     changes: dict[str, Any] = {"export": listed_formats(recipe)}
     if source_kind(recipe.teacher.source, "teachers", cards) == "card" and recipe.finetune:
         card = find_teacher(recipe.teacher.source, cards)
-        has_head = KINDS[recipe.task.kind].head != HEADLESS
-        pooling = {"pooling": card.pooling} if card.pooling and has_head else {}
+        pools = KINDS[recipe.task.kind].head == POOLED
+        pooling = {"pooling": card.pooling} if card.pooling and pools else {}
         changes["finetune"] = _below(recipe.finetune, pooling | dict(card.finetune), f"teacher card {card.name}")
     students = [_of_card(student, cards) for student in recipe.students]
     for _, named in students:

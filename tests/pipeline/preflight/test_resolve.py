@@ -45,10 +45,11 @@ def test_recipe_settings_override_those_of_the_card(tmp_path: Path) -> None:
     )
 
 
-def test_the_pooling_of_a_card_is_for_heads_that_are_new() -> None:
+@pytest.mark.parametrize("kind", ["similarity", "token_classification", "question_answering"])
+def test_the_pooling_of_a_card_is_for_new_heads_that_read_whole_texts(kind: str) -> None:
     assert resolve(recipe()).finetune == Finetune(pooling="mean")
-    embeds = {"kind": "similarity", "data": {"train": "x.csv"}}
-    assert resolve(recipe(task=embeds, finetune={"reuse": False})).finetune == Finetune(reuse=False)
+    task = {"kind": kind, "data": {"train": "x.csv"}}
+    assert resolve(recipe(task=task, finetune={"reuse": False})).finetune == Finetune(reuse=False)
 
 
 @pytest.mark.parametrize("students", [["small", "static"], ["static", "small"]])
