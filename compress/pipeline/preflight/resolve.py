@@ -6,15 +6,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from compress.cards import FolderCheckpoint, HubCheckpoint, StudentCard, find_student, find_teacher
+from compress.cards import FolderCheckpoint, HubCheckpoint, StudentCard, TeacherCard, find_student, find_teacher
 from compress.errors import UsageError, first_error
 from compress.model_sources import source_kind
 from compress.pipeline.preflight.recipe_checks import NAMES
 from compress.recipe.schema import Recipe
 from compress.recipe.student_schema import AnyStudent, LightStudent, Part, Shared, Student, one_transformer
-from compress.recipe.training_schema import Training
-from compress.steps.finetune_step import POOLED
-from compress.tasks import KINDS
+from compress.recipe.training_schema import Finetune, Training
+from compress.steps.finetune_step import FINETUNE
+from compress.steps.model_step import with_settings
 from compress.variants import listed_formats
 
 
@@ -22,10 +22,7 @@ def resolve(recipe: Recipe, cards: Sequence[Path] = ()) -> Recipe:
     """Return the recipe with missing settings taken from its teacher's and student's cards, and its formats listed."""
     changes: dict[str, Any] = {"export": listed_formats(recipe)}
     if source_kind(recipe.teacher.source, "teachers", cards) == "card" and recipe.finetune:
-        card = find_teacher(recipe.teacher.source, cards)
-        pools = KINDS[recipe.task.kind].head == POOLED
-        pooling = {"pooling": card.pooling} if card.pooling and pools else {}
-        changes["finetune"] = _below(recipe.finetune, pooling | dict(card.finetune), f"teacher card {card.name}")
+        changes["finetune"] = _of_teacher(recipe, recipe.finetune, find_teacher(recipe.teacher.source, cards))
     students = [_of_card(student, cards) for student in recipe.students]
     for _, named in students:
         if named and named.distill and recipe.distill:
@@ -33,6 +30,16 @@ def resolve(recipe: Recipe, cards: Sequence[Path] = ()) -> Recipe:
     changes["shared"] = _of_checkpoint(recipe.shared, cards)
     changes["students"] = one_transformer(tuple(student for student, _ in students))
     return recipe.model_copy(update=changes)
+
+
+def _of_teacher(recipe: Recipe, settings: Finetune, card: TeacherCard) -> Training:
+    """Return the settings of a fine-tuning with those of its teacher's card that have an effect beside them."""
+    theirs, title = dict(card.finetune), f"teacher card {card.name}"
+    if card.pooling:
+        theirs = {"pooling": card.pooling, **theirs}
+    both = with_settings(recipe, FINETUNE.path, _below(settings, theirs, title))
+    unused = {problem.path[-1] for problem in FINETUNE.problems(both)}
+    return _below(settings, {key: value for key, value in theirs.items() if key not in unused}, title)
 
 
 def _of_card(student: AnyStudent, cards: Sequence[Path]) -> tuple[AnyStudent, StudentCard | None]:

@@ -5,6 +5,7 @@ import pytest
 from compress.errors import UsageError
 from compress.pipeline.preflight.recipe_checks import NAMES
 from compress.pipeline.preflight.resolve import resolve
+from compress.recipe.load import dump_recipe, parse_recipe
 from compress.recipe.loss_schema import HiddenState, Losses, SoftLabel
 from compress.recipe.schema import Recipe
 from compress.recipe.training_schema import Finetune
@@ -50,6 +51,14 @@ def test_the_pooling_of_a_card_is_for_new_heads_that_read_whole_texts(kind: str)
     assert resolve(recipe()).finetune == Finetune(pooling="mean")
     task = {"kind": kind, "data": {"train": "x.csv"}}
     assert resolve(recipe(task=task, finetune={"reuse": False})).finetune == Finetune(reuse=False)
+
+
+@pytest.mark.parametrize("own", [{"method": "frozen"}, {"features": "last4"}])
+def test_what_of_a_card_has_no_effect_beside_the_recipe_is_left_out(own: dict[str, str]) -> None:
+    made = resolve(recipe(teacher="electra-small", student={"layers": 3}, finetune=own))
+    assert parse_recipe(dump_recipe(made), "again", (), NAMES) == made
+    assert made.finetune
+    assert made.finetune.layer_decay == Finetune().layer_decay
 
 
 @pytest.mark.parametrize("students", [["small", "static"], ["static", "small"]])
