@@ -30,10 +30,11 @@ STRIPPED = str.maketrans("", "", string.punctuation)
 def length(texts: Texts, corpus: Corpus, seed: int) -> ProbeTask:
     """Return the number of words of a text, in classes of about equal size."""
     counts = [len(text.split()) for _, _, text in texts]
-    edges = np.unique(np.ceil(np.quantile(counts, np.linspace(0, 1, LENGTH_CLASSES + 1)[1:-1])).astype(int))
+    shares = np.linspace(0, 1, LENGTH_CLASSES + 1)[1:-1]
+    edges = np.unique(np.quantile(counts, shares, method="higher"))  # lengths that texts have: no class is empty
     edges = edges[edges > min(counts)]
     if not len(edges):
-        raise DataError("length: all texts have the same number of words.")
+        raise DataError("length: too many texts have the same number of words, the smallest.")
     bounds = [min(counts), *edges.tolist(), max(counts) + 1]
     names = [f"{low} to {high - 1} words" for low, high in itertools.pairwise(bounds)]
     items = ItemList()

@@ -32,7 +32,7 @@ def test_of_many_candidates_as_many_wrong_ones_as_right_ones_are_read(right: int
         assert (int(str(document).split()[-1]) < right) == bool(target)
 
 
-@pytest.mark.parametrize("counts", [[1] + [6] * 16 + [7] * 83, [1] * 20 + [5] * 100 + [6] * 80])
+@pytest.mark.parametrize("counts", [[1] + [6] * 16 + [7] * 83, [1] * 20 + [5] * 100 + [6] * 80, [1] * 50 + [10] * 50])
 def test_no_class_of_lengths_is_empty(counts: Sequence[int]) -> None:
     texts = [(number % 4 == 0, number, " ".join(["word"] * count)) for number, count in enumerate(counts)]
     made = length(texts, Corpus(), 0)
