@@ -62,10 +62,11 @@ def searched_recipe(recipe: Recipe, console: Console, cards: Sequence[Path] = ()
         raise UsageError("a search needs a budget.", hint="--budget p50=0.5ms,size=5MB, or the section budget")
     if not recipe.distill:
         raise UsageError("a search distils its candidates, and distill is off in this recipe.")
-    for name, value in OF_EVERY_DEPTH.items():
-        if isinstance(getattr(recipe.distill, name), int | tuple):
+    for name, other in OF_EVERY_DEPTH.items():
+        value = getattr(recipe.distill, name)
+        if value and isinstance(value, int | tuple):  # freeze: 0 is the embeddings alone
             reason = f"distill.{name} is for students of some depth, and a search trains those of every depth."
-            raise UsageError(reason, hint=f"--set distill.{name}={value}")
+            raise UsageError(reason, hint=f"--set distill.{name}={other}")
     teacher = shape_of_folder(local_folder(recipe.teacher.source, recipe.teacher.revision, cards))
     if teacher and not teacher.heads:
         raise UsageError(f"a search takes layers apart, and {recipe.teacher.source} has no attention.")

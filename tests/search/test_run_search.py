@@ -361,6 +361,11 @@ def test_the_winner_is_that_of_the_target_that_parts_are_timed_at(recipe_file, t
     assert done.info.winner is None
 
 
+def test_a_search_may_freeze_the_embeddings(recipe_file):
+    recipe = resolve(read_recipe(recipe_file, ["budget={size: 5MB}", "distill={freeze: 0}"]))
+    assert searched_recipe(recipe, Console("quiet")).distill.freeze == 0
+
+
 def test_a_teacher_that_wins_is_alone_in_its_recipe(recipe_file, tmp_path, monkeypatch):
     recipe = resolve(read_recipe(recipe_file, ["budget={size: 5MB}"]))
     assert recipe.student
