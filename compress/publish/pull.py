@@ -37,6 +37,7 @@ from compress.publish.signatures import (
 from compress.publish.verify import (
     DIGESTS_FILE,
     PULLED_FILE,
+    additions,
     find_damage,
     read_digests,
     variant_folder,
@@ -148,7 +149,8 @@ def checked_model(name: str, warn: Callable[[str], None] | None = None) -> str:
 
 
 def _check_as_signed(folder: Path) -> None:
-    if damage := find_damage(folder):
+    is_published = (folder / DIGESTS_FILE).is_file()
+    if is_published and (damage := find_damage(folder) or next(additions(folder), None)):
         raise ModelError(f"{folder} is not as it was signed: {damage}.", hint=f"compress verify {folder}")
 
 

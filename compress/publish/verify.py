@@ -117,16 +117,19 @@ def verify(folder: Path | str) -> int:
     A file that is missing, differs or is not listed, and any symbolic link, is an error; one message names them all.
     """
     folder = Path(folder)
-    listed = read_digests(folder).files
-    files = {
-        path.relative_to(folder).as_posix()
-        for path in _contents(folder)
-        if not (path.is_symlink() or path.is_dir() or path.name == DIGESTS_FILE + SIGNATURE_SUFFIX)
-    }
-    faults = [*differences(folder), *(f"{name} was not published" for name in sorted(files - {*listed, DIGESTS_FILE}))]
-    if faults:
+    if faults := [*differences(folder), *additions(folder)]:
         raise ModelError("\n  ".join([f"{folder} is not what was published:", *faults]))
-    return len(listed)
+    return len(read_digests(folder).files)
+
+
+def additions(folder: Path) -> Iterator[str]:
+    """Describe each file that digests.json does not list."""
+    known = {*read_digests(folder).files, DIGESTS_FILE}
+    for path in _contents(folder):
+        name = path.relative_to(folder).as_posix()
+        is_file = not (path.is_symlink() or path.is_dir() or path.name == DIGESTS_FILE + SIGNATURE_SUFFIX)
+        if is_file and name not in known:
+            yield f"{name} was not published"
 
 
 def differences(folder: Path, digest_of: Callable[[Path], str] = file_digest) -> Iterator[str]:

@@ -137,6 +137,13 @@ class TestPolicy:
         assert main(["predict", f"{signed.parent}/films", "good"]) == 1
         assert "is not as it was signed" in capsys.readouterr().err
 
+    def test_what_was_added_after_it_was_signed_is_not_opened(self, signed, monkeypatch):
+        (signed / "added_tokens.json").write_text("{}")
+        assert opened(f"{signed.parent}/films") == signed
+        monkeypatch.setenv("COMPRESS_TRUSTED_KEYS", PUBLIC)
+        with pytest.raises(ModelError, match=r"is not as it was signed: added_tokens\.json was not published"):
+            opened(f"{signed.parent}/films")
+
     def test_a_model_of_ones_own_needs_no_signature(self, winner, monkeypatch):
         monkeypatch.setenv("COMPRESS_TRUSTED_KEYS", PUBLIC)
         assert opened(winner) == winner
