@@ -504,10 +504,10 @@ def test_timings_whose_processes_died_are_tried_again(copy: Path, monkeypatch) -
         return {job.key: Latency(status="failed", reason="killed by SIGKILL", died=True) for job in jobs}
 
     monkeypatch.setattr(measure_step, "time_jobs", killed)
-    assert rerun(copy, "--from", "measure")[0] != 0
-    assert rerun(copy)[1][0] == "measure"  # again, and what ends in the same way twice is a result
-    assert "measure" not in rerun(copy)[1]
-    assert rerun(copy, "--from", "measure")[0] != 0
+    assert rerun(copy, "--from", "measure", *TIMED)[0] != 0
+    assert rerun(copy, *TIMED)[1][0] == "measure"  # again, and what ends in the same way twice is a result
+    assert "measure" not in rerun(copy, *TIMED)[1]
+    assert rerun(copy, "--from", "measure", *TIMED)[0] != 0
     monkeypatch.undo()
     code, steps = rerun(copy, *TIMED)
     assert (code, steps[0]) == (0, "measure")
