@@ -6,7 +6,8 @@ DIR/recipes) that takes precedence. Nothing is downloaded here and torch is not 
 
 import importlib.util
 from collections.abc import Mapping, Sequence
-from functools import cache
+from copy import deepcopy
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -190,16 +191,20 @@ def list_students(folders: Sequence[Path | str] = ()) -> list[StudentCard]:
     return [read_card(path, StudentCard) for path in available("students", folders).values()]
 
 
+_document = lru_cache(maxsize=64)(Document)
+"""The keys and values of a card's text: a plan reads the same one dozens of times."""
+
+
 def read_card(path: Path, card: type[Card]) -> Card:
     """Read and validate one card."""
     try:
-        document = Document(path.read_text(encoding="utf-8"))
+        document = _document(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as exc:
         raise UsageError(f"{path} cannot be read: {exc}") from exc
     if document.problems:
         problems = [f"line {each.line}: {each.message}" for each in document.problems]
         raise UsageError("\n  ".join([f"{path} is no valid card:", *problems]))
-    content = document.value
+    content = deepcopy(document.value)
     if not isinstance(content, dict):
         raise UsageError(f"{path} holds {type(content).__name__}, expected keys and values")
     for checkpoint in (content.get("checkpoint"), content.get("start")):

@@ -11,6 +11,7 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from functools import cache
 from importlib import import_module, metadata
 from threading import RLock
 from types import ModuleType
@@ -66,8 +67,14 @@ def versions(names: Iterable[str]) -> dict[str, str]:
     by_name = {}
     for name in names:
         with suppress(metadata.PackageNotFoundError):
-            by_name[name] = metadata.version(name)
+            by_name[name] = _version(name)
     return by_name
+
+
+@cache
+def _version(name: str) -> str:
+    """Return the version of a library; a plan asks for each of them hundreds of times."""
+    return metadata.version(name)
 
 
 def unmet_minimum(minimum: Mapping[str, str]) -> str | None:
