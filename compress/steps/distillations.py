@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from compress.data.splits.prepare_splits import load_prepared
 from compress.data.splits.unlabelled_texts import UNLABELLED, unlabelled_rows
 from compress.errors import ModelError, Problem, first_error
-from compress.families import check_freeze, family_named
+from compress.families import family_named
 from compress.losses import LOSSES, LayerLoss, OutputLoss
 from compress.model_folder.model_info import ShapeInfo
 from compress.model_shapes import shape_of_folder
@@ -31,6 +31,7 @@ from compress.steps.model_configs import (
     check_frozen_layers,
     config_of,
     query_widths,
+    shape_made_of,
 )
 from compress.steps.model_step import NamedModel, Smoke, hashed_training
 from compress.storage.atomic_write import atomic_replace_folder
@@ -205,15 +206,14 @@ def distillation_checks(
     section, student = ".".join(map(str, path)), configs.recipe.student
     own = attention_widths(configs.origin, student)
     followed = own if own_teacher else attention_widths(configs.teacher)
-    yield section, partial(check_frozen_layers, settings, configs.origin, student)
+    yield section, partial(check_frozen_layers, settings, shape_made_of(configs.origin, student))
     yield section, partial(_check_layers, settings, own, followed, pruned=pruned)
     yield from teacher_checks(configs, path, settings)
 
 
 def check_made_student(settings: Distill, shape: ShapeInfo, teacher: Config) -> None:
     """Refuse layers, and relation heads, that a student of this shape does not have."""
-    if isinstance(settings.freeze, int):
-        check_freeze(family_named(shape.family), shape.layers, settings.freeze)
+    check_frozen_layers(settings, shape)
     _check_layers(settings, query_widths(shape), attention_widths(teacher), pruned=False)
 
 

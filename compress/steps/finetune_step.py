@@ -16,7 +16,7 @@ from compress.recipe.distill_schema import FurtherTeacher
 from compress.recipe.schema import Recipe
 from compress.recipe.training_schema import FEATURE_LAYERS, Finetune
 from compress.steps.distillations import Rates, rates_of
-from compress.steps.model_configs import Check, Config, ModelConfigs, check_frozen_layers, known_shape
+from compress.steps.model_configs import Check, Config, ModelConfigs, check_frozen_layers, known_shape, shape_made_of
 from compress.steps.model_step import (
     ModelStep,
     NamedModel,
@@ -84,7 +84,7 @@ def _named_models(recipe: Recipe) -> Iterator[NamedModel]:
 
 def _checks(configs: ModelConfigs) -> Iterator[Check]:
     if settings := configs.recipe.finetune:
-        yield "finetune", partial(check_frozen_layers, settings, configs.teacher)
+        yield "finetune", partial(check_frozen_layers, settings, shape_made_of(configs.teacher, None))
         yield "finetune", partial(_check_features, settings, configs.teacher)
 
 

@@ -83,10 +83,10 @@ def query_widths(shape: ShapeInfo) -> list[int] | None:
     return [heads * shape.head_size for heads in shape.heads] if shape.head_size else None
 
 
-def check_frozen_layers(settings: Training, origin: Config, student: Student | None = None) -> None:
-    """Refuse to freeze layers that a model with this config, or a student made from it, does not have."""
-    if isinstance(settings.freeze, int) and (shape := shape_made_of(origin, student)):
-        check_freeze(family_named(shape.family), len(shape.heads), settings.freeze)
+def check_frozen_layers(settings: Training, shape: ShapeInfo | None) -> None:
+    """Refuse to freeze layers that a model of this shape, where it is known, does not have."""
+    if isinstance(settings.freeze, int) and shape:
+        check_freeze(family_named(shape.family), shape.layers, settings.freeze)
 
 
 def _named_config(key: str, named: Teacher | Student, cards: Sequence[Path]) -> Config:

@@ -151,10 +151,9 @@ def _validated(schema: type[Schema], fields: Mapping[str, Any], option: str) -> 
     except ValidationError as error:
         first, *others = error.errors()
         faults = [first, *(other for other in others if other["loc"][0] == first["loc"][0])]
-        expected = dict.fromkeys(fault["msg"].removeprefix("Value error, ") for fault in faults)
-        text = " or ".join(expected)
-        given = "" if ", got " in text else f", got '{str(first['input'])[:40]}'"
-        raise UsageError(f"{option}{first['loc'][0]}: {text}{given}.") from error
+        expected = dict.fromkeys(each["msg"].removeprefix("Value error, ").partition(", got ")[0] for each in faults)
+        message = f"{option}{first['loc'][0]}: {' or '.join(expected)}, got '{str(first['input'])[:40]}'."
+        raise UsageError(message) from error
 
 
 EXPORT_HINT = "variants that must be built first are timed by their own folder: compress export MODEL FOLDER"

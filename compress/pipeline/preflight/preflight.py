@@ -220,9 +220,8 @@ def source_problems(recipe: Recipe, cards: Sequence[Path] = ()) -> Iterator[Prob
 def absent_models(recipe: Recipe, sections: Collection[str], cards: Sequence[Path] = ()) -> Iterator[str]:
     """Yield models that the steps of these ``sections`` need and that neither this machine nor its hub has.
 
-    Nor is one that was published had where trusted keys are named and none of them signed it.
-
-    The hub is probed at most once, and only if a model is missing.
+    A published model that none of the trusted keys signed counts as one of these. The hub is probed at most once, and
+    only if a model is missing.
     """
     state = cache(lambda: hub_state(HUB_TIMEOUT))
 
